@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 from glassformer.errors import DataError, InputError, ShapeError
 from glassformer.evaluate.calibrate import (
     BINS,
-    HOTTEST,
+    MAX_TEMPERATURE,
     calibration_error,
     calibration_interval,
     describe,
@@ -78,7 +78,7 @@ def test_without_a_mistake_answers_are_as_sure_as_their_number_allows(n, classes
 
 def test_a_model_that_is_always_wrong_gets_the_hottest_temperature():
     logits = np.array([[9.0, 0.0]] * 13)
-    assert fit_temperature(logits, np.ones(13, int)) == pytest.approx(HOTTEST, rel=1e-3)
+    assert fit_temperature(logits, np.ones(13, int)) == pytest.approx(MAX_TEMPERATURE, rel=1e-3)
 
 
 def test_calibration_error_by_hand():

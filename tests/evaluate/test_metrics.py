@@ -63,7 +63,7 @@ def test_a_class_without_examples_has_no_part_in_the_areas(monkeypatch):
     without = ClassificationMeter(list("abc"), curves=False)
     without.update(p, y)
     assert without.result(bootstrap=0)["roc_auc"] is None
-    monkeypatch.setattr("glassformer.targets.multiclass.MOST_SCORES", 97 * 3 - 1)
+    monkeypatch.setattr("glassformer.targets.multiclass.MAX_SCORES", 97 * 3 - 1)
     too_many = meter_of(p, y, list("abc"), [13]).result(bootstrap=0)
     why = dict.fromkeys(("roc_auc", "average_precision"), "there are more than 290 scores")
     assert too_many == got | {"roc_auc": None, "average_precision": None, "undefined": why}

@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs take, and the folders that they read and write."""
+"""Options and arguments shared by several commands, and the folders that they read and write."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from glassformer.tasks.recipe import DEFAULT_TASK
 # --- run folders ------------------------------------------------------------------------------------
 
 RUNS = Path("runs")
-MOST = 1_000  # folders that are looked at for a name like the one given
+MAX_SEARCHED = 1_000  # folders that are searched for a similar name
 
 
 def check_folder(run: str | Path) -> Path:
-    """The folder of a run or a saved model. Verbs ask this first: a mistake is told before torch is imported.
+    """The folder of a run or a saved model. Commands check it first, to report errors before importing torch.
 
     Raises:
-        ConfigError: there is none, or an export that this program does not open.
+        ConfigError: there is no such folder, or it is an export, which this program does not open.
     """
     folder = Path(run)
     if not folder.is_dir():
@@ -56,7 +56,7 @@ def check_folder(run: str | Path) -> Path:
 
 
 def no_run(folder: Path) -> ConfigError:
-    """What is said of a run that is not there: the nearest folder beside where it would be."""
+    """The error for a missing run; it suggests the folder with the most similar name."""
     fix = "Name a folder that 'glassformer train' wrote, its --out"
     if folder.is_dir():
         if (folder.resolve().parent / "config.toml").is_file():
@@ -69,7 +69,9 @@ def no_run(folder: Path) -> ConfigError:
         return NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
         beside = [
-            path.name for _, path in zip(range(MOST), folder.parent.iterdir(), strict=False) if path.is_dir()
+            path.name
+            for _, path in zip(range(MAX_SEARCHED), folder.parent.iterdir(), strict=False)
+            if path.is_dir()
         ]
         if close := difflib.get_close_matches(folder.name, beside, n=1):
             fix = f"Did you mean {str(folder.parent / close[0])!r}?"
@@ -77,25 +79,25 @@ def no_run(folder: Path) -> ConfigError:
 
 
 def refuse_finished(folder: Path | None) -> None:
-    """Raises ConfigError where a run that has ended stands in the way of another, before anything is read."""
+    """Raise ConfigError if the folder already holds a finished run, before anything is read."""
     if folder is None:
         return
-    with suppress(OSError):  # a name that cannot be is told where the folder is made
+    with suppress(OSError):  # an invalid name is reported when the folder is created
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
-        refuse_held(folder)  # a process that writes there matters more than the run that stands there
+        refuse_held(folder)  # first report a process that is writing there, then the run
         fix = f"Choose another: --out {free_beside(folder)}. (--resume continues what was stopped)"
         raise ExistsError("the output folder exists, its run has ended", where=str(folder), fix=fix)
 
 
 def free_folder(source: str) -> list[str]:
-    """``--out DIR`` where the folder that a training of some data would take is there already."""
+    """``--out DIR`` with a free name if the default folder for this data already exists; else empty."""
     folder = default_folder(Path(source).stem)
     return ["--out", str(free_beside(folder))] if folder.exists() else []
 
 
 def free_beside(folder: Path) -> Path:
-    """The folder, or where it is taken one with a number behind its name."""
+    """The folder, or if it exists one with a number appended to its name."""
     number, free = 2, folder
     while free.exists():
         free, number = folder.with_name(f"{folder.name}-{number}"), number + 1
@@ -106,7 +108,7 @@ def default_folder(name: str, suffix: str = "") -> Path:
     """``runs/NAME``.
 
     Raises:
-        ConfigError: a name that would lead elsewhere.
+        ConfigError: the name would lead to another folder.
     """
     if re.search(r"[/\\\0]", name) or name in (".", ".."):
         raise ConfigError(
@@ -120,31 +122,31 @@ def default_folder(name: str, suffix: str = "") -> Path:
 # Names of recipes, and folders that hold a run or a saved model.
 
 
-MOST_FOLDERS = 200  # folders that are offered, or looked into
-MARKS = ("config.toml", "glassformer.json", "config.json")  # of a run, a saved model, a checkpoint
+MAX_FOLDERS = 200  # folders that are offered or searched
+MARKS = ("config.toml", "glassformer.json", "config.json")  # files of a run, a saved model, a checkpoint
 
 
 def recipes(incomplete: str) -> list[str]:
-    """The shipped recipes that begin so."""
+    """Names of shipped recipes that begin with ``incomplete``."""
     from glassformer.tasks.recipe import recipe_names
 
     return [name for name in recipe_names() if name.startswith(incomplete)]
 
 
 def studies(incomplete: str) -> list[str]:
-    """The shipped studies that begin so, and runs."""
+    """Names of shipped studies that begin with ``incomplete``, and runs."""
     from glassformer.tasks.recipe import study_names
 
     return [name for name in study_names() if name.startswith(incomplete)] + run_folders(incomplete)
 
 
 def run_folders(incomplete: str) -> list[str]:
-    """Folders whose path begins so: runs and models whole, others with a slash, to go on from there."""
+    """Folders whose path begins with ``incomplete``; those that are not runs or models end with a slash."""
     parent, start = os.path.split(incomplete)
     out = []
     try:
         with os.scandir(parent or ".") as entries:
-            for _, entry in zip(range(50 * MOST_FOLDERS), entries, strict=False):
+            for _, entry in zip(range(50 * MAX_FOLDERS), entries, strict=False):
                 hidden = entry.name.startswith(".") and not start.startswith(".")
                 if entry.name.startswith(start) and not hidden and entry.is_dir():
                     path = os.path.join(parent, entry.name)
@@ -152,7 +154,7 @@ def run_folders(incomplete: str) -> list[str]:
                     out.append(path if holds else path + os.sep)
     except OSError:
         return []
-    return sorted(out)[:MOST_FOLDERS]
+    return sorted(out)[:MAX_FOLDERS]
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -162,7 +164,7 @@ DATA, MODEL, TRAINING, OUTPUT, LIMITS = "Data", "Model", "Training", "Output", "
 
 
 def option(metavar: str | None, help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """An option; without names it is called as its parameter."""
+    """An option; without ``names`` it has the name of its parameter."""
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
 
 
@@ -177,12 +179,12 @@ def flag(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
 
 
 def a_run(help: str = "Run folder or saved model.", metavar: str = "RUN") -> Any:
-    """A folder that a shell completes."""
+    """An argument for a folder, with shell completion."""
     return typer.Argument(autocompletion=run_folders, metavar=metavar, help=help)
 
 
 def a_recipe(help: str, metavar: str = "RECIPE") -> Any:
-    """A recipe that a shell completes."""
+    """An argument for a recipe, with shell completion."""
     return typer.Argument(autocompletion=recipes, metavar=metavar, help=help)
 
 
@@ -229,7 +231,7 @@ LabelSeparator = Annotated[
 ImageColumn = Annotated[str | None, _column("Column of images or of their names")]
 SourceColumn = Annotated[str | None, _column("Source text column")]
 TargetColumn = Annotated[str | None, _column("Translation column")]
-COLUMNS = {  # of tables, by the keys of recipes
+COLUMNS = {  # options for columns of tables, by recipe key
     "text_column": TextColumn,
     "pair_column": PairColumn,
     "label_column": LabelColumn,
@@ -238,27 +240,27 @@ COLUMNS = {  # of tables, by the keys of recipes
     "source_column": SourceColumn,
     "target_column": TargetColumn,
 }
-LABELED = tuple(COLUMNS)[:5]  # of tables of labeled examples
+LABELED = tuple(COLUMNS)[:5]  # those for tables of labeled examples
 BadRow = Annotated[
     str | None, option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
 ]
-BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
+BAD_ROWS = ("refuse", "skip")  # values of --on-bad-row
 
 
 def check_bad_row(choice: str | None) -> str | None:
-    """The same choice; ConfigError for one of ``--on-bad-row`` that is none."""
+    """Return ``choice``; raise ConfigError if it is not a value of ``--on-bad-row``."""
     return check_choice("--on-bad-row", choice, BAD_ROWS)
 
 
 def check_choice(option: str, choice: str | None, known: tuple[str, ...]) -> str | None:
-    """The same choice; ConfigError, with the nearest, for one that is not ``known``."""
+    """Return ``choice``; raise ConfigError, with the most similar value, if it is not ``known``."""
     if choice not in (None, *known):
         raise BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, known))
     return choice
 
 
 def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
-    """A decorator: the command gets these options in the place of its ``**options``.
+    """Decorator that gives a command these options in place of its ``**options``.
 
     Args:
         options: name -> annotated type and default.
@@ -277,12 +279,12 @@ def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
 
 
 def with_columns(*keys: str) -> Callable[[Any], Any]:
-    """A decorator: the command gets the options of these columns in the place of its ``**columns``."""
+    """Decorator that gives a command the options of these columns in place of its ``**columns``."""
     return add_options({key: (COLUMNS[key], None) for key in keys})
 
 
 def column_settings(columns: Mapping[str, str | None]) -> list[str]:
-    """The columns that are named, as ``--set`` has them."""
+    """The given columns as values of ``--set``."""
     return [f"{key}={json_text(name)}" for key, name in columns.items() if name is not None]
 
 
@@ -290,10 +292,10 @@ def column_settings(columns: Mapping[str, str | None]) -> list[str]:
 
 
 def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
-    """What is to be read: the words of a command, or the file that ``--data`` names.
+    """The inputs of a command: its arguments, or the file given with ``--data``.
 
     Raises:
-        ConfigError: both, or nothing.
+        ConfigError: both are given, or neither.
     """
     words = list(given or ())
     if words and data is not None:
@@ -306,10 +308,10 @@ def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[
 
 
 def one_data(path: str | None, data: str | None, verb: str) -> str | None:
-    """Other data, named with ``--data`` or without.
+    """Other data, given with or without ``--data``.
 
     Raises:
-        ConfigError: both.
+        ConfigError: both are given.
     """
     if path is not None and data is not None:
         raise ConflictError(f"{path} and --data {data} at once", where=verb, fix="Give one of them")
@@ -317,14 +319,14 @@ def one_data(path: str | None, data: str | None, verb: str) -> str | None:
 
 
 def flag_settings(**flags: Any) -> list[str]:
-    """The flags that are given, as ``--set`` has them."""
+    """The given flags as values of ``--set``."""
     return [f"{key}={value}" for key, value in flags.items() if value is not None]
 
 
 def data_option(given: str) -> str | None:
-    """``--text`` or ``--images`` where a word is the path of labeled data rather than a name or a TOML file.
+    """``--text`` or ``--images`` if an argument is a path of labeled data rather than a name or a TOML file.
 
-    A folder is one of images where most of the first files below it are, and no run folder.
+    A folder that is not a run counts as images if most of the first files in it are images.
     """
     from glassformer.data.image import is_image_name
     from glassformer.data.tables import READERS
@@ -347,16 +349,16 @@ def data_option(given: str) -> str | None:
 
 
 def with_stdin(given: Iterable[str]) -> list[str]:
-    """The texts of the arguments; a dash stands for the lines of standard input."""
+    """The texts given as arguments; a dash is replaced by the lines of standard input."""
     return [text for word in given for text in (read_stdin()[0] if word == STDIN else [word])]
 
 
 def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -> str | None:
-    """What to write in the place of an option that a verb does not have; None: nothing is known.
+    """A suggestion in place of an option that a command does not have; None: no suggestion.
 
     Args:
-        options: those that the verb has.
-        keys: of recipes, where the verb has ``--set``.
+        options: options of the command.
+        keys: recipe keys, if the command has ``--set``.
     """
     name, _, value = word.partition("=")
     key = as_key(name)
@@ -370,7 +372,7 @@ def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]
 
 
 def named_as_options(message: str, options: Iterable[str]) -> str:
-    """A message of the library in the words of a command line: ``text_column`` is its ``--text-column``."""
+    """A message of the library with command-line options: ``text_column`` becomes ``--text-column``."""
     have = set(options)
     if found := re.match(r"--set: unknown key '(\w+)'\. ", message):
         option = "--" + found[1].replace("_", "-")
@@ -384,7 +386,7 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
         message = message.replace(f", {WAY_OUT}", "")
         if "--set" in have:
             message = message.replace("with on_bad_row=skip", "with --set on_bad_row=skip")
-        else:  # no way out of this verb's
+        else:  # the command has no option that fixes it
             message = re.sub(r", or leave such \w+ out with on_bad_row=skip", "", message)
             for key in re.findall(r"--set (\w+)=", message):
                 if f"--{key}" in have:
@@ -402,25 +404,25 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
 
 
 def with_options(line: str) -> str:
-    """A line of the library, its columns named as this command line names them."""
+    """A line of the library with the names of command-line options for columns."""
     return named_as_options(line, ["--" + key.replace("_", "-") for key in COLUMNS])
 
 
 def note_columns(line: str) -> None:
-    """The same on stderr: which columns of a table are read, and how."""
+    """Print to stderr which columns of a table are read, with the names of command-line options."""
     note(with_options(line))
 
 
 def tell(line: str) -> None:
-    """One line of a run, its columns named as this command line names them."""
+    """Print one line of a run, with the names of command-line options for columns."""
     say(with_options(line))
 
 
 def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
-    """The columns that are named, of other data.
+    """The columns given for other data.
 
     Raises:
-        ConfigError: some are named, and no data.
+        ConfigError: columns are given without data.
     """
     named = {key: name for key, name in columns.items() if name is not None}
     if named and data is None:
@@ -432,15 +434,15 @@ def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[
 
 
 def is_run(name: str | Path) -> bool:
-    """Whether a word names the folder of a run, finished or not."""
+    """Whether a name is the folder of a run, finished or not."""
     return (Path(name) / "config.toml").is_file()
 
 
 def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Path | None]:
-    """The recipe and the run folder of ``glassformer train --resume``: a run may stand where a recipe does.
+    """The recipe and run folder for ``glassformer train --resume``; a run may be given instead of a recipe.
 
     Raises:
-        ConfigError: two runs are named, or nothing is.
+        ConfigError: two runs are given, or nothing.
     """
     if recipe is None and out is None:
         fix = "Name it: glassformer train --resume --out RUN"
@@ -455,15 +457,15 @@ def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Pat
 
 # --- what --set takes -----------------------------------------------------------------------------
 #
-# Every key of a recipe with its default and meaning, as the recipes' classes say them.
+# Every recipe key with its default and meaning, from the classes of the recipes.
 
 
 class Key(NamedTuple):
-    """One key: ``name`` goes before the ``=`` of ``--set``."""
+    """One recipe key; ``--set`` takes ``name=value``."""
 
     section: str  # "" for the keys at the top of a recipe
     name: str
-    default: str  # as TOML writes it; "none", or "" where none is one of the choices, for None
+    default: str  # in TOML syntax; None is "none", or "" if none is one of the choices
     meaning: str
 
 
@@ -489,7 +491,7 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
 
 
 def all_keys() -> dict[str, Key]:
-    """The keys of all tasks by their names."""
+    """The keys of all tasks, by name."""
     from glassformer.tasks.catalog import TASKS
 
     return {key.name: key for task in TASKS for key in recipe_keys(task)}
@@ -503,7 +505,7 @@ def _choices(hint: Any) -> list[str]:
 
 
 def show_keys(wanted: bool) -> None:
-    """Every key of every task on the terminal; then the command leaves."""
+    """Print every key of every task, then exit."""
     if not wanted:
         return
     from glassformer.tasks.catalog import TASKS

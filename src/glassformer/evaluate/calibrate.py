@@ -22,7 +22,7 @@ from glassformer.evaluate.predict import softmax
 
 BINS = 15  # of the stated probability, as in the paper
 NORMAL = 1.959964  # deviations of the normal distribution within which 95 % lie
-COLDEST, HOTTEST = 0.05, 20.0  # temperatures that are looked at
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # temperatures that are looked at
 Metric = Literal["accuracy", "macro_f1", "f1"]  # f1: that of the second of two classes
 
 
@@ -60,7 +60,7 @@ def smoothed_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.
 
 
 def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
-    """The temperature with the lowest smoothed log loss, between ``COLDEST`` and ``HOTTEST``.
+    """The temperature with the lowest smoothed log loss, between ``MIN_TEMPERATURE`` and ``MAX_TEMPERATURE``.
 
     Without a mistake among ``n`` answers their mean probability becomes about ``(n + 1) / (n + 2)``.
 
@@ -82,7 +82,7 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     # The loss is convex in the inverse temperature, and so has one valley in its logarithm.
     found = minimize_scalar(
         lambda log_t: smoothed_loss(z, y, float(np.exp(log_t))),
-        bounds=(np.log(COLDEST), np.log(HOTTEST)),
+        bounds=(np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE)),
         method="bounded",
         options={"xatol": 1e-7},
     )

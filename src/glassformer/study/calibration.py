@@ -24,9 +24,9 @@ from glassformer.errors import (
     counted,
 )
 from glassformer.evaluate.calibrate import (
-    COLDEST,
     FOLDS,
-    HOTTEST,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
     Metric,
     describe,
     figure_of,
@@ -171,7 +171,9 @@ def _outcome(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, 
         "threshold": None,
         "metric": None,
         "mistakes": mistakes,
-        "at_bound": not np.all((temperature > COLDEST * 1.01) & (temperature < HOTTEST * 0.99)),
+        "at_bound": not np.all(
+            (temperature > MIN_TEMPERATURE * 1.01) & (temperature < MAX_TEMPERATURE * 0.99)
+        ),
         "chosen_by": name,
         "classes": [str(c) for c in clf.classes_.tolist()],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,4 +1,4 @@
-"""One class an example: the kind of target whose methods say what a classifier asks; others replace some."""
+"""Multi-class targets, one class per example; the base of the other targets, which override some methods."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ from glassformer.train.config import outside
 from glassformer.train.objectives import class_weights
 from glassformer.train.solved_head import SolvedHead, solve_classes
 
-COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
-OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
-MOST_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
-SAME = 0.02  # of macro-F1
-TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # calibration itself searches 0.05 to 20
+OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may be slightly above 1
+MAX_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
+SAME_F1 = 0.02  # a smaller difference in macro-F1 does not count
+TINY = np.finfo(np.float64).eps  # stands for a probability of 0 in the log loss, as in scikit-learn
 LOSS = {"log_loss": Plain("log loss", lower=True, form=".4f")}
-OF_LABELS = {  # that one class and several have alike
+OF_LABELS = {  # metrics of multi-class and multi-label targets alike
     "weighted_f1": Share("weighted F1"),
     "roc_auc": Plain("ROC-AUC", form=".4f"),
     "average_precision": Plain("average precision", form=".4f"),
@@ -71,14 +71,14 @@ UNSEEN = "was not seen in training"
 
 
 def unseen(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
-    """The examples with a label, or one of several, that is none of ``classes``: place -> that label."""
+    """Examples with a label (or one of several) that is not in ``classes``: position -> that label."""
     known = set(classes)
     found = ((i, next((x for x in each([given]) if x not in known), None)) for i, given in enumerate(labels))
     return {i: label for i, label in found if label is not None}
 
 
 def without_unseen(split: Any, found: Mapping[int, Any]) -> Any:
-    """A split without the examples that ``unseen`` has found; raises DataError where nothing is left."""
+    """A split without the examples that ``unseen`` has found; raises DataError if none are left."""
     if not found:
         return split
     if len(found) == len(split):
@@ -89,10 +89,10 @@ def without_unseen(split: Any, found: Mapping[int, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Classes(Target):
-    """One class an example: a softmax over the logits, and the most probable class.
+    """One class per example: a softmax over the logits, and the most probable class.
 
     Args:
-        truth: targets were truth values, and so is what ``predict`` gives; everywhere else they are 0 and 1.
+        truth: targets were booleans, so ``predict`` returns booleans; everywhere else they are 0 and 1.
     """
 
     truth: bool = field(default=False, kw_only=True)
@@ -104,13 +104,17 @@ class Classes(Target):
     }
     leads: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
     compared: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
-    each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "log_loss")  # metrics kept of a fold
+    each_fold: ClassVar[tuple[str, ...]] = (
+        "accuracy",
+        "macro_f1",
+        "log_loss",
+    )  # metrics stored for each fold
     file: ClassVar[str] = "predictions.csv"
-    problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
-    saved_names: ClassVar[Sequence[str | None]] = (None,)  # its names in ``glassformer.json``; see ``about``
-    word: ClassVar[str] = "labels"  # what targets are called in messages
-    decides: ClassVar[str] = "classes"  # the file in scripts/ that an exported folder decides with
-    binary: ClassVar[bool] = False  # whether each logit is a yes or no of its own
+    problem_type: ClassVar[str | None] = None  # in ``config.json``; None: the default of transformers
+    saved_names: ClassVar[Sequence[str | None]] = (None,)  # names in ``glassformer.json``; see ``about``
+    word: ClassVar[str] = "labels"  # name of the targets in messages
+    decides: ClassVar[str] = "classes"  # file in scripts/ with the decision rule of exported folders
+    binary: ClassVar[bool] = False  # whether each logit is a separate yes-or-no decision
     joint: ClassVar[bool] = True
 
     # --- raw targets ------------------------------------------------------------------------------
@@ -120,37 +124,37 @@ class Classes(Target):
         return list(check_labels(y, origin))
 
     def classes(self, labels: Sequence[Any], origin: str = "labels") -> list[Any]:
-        """What the model tells apart, in the order of its logits; raises DataError for fewer than two."""
+        """The classes, in the order of the logits; raises DataError for fewer than two."""
         return check_classes(labels, origin)
 
     def encode(
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
-        """Class numbers ``[n]`` int64; raises DataError for a label that is none of ``classes``."""
+        """Class numbers ``[n]`` int64; raises DataError for a label that is not in ``classes``."""
         labels = self.normalize(labels, classes)
         check_known(labels, classes, origin, rows)
         numbers = {label: i for i, label in enumerate(classes)}
         return np.array([numbers[label] for label in labels], np.int64)
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
-        """The labels, those that mean one of ``classes`` written as it is."""
+        """The labels, in the spelling of the class that each one means."""
         return as_known(labels, classes, spelling=True)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
-        """What a random part of the examples keeps the shares of."""
+        """Values whose proportions a random split preserves."""
         return targets.tolist()
 
     # --- training ---------------------------------------------------------------------------------
 
     def weights(self, targets: np.ndarray, classes: list[Any], train: Any) -> np.ndarray | None:
-        """A weight an example with mean 1; None: all 1."""
+        """One weight per example, with mean 1; None: all are 1."""
         if train.pos_weight is not None:
             what = "pos_weight is for several labels per example"
             raise NotForThisModelError(what, where="pos_weight", fix="Weigh classes with class_weight")
         return class_weights(targets, classes, train.class_weight)
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
-        """The loss of logits and targets; None: cross-entropy over classes."""
+        """The loss function of logits and targets; None: cross-entropy over classes."""
         return None
 
     def solve(
@@ -160,14 +164,14 @@ class Classes(Target):
         return solve_classes(vectors, targets, weights, seed)
 
     def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """What is known of the held-out examples after an epoch."""
+        """Metrics of the validation examples after an epoch."""
         meter = self.meter(clf.classes_.tolist(), curves=False)
         meter.update(softmax(logits), targets)
         out = meter.result(bootstrap=0)
         return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
     def threshold(self, train: Any, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """What a fit chooses on its held-out examples as ``threshold_``; None: nothing."""
+        """The ``threshold_`` that a fit tunes on its validation examples; None: it tunes none."""
         return None
 
     # --- answers ----------------------------------------------------------------------------------
@@ -177,12 +181,12 @@ class Classes(Target):
         return softmax(logits, temperature)
 
     def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
-        """The same of tensors, in their own number format."""
+        """Probabilities as tensors, in the dtype of the logits."""
         return (logits / temperature).softmax(-1)
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
-        """Class numbers ``[n]``: the largest, or for two classes the threshold on the second; of more, the
-        largest multiple of their thresholds ``[C]``."""
+        """Class numbers ``[n]``: the most probable class. With a threshold: for two classes, the second if it
+        reaches the threshold; for more, the class with the largest ratio to its threshold ``[C]``."""
         if threshold is None:
             return probabilities.argmax(1)
         if np.ndim(threshold):
@@ -190,15 +194,15 @@ class Classes(Target):
         return (probabilities[:, 1] >= threshold).astype(int)
 
     def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        """What ``chosen`` gave, as labels ``[n]``."""
+        """The labels ``[n]`` of class numbers."""
         return classes[chosen]
 
     def format_prediction(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
-        """What ``predict`` gives."""
+        """The return value of ``predict``."""
         return self.as_given(self.labels(chosen, classes))
 
     def as_given(self, labels: np.ndarray) -> np.ndarray:
-        """Labels ``[n]`` as the type of the training's; None stays."""
+        """Labels ``[n]`` with the type of the training labels; None stays None."""
         if not self.truth or self.binary:
             return labels
         if labels.dtype != object:
@@ -206,19 +210,19 @@ class Classes(Target):
         return np.array([None if label is None else bool(label) for label in labels], object)
 
     def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """How sure each answer is, ``[n]``: the probability of its label."""
+        """Confidence of each prediction, ``[n]``: the probability of its label."""
         return probabilities[np.arange(len(chosen)), chosen]
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
-        """The number of the label that an explanation of ``[C]`` is about where none is named."""
+        """Number of the label that is explained by default, given probabilities ``[C]``."""
         return int(self.predicted_index(probabilities[None], threshold)[0])
 
     def target_name(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
-        """What an explanation calls the answer of number ``target`` to one input, from its ``[C]``."""
+        """Name of class number ``target`` in the explanation of an input with probabilities ``[C]``."""
         return classes[target]
 
     def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
-        """What counts right and wrong answers."""
+        """An accumulator of right and wrong predictions."""
         return ClassificationMeter(classes, curves=curves)
 
     # --- calibration ------------------------------------------------------------------------------
@@ -228,36 +232,36 @@ class Classes(Target):
         return fit_temperature(logits, targets)
 
     def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """How many of the likeliest answers are wrong: what a temperature rests on."""
+        """Number of wrong most-probable predictions, on which a temperature is based."""
         return int((logits.argmax(1) != targets).sum())
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
-        """The threshold that serves a metric best, of more than two classes one for each ``[C]``."""
+        """The threshold with the best value of a metric; for more than two classes one for each, ``[C]``."""
         if probabilities.shape[1] != 2:
             return tune_class_thresholds(probabilities, targets, metric)[0]
         return tune_threshold(probabilities[:, 1], targets, metric)[0]
 
     def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
-        """Calibration error, log loss and the curve, for JSON."""
+        """Calibration error, log loss and calibration curve, ready for JSON."""
         return describe(probabilities, targets, resamples=resamples)
 
     # --- other programs ---------------------------------------------------------------------------
 
     def export_outputs(self, logits: np.ndarray) -> np.ndarray:
-        """What a head gives in files that other programs read, from our logits ``[n, C]``."""
+        """Outputs of the exported head, computed from our logits ``[n, C]``."""
         return logits
 
     def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
-        """How far two of such outputs are apart, at most."""
+        """Largest difference between two such outputs."""
         return float(np.abs(a - b).max())
 
     def difference(
         self, answered: tuple[np.ndarray, np.ndarray, np.ndarray, int], measure: str, resamples: int
     ) -> dict[str, Any] | None:
-        """How far a model is from a baseline, with its interval; None: there is no test of that metric.
+        """Difference between a model and a baseline, with its interval; None: no test exists for the metric.
 
         Args:
-            answered: the truth, what both predict, and the number of classes.
+            answered: the true classes, both models' predictions, and the number of classes.
         """
         if measure not in Classes.leads:
             return None
@@ -266,19 +270,19 @@ class Classes(Target):
     # --- files ------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """What ``glassformer.json`` says of the kind; nothing of one class an example."""
+        """The target's entry in ``glassformer.json``; empty for multi-class targets."""
         return {"truth_values": True} if self.truth else {}
 
     @classmethod
     def saved(cls, about: Mapping[str, Any], where: str) -> Self:
-        """The reverse of ``about``; raises CheckpointError for settings that cannot be."""
+        """The inverse of ``about``; raises CheckpointError for impossible settings."""
         return cls(truth=about.get("truth_values") is True)
 
     def script(self, form: str) -> str:
-        """Python that the ``run.py`` of an exported folder decides and prints with.
+        """Python code with which the ``run.py`` of an exported folder decides and prints.
 
         Args:
-            form: ``onnx``: defines ``decided(probabilities)``, an answer for each row ``[B, C]``, and
+            form: ``onnx``: defines ``decided(probabilities)``, a prediction for each row ``[B, C]``, and
                 ``told(answer)``, which prints it. ``hf``: defines ``told(logits)``, which prints all rows.
                 Scripts have ``ABOUT`` (``onnx.json``) or ``CONFIG`` and ``LABELS`` (``config.json``) and
                 ``line(*cells)``.
@@ -287,15 +291,15 @@ class Classes(Target):
         return (Path(__file__).parent / "scripts" / name).read_text(encoding="utf-8")
 
     def about_export(self, clf: Any) -> dict[str, Any]:
-        """What ``onnx.json`` says of the kind."""
+        """The target's entry in ``onnx.json``."""
         below = getattr(clf, "abstain_below_", None)
         least = {} if below is None else {"abstain_below": below}
         return {"several": True} if self.binary else least
 
     def left_out(self, clf: Any) -> list[str]:
-        """What predictions are made with here, and not in transformers."""
+        """Parts of our decision rule that transformers does not apply."""
         temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
-        usual = 0.5 if self.binary else None  # of several labels, in transformers too
+        usual = 0.5 if self.binary else None  # threshold of multi-label models, also in transformers
         has = {
             "temperature": not np.all(np.asarray(temperature) == 1),
             "threshold": threshold is not None and not np.all(np.asarray(threshold) == usual),
@@ -304,9 +308,9 @@ class Classes(Target):
         return [name for name, so in has.items() if so]
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
-        """Temperature and threshold of a saved folder; raises CheckpointError for impossible ones."""
+        """Temperature and threshold in a saved folder; raises CheckpointError for impossible values."""
         temperature, threshold = real(dict(about), "temperature", where, 1.0), None
-        if not COLDEST <= temperature <= HOTTEST:
+        if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
             raise impossible_temperature(temperature, where)
         if isinstance(about.get("threshold"), list):
             threshold = _thresholds(about["threshold"], where, outputs)
@@ -317,30 +321,30 @@ class Classes(Target):
         return temperature, threshold
 
     def sort_classes(self) -> bool:
-        """Whether the classes of a file are brought into their order."""
+        """Whether the classes in a file are sorted."""
         return True
 
     # --- runs -------------------------------------------------------------------------------------
 
     def prepared(self, dataset: Any, train: Any, skip: bool) -> Any:
-        """A data set before it is split. ``skip``: what cannot be learned is left out, not refused."""
+        """The data set before it is split. ``skip``: unusable targets are left out instead of an error."""
         return dataset
 
     def trained_on(self, splits: Any, recipe: Any) -> Any:
-        """The splits, less what the recipe leaves out of training."""
+        """The splits without the examples that the recipe leaves out of training."""
         return splits
 
     def checked(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
-        """Labels that training never shows are found before training, not after it.
+        """Find labels that do not occur in training before training starts.
 
         Args:
-            leave_out: examples that have one are left out.
+            leave_out: leave out examples with such a label.
 
         Returns:
-            The splits that can be judged, and the ``RejectedRow`` of each example that was left out.
+            The splits that can be evaluated, and the ``RejectedRow`` of each example that was left out.
 
         Raises:
-            DataError: such a label, or a split of which nothing is left.
+            DataError: there is such a label, or a split has no examples left.
         """
         known = sorted(set(each(splits.train.labels)), key=str)
         parts: dict[str, Any] = {}
@@ -370,38 +374,38 @@ class Classes(Target):
         return replace(splits, **parts), rejected
 
     def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
-        """What is said of the data before a training: in front of the sizes of the splits, right behind them,
-        and below them.
+        """Texts about the data that are printed before training: before the sizes of the splits, directly
+        after them, and below them.
 
         Args:
-            rejected: rows that were left out when the data were read.
+            rejected: rows that were left out when the data was read.
         """
         parts = splits.parts()
         empty = [*filter(None, (said_of_empty(name, split.labels) for name, split in parts.items()))]
         return [], "", [*empty, LEAVE_EMPTY] if empty else []
 
     def examined(self, dataset: Any) -> Any:
-        """The data as the doctor of the inputs reads them."""
+        """The data in the form that the data doctor of the inputs reads."""
         return dataset
 
     def findings(self, splits: Any, train: Any) -> list[Any]:
-        """The data doctor's part on the targets."""
+        """Findings of the data doctor about the targets."""
         return []
 
     def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
-        """What metrics.json says of the targets.
+        """Entries of metrics.json about the targets.
 
         Args:
-            train: the section of the recipe.
-            held: ``[n, C]`` of the validation examples.
+            train: the train section of the recipe.
+            held: outputs ``[n, C]`` for the validation examples.
         """
         return {"label_names": [str(c) for c in est.classes_.tolist()]}
 
     def coverage(self, est: Any, outputs: np.ndarray, truth: Any, own: bool) -> dict[str, Any]:
-        """Of kinds with intervals: how many of the true targets ``[n]`` lie in them.
+        """For targets with prediction intervals: the share of true targets ``[n]`` inside them.
 
         Args:
-            own: whether the intervals were made of these very examples' errors.
+            own: whether the intervals were computed from the errors of the same examples.
         """
         return {}
 
@@ -416,13 +420,13 @@ class Classes(Target):
         predicted: Sequence[Any] = (),
         shares: Sequence[float] = (),
     ) -> None:
-        """``predictions.csv`` of a split with its truth.
+        """Write ``predictions.csv`` of a split with its true targets.
 
         Args:
-            name: of the split, for the table.
+            name: name of the split, for the table.
             outputs: ``[n, C]``.
-            est: that made them; None: several have.
-            predicted, shares: the answers and how sure they are, ``[n]``.
+            est: the estimator that computed the outputs; None: there are several.
+            predicted, shares: predictions and their confidence, ``[n]``.
         """
         about = {"labels": split.labels, "rows": split.rows, "split": name}
         write_predictions(path, split.names(), outputs, classes, predicted=predicted, shares=shares, **about)
@@ -450,12 +454,12 @@ class Classes(Target):
         return Judged(self, digest.hexdigest(), len(labels), truth, made, classes, loss)
 
     def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
-        """Class numbers ``[n]`` of a table's cells; raises KeyError for what is none of ``classes``."""
+        """Class numbers ``[n]`` of a table's cells; raises KeyError for a value not in ``classes``."""
         places = {name: i for i, name in enumerate(classes)}
         return np.array([places[cell] for cell in cells], np.int64)
 
     def likely(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        """The probabilities of what is true."""
+        """The probabilities of the true classes."""
         return probabilities[np.arange(len(truth)), truth]
 
     def measure_for(self, monitors: set[str]) -> str:
@@ -467,7 +471,7 @@ class Classes(Target):
         return {"accuracy": right, "macro_f1": macro_f1_of_sets(*self.as_sets(own), every=self.binary)}
 
     def as_sets(self, own: Arm) -> tuple[np.ndarray, np.ndarray]:
-        """Truth ``[n, K]`` and what each seed gave ``[S, n, K]``, 0 or 1."""
+        """True labels ``[n, K]`` and the predictions of each seed ``[S, n, K]``, 0 or 1."""
         one_hot = np.eye(len(own[0].classes), dtype=np.float32)
         return one_hot[own[0].truth], one_hot[np.stack([a.predicted for a in own])]
 
@@ -476,19 +480,19 @@ class Classes(Target):
         return own.predicted == own.truth
 
     def interval(self, key: str, own: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
-        """Of macro-F1 as a run's own figures have it, with the seeds' scatter."""
+        """Interval of macro-F1, computed as in a run's metrics, and including the variation between seeds."""
         if key != "macro_f1":
             return super().interval(key, own, mean, ends, resamples)
         return macro_f1_interval_of_sets(*self.as_sets(own), every=self.binary, resamples=resamples)
 
     def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
-        """McNemar's, which is one of accuracies."""
+        """McNemar's test, which compares accuracies."""
         found = [asdict(mcnemar(self.right(ours), self.right(theirs))) for ours, theirs in pairs]
         return "mcnemar", found, measure == "accuracy"
 
 
 def warn_of_spelling(labels: Sequence[Any], classes: Sequence[Any]) -> None:
-    """Warn of labels that mean a class and are written otherwise: ``predict`` never gives them."""
+    """Warn of labels that mean a class but are spelled differently: ``predict`` never returns them."""
     warn_of(other_spellings(each(labels), classes))
 
 
@@ -502,7 +506,7 @@ def warn_of(said: str) -> None:
 def check_known(
     labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
 ) -> None:
-    """Raises DataError for a label, or one in a set, that is none of ``classes``."""
+    """Raise DataError for a label (or one in a set) that is not in ``classes``."""
     known = set(classes)
     for i, given in enumerate(labels):
         for label in each([given]):
@@ -514,12 +518,12 @@ def check_known(
 
 
 def impossible_temperature(value: float, where: str) -> CheckpointError:
-    what = f"temperature = {value:g} is not between {COLDEST:g} and {HOTTEST:g}"
+    what = f"temperature = {value:g} is not between {MIN_TEMPERATURE:g} and {MAX_TEMPERATURE:g}"
     return CheckpointError(what, where=where, fix="Calibrate it again")
 
 
 def _thresholds(values: list[Any], where: str, outputs: int) -> np.ndarray:
-    """Those of several classes ``[C]``."""
+    """The thresholds ``[C]`` of several classes."""
     if len(values) != outputs:
         what = f"{len(values)} thresholds for {outputs} classes"
         raise CheckpointError(what, where=where, fix="Choose them again")
@@ -538,27 +542,27 @@ def impossible_threshold(value: float, where: str) -> CheckpointError:
 
 
 def no_better_than_one(figures: Mapping[str, Any]) -> str:
-    """A sentence where the answers are no better than one label for all: neither right oftener, nor with a
-    macro-F1 of more than ``SAME`` above; else empty. Of several labels an example nothing is said.
+    """A sentence if the predictions are not better than always predicting the most frequent label: neither in
+    accuracy, nor in macro-F1 by more than ``SAME_F1``. Otherwise, and for multi-label, empty.
     """
-    if not figures.get("confusion"):  # of several labels an example
+    if not figures.get("confusion"):  # multi-label
         return ""
     counts, n = [sum(row) for row in figures["confusion"]], figures["n"]
     most = max(range(len(counts)), key=counts.__getitem__)
     share, seen = counts[most] / n, sum(count > 0 for count in counts)
     always = 2 * share / (1 + share) / seen  # its macro-F1
-    if figures["accuracy"] > share or figures["macro_f1"] > always + SAME:
+    if figures["accuracy"] > share or figures["macro_f1"] > always + SAME_F1:
         return ""
     return f"no better than always answering {figures['labels'][most]!r}, which {share:.1%} are"
 
 
 class ClassificationMeter:
-    """Counts right and wrong answers batch by batch; ``result`` divides.
+    """Accumulates right and wrong predictions batch by batch; ``result`` computes the metrics.
 
     Args:
         classes: the K >= 2 labels in the order of the probability columns.
         positive: with two classes, the label whose score draws the ROC curve; the second by default.
-        curves: whether scores are kept for ROC-AUC and average precision.
+        curves: keep the scores, for ROC-AUC and average precision.
 
     Raises:
         InputError: fewer than two classes, one named twice, or ``positive`` is none of them.
@@ -624,15 +628,15 @@ class ClassificationMeter:
             self._keep(p, y)
 
     def _keep(self, p: np.ndarray, y: np.ndarray) -> None:
-        """The scores of a batch; too many of them are none, for the curves need all or nothing."""
+        """Keep the scores of a batch; if there are too many, drop them all, since curves need every score."""
         if self.positive is None:
             ours, others = p, 1 - p  # [b, K]
         else:
             column = self.classes.index(self.positive)
             ours, others, y = p[:, [column]], p[:, [1 - column]], np.where(y == column, 0, 1)  # [b, 1]
-        if sum(map(np.size, self._scores)) + ours.size > MOST_SCORES:
+        if sum(map(np.size, self._scores)) + ours.size > MAX_SCORES:
             self._curves, self._scores, self._targets = False, [], []
-            self._without = f"there are more than {MOST_SCORES:,} scores"
+            self._without = f"there are more than {MAX_SCORES:,} scores"
             return
         # Log-odds, because float32 probabilities would tie near 1.
         odds = np.log(ours.clip(TINY**2)) - np.log(others.clip(TINY**2))
@@ -640,13 +644,13 @@ class ClassificationMeter:
         self._targets.append(y)
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-        """The figures so far, ready for JSON; all shares are in [0, 1].
+        """The metrics so far, ready for JSON; all shares are in [0, 1].
 
         Returns:
             n, accuracy, macro_f1 (over the classes seen or predicted, as in scikit-learn), log_loss (nats),
             weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``; with more
             than two classes the mean over the classes, each against all others; None when only one class was
-            seen, without ``curves``, or with more than ``MOST_SCORES`` scores; ``undefined`` then says why),
+            seen, without ``curves``, or with more than ``MAX_SCORES`` scores; ``undefined`` then says why),
             positive (None with more than two classes), accuracy_interval (95 %, percentile bootstrap; of 0
             and 1 see ``share_interval``), macro_f1_interval (95 %, see ``intervals``; both None with
             ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class (label, precision,
@@ -664,7 +668,7 @@ class ClassificationMeter:
         true, predicted = np.nonzero(self._confusion)
         weight = self._confusion[true, predicted]
         cells: dict[str, Any] = {"y_true": true, "y_pred": predicted, "sample_weight": weight}
-        cells["zero_division"] = 0  # what 0/0 counts as
+        cells["zero_division"] = 0  # value of 0/0
         columns = precision_recall_fscore_support(**cells, labels=range(len(self.classes)))
         precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
         intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)

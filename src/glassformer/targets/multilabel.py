@@ -50,8 +50,8 @@ from glassformer.evaluate.metrics import Share
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import (
-    COLDEST,
-    HOTTEST,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
     OF_LABELS,
     OVER_ONE,
     TINY,
@@ -232,7 +232,9 @@ class LabelSets(Classes):
             _numbers(about.get(key), key, where, outputs) for key in ("temperature", "threshold")
         )
         temperature = 1.0 if temperature is None else temperature
-        if not np.all((np.asarray(temperature) >= COLDEST) & (np.asarray(temperature) <= HOTTEST)):
+        if not np.all(
+            (np.asarray(temperature) >= MIN_TEMPERATURE) & (np.asarray(temperature) <= MAX_TEMPERATURE)
+        ):
             raise impossible_temperature(float(np.max(temperature)), where)
         if threshold is not None and np.max(threshold) > OVER_ONE:
             raise impossible_threshold(float(np.max(threshold)), where)

@@ -1,12 +1,12 @@
-"""A number an example: the head's one output, standardized in training, given back in the numbers' unit.
+"""Regression targets: one output, standardized in training and returned in the unit of the targets.
 
-Where logarithms are learned these are standardized, and answers are numbers all the same.
+On a log scale the logarithms are standardized; predictions are still numbers.
 
-Split conformal prediction says how far the true numbers lie from the predicted ones: an interval around a new
-prediction has the half width that a share of held-out examples needed (Papadopoulos et al., 2002; Vovk et
-al., 2005), with ``n`` of them the ``ceil((n + 1) c)``-th smallest absolute error. Where new examples are
-drawn as the held-out ones were, it holds the true number with at least the share ``c``. Where logarithms are
-learned errors are differences of these, so that an interval reaches as many times the number up as down.
+Intervals come from split conformal prediction (Papadopoulos et al., 2002; Vovk et al., 2005): the half width
+of an interval with coverage ``c`` is the ``ceil((n + 1) c)``-th smallest absolute error of ``n`` held-out
+examples. If new examples come from the same distribution, the interval contains the true number with
+probability at least ``c``. On a log scale errors are differences of logarithms, so an interval is a factor:
+it reaches equally many times the number up and down.
 """
 
 from __future__ import annotations
@@ -61,26 +61,26 @@ from glassformer.targets.target import Arm, Judged, Pairs, Target, Tested
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
 
-OUTPUT = "number"  # what the one output is called in lists of outputs
-SAVED: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # the kind's names in a folder
-ON_HUB: dict[Scale, str] = {  # as ``transformers`` calls the one output of a regression; ours for logarithms
+OUTPUT = "number"  # name of the output in lists of outputs
+SAVED: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # names of the target in a folder
+ON_HUB: dict[Scale, str] = {  # names of the output in transformers; ours for logarithms
     "linear": "LABEL_0",
     "log": "log(number)",
 }
 
-COVERAGES = (0.8, 0.9, 0.95)  # that a run looks at
-COVERAGE = 0.9  # of an interval where none is named
-DRAWN = 100  # resamples at a time
-STRENGTHS = (0.1, 1.0, 10.0)  # of the baseline's penalty on counted words
-POINTS = 2000  # of the report's figures; more cannot be seen
+COVERAGES = (0.8, 0.9, 0.95)  # coverages that a run evaluates
+COVERAGE = 0.9  # default coverage of an interval
+DRAWN = 100  # bootstrap resamples computed at a time
+STRENGTHS = (0.1, 1.0, 10.0)  # penalties tried for the TF-IDF baseline
+POINTS = 2000  # maximum number of points in the plots of the report
 OF_PIXELS = (10.0, 100.0, 1000.0)
 
 
 class ByPermutation(Target):
-    """Predicted numbers, of which two models' are compared by a permutation test."""
+    """Predicted numbers; two models are compared by a permutation test."""
 
     def leading(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
-        """That measure, and another one that these scores have."""
+        """The main metric, and another one that these scores contain."""
         others = [key for key in ("pearson", "mae", "spearman") if key != measure and key in scores]
         return [measure, *others[:1]]
 
@@ -92,7 +92,7 @@ class ByPermutation(Target):
         return np.clip(ends, *self.metrics[key].limits).tolist()
 
     def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
-        """A permutation test of that measure."""
+        """A permutation test of ``measure``."""
         made = [
             permutation(measure, a.truth, a.predicted, b.predicted, resamples=resamples) for a, b in pairs
         ]
@@ -101,13 +101,12 @@ class ByPermutation(Target):
 
 @dataclass(frozen=True)
 class Numbers(ByPermutation, Classes):
-    """A number an example. The network learns ``(number - mean) / unit``, of numbers or their logarithms.
+    """One number per example. The network learns ``(number - mean) / unit``, of numbers or their logarithms.
 
     Args:
-        mean: of the training numbers, or of their logarithms.
-        unit: the power of two nearest to their standard deviation: the head takes it up, and gives it back,
-            without losing a bit.
-        scale: ``log``: natural logarithms are learned, and numbers are above 0.
+        mean: mean of the training numbers, or of their logarithms.
+        unit: power of two nearest to their standard deviation, so that the conversion loses no bits.
+        scale: ``log``: natural logarithms are learned, and all numbers are above 0.
     """
 
     mean: float = 0.0
@@ -140,7 +139,7 @@ class Numbers(ByPermutation, Classes):
     def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
         """
         Raises:
-            DataError: all numbers are the same, or one has no logarithm where these are learned.
+            DataError: all numbers are the same, or one has no logarithm although the scale is ``log``.
         """
         given = numbers
         if scale == "log":
@@ -173,17 +172,17 @@ class Numbers(ByPermutation, Classes):
     def standardized(
         self, numbers: Sequence[float], origin: str = "targets", rows: Sequence[int] | None = None
     ) -> np.ndarray:
-        """What the network learns of numbers ``[n]``, fp64; raises DataError for one without a logarithm."""
+        """Standardized targets of numbers ``[n]``, fp64; raises DataError if one has no logarithm."""
         if self.scale == "log":
             check_positive(numbers, origin, rows)
         return (on_scale(numbers, self.scale) - self.mean) / self.unit
 
     def own(self, standardized: Any) -> np.ndarray:
-        """Standardized numbers in their own unit, fp64."""
+        """Standardized numbers converted back to their unit, fp64."""
         return off_scale(np.asarray(standardized, np.float64) * self.unit + self.mean, self.scale)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
-        return [float(x) for x in targets]  # which a split takes apart by rank
+        return [float(x) for x in targets]  # a split stratifies numbers by rank
 
     # --- training ---------------------------------------------------------------------------------
 
@@ -199,8 +198,8 @@ class Numbers(ByPermutation, Classes):
         return solve_numbers(vectors, targets, weights, seed)
 
     def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """The standardized squared error as ``loss``, and R², absolute error (in the numbers' unit) and
-        correlations; one that is not defined is 0."""
+        """The standardized squared error as ``loss``, R², the absolute error (in the unit of the numbers) and
+        correlations; undefined values are 0."""
         found = measured(np.asarray(logits[:, 0], np.float64), targets)
         loss, mae = found["mse"] or 0.0, (found["mae"] or 0.0) * self.unit
         if self.scale == "log":
@@ -212,11 +211,11 @@ class Numbers(ByPermutation, Classes):
     # --- answers ----------------------------------------------------------------------------------
 
     def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
-        """Numbers ``[n, 1]`` fp64 in their own unit."""
+        """Predicted numbers ``[n, 1]`` fp64, in the unit of the targets."""
         return self.own(logits)
 
     def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
-        """Numbers ``[n, 1]`` fp64: fp32 has no digits left for a spread of 1 around 10,000,000."""
+        """Predicted numbers ``[n, 1]`` fp64: fp32 cannot represent a spread of 1 around 10,000,000."""
         found = logits.double() * self.unit + self.mean
         return found.clamp(-HIGHEST, HIGHEST).exp() if self.scale == "log" else found
 
@@ -228,7 +227,7 @@ class Numbers(ByPermutation, Classes):
         return chosen
 
     def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """``[n]`` NaN: a number has no probability, but an interval."""
+        """``[n]`` NaN: a number has an interval instead of a probability."""
         return np.full(len(chosen), np.nan)
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
@@ -238,8 +237,8 @@ class Numbers(ByPermutation, Classes):
         return self.shown(float(probabilities[0]))
 
     def shown(self, number: float) -> str:
-        """A number with as many digits as tell six of a standard deviation apart: 10000000.25 of prices
-        that scatter by 1."""
+        """A number with enough digits to show a millionth of a standard deviation: 10000000.25 for prices
+        with a standard deviation of 1."""
         spread = self.unit * (abs(number) if self.scale == "log" else 1.0)
         beyond = math.log10(abs(number) / spread) if number and spread else 0.0
         return f"{number:.{min(6 + max(0, math.ceil(beyond)), 17)}g}"
@@ -260,11 +259,11 @@ class Numbers(ByPermutation, Classes):
     # --- other programs ---------------------------------------------------------------------------
 
     def export_outputs(self, logits: np.ndarray) -> np.ndarray:
-        """As the head in another program's folder answers: numbers, or their logarithms."""
+        """Outputs of the exported head: numbers, or their logarithms."""
         return np.asarray(logits, np.float64) * self.unit + self.mean
 
     def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
-        """In standard deviations of the training numbers, or of their logarithms."""
+        """Largest difference, in standard deviations of the training numbers or of their logarithms."""
         return float(np.abs(a - b).max() / self.unit)
 
     # --- files ------------------------------------------------------------------------------------
@@ -274,8 +273,8 @@ class Numbers(ByPermutation, Classes):
         return {"targets": name, "mean": self.mean, "unit": self.unit}
 
     def about_export(self, clf: Any) -> dict[str, Any]:
-        """That the output is a number, and how far an interval of 90 % reaches (None: unknown): its half
-        width, or the factor up and down where logarithms are learned."""
+        """The target's entry in ``onnx.json``: a number, and its 90 % interval (None: unknown) as half width,
+        or as a factor on a log scale."""
         known = len(clf.errors_) >= examples_needed(COVERAGE)
         half = half_width(clf.errors_, COVERAGE) if known else None
         about = {"number": True, "coverage": COVERAGE}
@@ -289,10 +288,10 @@ class Numbers(ByPermutation, Classes):
 
     @classmethod
     def saved(cls, about: Mapping[str, Any], where: str) -> Self:
-        """The kind that a folder describes.
+        """The target that a folder describes.
 
         Raises:
-            CheckpointError: a mean or a unit that can be none.
+            CheckpointError: an impossible mean or unit.
         """
         mean, unit = about.get("mean", 0.0), about.get("unit", 1.0)
         for name, value in (("mean", mean), ("unit", unit)):
@@ -321,7 +320,7 @@ class Numbers(ByPermutation, Classes):
         return splits, []
 
     def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
-        """What the validation examples are too few for, among others."""
+        """Texts printed before training, including what there are too few validation examples for."""
         by_option = said_of_left_out(row.reason for row in rejected)
         held, needed = 0 if splits.validation is None else len(splits.validation), examples_needed(COVERAGE)
         few = []
@@ -334,7 +333,7 @@ class Numbers(ByPermutation, Classes):
         return [by_option] if by_option else [], ", numbers", few
 
     def examined(self, dataset: Any) -> Any:
-        """Without labels, for checks that would take numbers for classes."""
+        """The data without labels, because the checks of labels would treat numbers as classes."""
         splits = {name: replace(split, labels=None) for name, split in dataset.splits.items()}
         return replace(dataset, splits=splits)
 
@@ -351,12 +350,12 @@ class Numbers(ByPermutation, Classes):
         return {"numbers": about, "intervals": []}
 
     def _chosen_by_far(self, est: Any, splits: Any, train: Any, held: np.ndarray) -> dict[str, Any] | None:
-        """Validation numbers far from all training numbers, where they make most of the loss that chose the
+        """Report outliers among the validation numbers that cause most of the loss that selected the best
         epoch: how many, the first of them, their share of the loss, the epoch, and whether the training
-        numbers span orders of magnitude, so that it takes no slip of the pen; else None.
+        numbers span orders of magnitude, so that they need not be typing errors. None if there are none.
 
         Args:
-            held: what is predicted for the validation examples, ``[n]``.
+            held: predictions for the validation examples, ``[n]``.
         """
         if train.monitor != "loss" or not train.keep_best:
             return None
@@ -435,15 +434,16 @@ def ridge(
     """Ridge regression.
 
     Args:
-        features: of the training examples ``[n, F]`` and of those to answer ``[m, F]``; sparse or dense.
-        numbers: [n].
-        strengths: penalties, of which the one with the lowest squared error on a held-out fifth is taken,
-            and fitted again on all examples.
-        weights: [n] of the training examples; None: all 1.
-        seed: of the held-out fifth.
+        features: features of the training examples ``[n, F]`` and of those to predict ``[m, F]``; sparse or
+            dense.
+        numbers: training numbers [n].
+        strengths: penalties; the one with the lowest squared error on a held-out fifth is used to fit again
+            on all examples.
+        weights: weights of the training examples [n]; None: all are 1.
+        seed: random seed of the held-out fifth.
 
     Returns:
-        ``[m]`` numbers.
+        Predicted numbers ``[m]``.
     """
     from sklearn.linear_model import Ridge
 
@@ -472,17 +472,17 @@ def ridge(
 
 
 def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
-    """The mean of the training numbers for every judged example, ``[m, 1]``."""
+    """Baseline that predicts the mean of the training numbers for every evaluated example, ``[m, 1]``."""
     mean = np.asarray(splits.train.labels, np.float64).mean()
     return "mean of the training numbers", np.full((len(splits.judged), 1), mean)
 
 
 def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callable[..., tuple | None]:
-    """A simple model of a run, on the scale that its numbers are learned on.
+    """Turn a simple model into a baseline of a run, on the scale of its targets.
 
     Args:
-        simple: (estimator, training examples, their numbers, judged examples) -> name, numbers ``[m]``; None:
-            there is nothing to compare with.
+        simple: (estimator, training examples, their numbers, evaluated examples) -> name, numbers ``[m]``;
+            returns None if it does not apply.
     """
 
     def baseline(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray] | None:
@@ -496,8 +496,8 @@ def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callabl
 def tfidf_ridge(
     est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
 ) -> tuple[str, np.ndarray]:
-    """Ridge regression on TF-IDF weights of words and word pairs, of both sides of a pair: its name, and
-    numbers ``[m]``."""
+    """Ridge regression on TF-IDF of words and word pairs (for text pairs, of both texts); returns its name
+    and predicted numbers ``[m]``."""
     of = " of both sides" if are_pairs(train) else ""
     return f"TF-IDF{of} + ridge", ridge(word_features(train, judged), numbers)
 
@@ -505,7 +505,7 @@ def tfidf_ridge(
 def pixel_ridge(
     est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
 ) -> tuple[str, np.ndarray]:
-    """Ridge regression on 16 x 16 pixels: its name, and numbers ``[m]``."""
+    """Ridge regression on 16 x 16 pixels; returns its name and predicted numbers ``[m]``."""
     features = pixel_features(train, judged, image_range=est.transform_.image_range)
     return "ridge on 16 x 16 pixels", ridge(features, numbers, strengths=OF_PIXELS)
 
@@ -514,7 +514,7 @@ def pixel_ridge(
 
 
 def furthest(est: Any, split: Any, found: np.ndarray, most: int) -> dict[str, Any]:
-    """For JSON: a split's predicted numbers ``[n]``, the true ones, and ``most`` examples furthest off."""
+    """Predicted and true numbers ``[n]`` of a split, and its ``most`` largest errors, ready for JSON."""
     true, kind = np.asarray(split.labels, np.float64), est.kind_
     some = np.sort(np.random.default_rng(0).permutation(len(true))[:POINTS])
     order = np.argsort(-errors_on(kind.scale, found, true), kind="stable")[:most]
@@ -541,11 +541,11 @@ def furthest(est: Any, split: Any, found: np.ndarray, most: int) -> dict[str, An
 
 
 class NumberMeter:
-    """Figures of predicted numbers, from batches.
+    """Metrics of predicted numbers, accumulated from batches.
 
     Args:
-        mean, unit: of the targets that it is given: ``target * unit + mean`` is the true number.
-        scale: ``log``: it is the logarithm of the true number.
+        mean, unit: scale of the targets: ``target * unit + mean`` is the true number.
+        scale: ``log``: ``target * unit + mean`` is the logarithm of the true number.
     """
 
     def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
@@ -557,13 +557,13 @@ class NumberMeter:
         """Count one batch.
 
         Args:
-            answers: [b] or [b, 1], in the numbers' own unit.
+            answers: predictions [b] or [b, 1], in the unit of the numbers.
             targets: [b], standardized.
-            predicted: taken in the place of ``answers`` where it is given.
+            predicted: replaces ``answers`` if given.
 
         Raises:
             ShapeError: the lengths differ.
-            NotFiniteError: an answer is NaN or infinite.
+            NotFiniteError: a prediction is NaN or infinite.
         """
         found = np.asarray(answers if predicted is None else predicted, np.float64)
         true = off_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
@@ -573,14 +573,14 @@ class NumberMeter:
         self._seen.append((found.reshape(-1), true))
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-        """The figures so far, ready for JSON.
+        """The metrics so far, ready for JSON.
 
         Returns:
             n, kind ("numbers"), r2 (1 - squared errors / those of the mean), mse, rmse, mae (in the numbers'
             unit, squared for mse), pearson, spearman, each but rmse with an ``_interval`` (95 %, percentile
-            bootstrap over examples; None with ``bootstrap=0``). What is not defined (all true or all
-            predicted numbers are the same) is None, and ``undefined`` says why. Of a scale of
-            logarithms also ``ratios``, see there.
+            bootstrap over examples; None with ``bootstrap=0``). Undefined metrics (all true or all
+            predicted numbers are the same) are None, and ``undefined`` says why. On a log scale also
+            ``ratios``, see the function of that name.
 
         Raises:
             DataError: nothing was counted.
@@ -599,7 +599,7 @@ class NumberMeter:
 
 
 def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
-    """Each of ``Numbers.metrics`` of predicted and true numbers ``[n]``; None where it is not defined."""
+    """The metrics ``Numbers.metrics`` of predicted and true numbers ``[n]``; None if undefined."""
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
@@ -615,7 +615,7 @@ def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
 
 
 def why_undefined(found: np.ndarray, true: np.ndarray) -> dict[str, str]:
-    """For each of ``Numbers.metrics`` that may not be defined: why, of these predicted and true numbers."""
+    """For each of ``Numbers.metrics`` that may be undefined: the reason, for these numbers."""
     same = "there is one example" if len(true) == 1 else "all true numbers are the same"
     varied = len(true) > 1 and bool(np.ptp(true))
     correlated = "all predicted numbers are the same" if varied else same
@@ -623,12 +623,12 @@ def why_undefined(found: np.ndarray, true: np.ndarray) -> dict[str, str]:
 
 
 def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, Any]:
-    """How predicted and true numbers above 0, ``[n]``, compare as ratios.
+    """Ratios of predicted and true numbers above 0, ``[n]``.
 
     Returns:
-        ``r2`` of the logarithms (None: not defined), and ``median_factor``: half of the predictions are at
-        most so many times too large or too small; None where a prediction is not above 0. ``undefined``
-        says why one is None.
+        ``r2`` of the logarithms (None: undefined), and ``median_factor``: half of the predictions are at most
+        this many times too large or too small (None if a prediction is not above 0). ``undefined`` says why
+        a value is None.
     """
     if not (found > 0).all():
         why = "a prediction is not above 0"
@@ -641,9 +641,12 @@ def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, Any]:
 def intervals(
     found: np.ndarray, true: np.ndarray, resamples: int = 1000, seed: int = 0
 ) -> dict[str, list[float]]:
-    """95 % intervals of each of ``Numbers.metrics`` over draws of the examples, with replacement."""
+    """95 % intervals of each of ``Numbers.metrics``, by bootstrap over the examples."""
     n, rng = len(true), np.random.default_rng(seed)
-    errors, middle = found - true, true - true.mean()  # around 0 a spread of nothing is 0, not rounding
+    errors, middle = (
+        found - true,
+        true - true.mean(),
+    )  # centered: exactly 0 if constant
     drawn: dict[str, list[np.ndarray]] = {key: [] for key in Numbers.metrics}
     with np.errstate(invalid="ignore", divide="ignore"):
         for start in range(0, resamples, DRAWN):
@@ -660,7 +663,7 @@ def intervals(
     out = {}
     for key, parts in drawn.items():
         values = np.concatenate(parts)
-        values = values[np.isfinite(values)]  # a draw of equal numbers has no correlation
+        values = values[np.isfinite(values)]  # a resample of equal numbers has no correlation
         if len(values):
             out[key] = np.quantile(values, [0.025, 0.975]).astype(float).tolist()
     return out
@@ -670,7 +673,7 @@ def intervals(
 
 
 def check_coverage(coverage: float) -> float:
-    """Raises ConfigError for what is no share between 0 and 1."""
+    """Raise ConfigError unless ``coverage`` is between 0 and 1."""
     if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 < coverage < 1:
         what = f"coverage = {coverage!r} is not a share"
         raise BadValueError(what, where="coverage", fix="Give one between 0 and 1, such as 0.9")
@@ -678,7 +681,7 @@ def check_coverage(coverage: float) -> float:
 
 
 def examples_needed(coverage: float) -> int:
-    """The fewest held-out examples of which intervals with that coverage can be told."""
+    """Minimum number of held-out examples for intervals with this coverage."""
     n = max(1, math.floor(check_coverage(coverage) / (1 - coverage)) - 1)
     while rank_of(n, coverage) > n:
         n += 1
@@ -686,18 +689,18 @@ def examples_needed(coverage: float) -> int:
 
 
 def rank_of(n: int, coverage: float) -> int:
-    """``ceil((n + 1) coverage)``; what is whole but for the last bits of a float stays whole."""
+    """``ceil((n + 1) coverage)``, robust against rounding errors of whole values."""
     return math.ceil(round((n + 1) * coverage, 9))
 
 
 def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
-    """How far an interval reaches on either side.
+    """Half width of an interval.
 
     Args:
-        errors: [n] absolute errors of examples that the model has not learned from.
+        errors: absolute errors [n] of examples that were not used for training.
 
     Raises:
-        ConfigError: no share, or too few errors for it: the interval would have no end.
+        ConfigError: an invalid coverage, or too few errors for it: the interval would be infinite.
     """
     sizes = np.sort(np.asarray(errors, np.float64))
     rank = rank_of(len(sizes), check_coverage(coverage))
@@ -709,17 +712,17 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
 
 
 def errors_on(scale: Scale, found: ArrayLike, true: ArrayLike) -> np.ndarray:
-    """Absolute errors ``[n]`` of predicted numbers on the scale that they are learned on."""
+    """Absolute errors ``[n]`` of predicted numbers, on the scale of the targets."""
     return np.abs(on_scale(found, scale) - on_scale(true, scale))
 
 
 def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:
-    """Intervals ``[n, 2]`` around a model's numbers ``[n]``; None where too few examples were held out."""
+    """Intervals ``[n, 2]`` around a model's predictions ``[n]``; None if too few examples were held out."""
     return est.interval(numbers, coverage) if len(est.errors_) >= examples_needed(coverage) else None
 
 
 def bounds_around(numbers: ArrayLike, half: float, scale: Scale = "linear") -> np.ndarray:
-    """Lower and upper bounds ``[n, 2]`` that reach ``half`` to either side on that scale."""
+    """Lower and upper bounds ``[n, 2]``, ``half`` away on either side on that scale."""
     middle = on_scale(numbers, scale)
     return off_scale(np.stack([middle - half, middle + half], 1), scale)
 
@@ -731,17 +734,17 @@ def coverage_figures(
     levels: tuple[float, ...] = COVERAGES,
     scale: Scale = "linear",
 ) -> list[dict[str, Any]]:
-    """Of each coverage: the share of judged numbers in their intervals, and how wide these are, for JSON.
+    """For each coverage: the share of evaluated numbers inside their intervals, and the width, for JSON.
 
     Args:
-        errors: as ``half_width`` has them.
-        found, true: [m] of the judged examples.
-        scale: of the errors.
+        errors: see ``half_width``.
+        found, true: predicted and true numbers of the evaluated examples, [m].
+        scale: scale of the errors.
 
     Returns:
-        ``asked``, ``covered`` and ``width``; both None where there are too few errors (``needed`` says how
-        many it takes). Of a scale of logarithms widths differ: ``width`` is their median, and ``factor`` says
-        how many times the number an interval reaches up and down.
+        ``asked``, ``covered`` and ``width``; the latter two are None if there are too few errors, and
+        ``needed`` is the required number. On a log scale widths differ: ``width`` is their median, and
+        ``factor`` is the factor by which an interval reaches up and down.
     """
     misses = errors_on(scale, found, true)
     out = []
