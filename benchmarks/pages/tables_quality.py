@@ -152,7 +152,9 @@ def defaults(result: dict[str, Any]) -> str:
     """Accuracy and seconds with every setting unset, one line a kind of model on a data set."""
     found: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
     for r in result["rows"]:
-        found.setdefault((r["data"], r["kind"]), {}).setdefault(r["asked"], []).append(r)
+        found.setdefault((r["data"], r["kind"].replace("low-rank", "LoRA")), {}).setdefault(
+            r["asked"], []
+        ).append(r)
     sizes = sorted({r["asked"] for r in result["rows"]})
 
     def cell(rows: list[dict[str, Any]]) -> str:

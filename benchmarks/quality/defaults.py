@@ -50,7 +50,7 @@ ROWS = [
     Row("ntc-scv", "textcnn on word vectors", {"model": "textcnn", "vectors": "word2vec"}),
     Row("imdb", "all-minilm-l6-v2, head alone", MINILM | {"train_layers": 0}),
     Row("imdb", "all-minilm-l6-v2", MINILM),
-    Row("imdb", "all-minilm-l6-v2, LoRA", MINILM | {"lora_rank": 8}),
+    Row("imdb", "all-minilm-l6-v2, low-rank", MINILM | {"lora_rank": 8}),
     Row("flowers", "vit-tiny", {"model": "vit-tiny", "image_size": 64, "patch_size": 8}),
 ]
 

@@ -15,7 +15,7 @@ class GlassformerError(Exception):
     """The work failed although the input was valid. The command line exits with 1.
 
     Cause: a full disk, a stopped process, or a check of the result that did not pass; the message names it.
-    Fix: do what the message says and give the same command again.
+    Fix: do what the message says and run the same command again.
     """
 
     exit_code = 1

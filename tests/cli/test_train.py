@@ -163,7 +163,7 @@ def test_ctrl_c_outside_of_training(gf, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr("glassformer.data.sources.load_text_dataset", interrupt)
     result = gf("data", "show", "europe")
-    assert (result.code, result.err) == (130, "error: interrupted; give the same command again\n")
+    assert (result.code, result.err) == (130, "error: interrupted; run the same command again\n")
 
 
 def test_waiting_threads_sleep_unless_told_otherwise(gf, monkeypatch: pytest.MonkeyPatch):

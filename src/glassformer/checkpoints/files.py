@@ -1,14 +1,14 @@
-"""Folders that are either complete or not there, and that notice any later damage.
+"""Atomic folders: either complete or absent, with checksums that reveal later damage.
 
-A folder is written beside its target under a hidden name, every file is synced to the disk, a
+A folder is written next to its target under a hidden name, every file is synced to the disk, a
 manifest with sizes and SHA-256 sums comes last, and one rename makes it visible:
 
     .model.4711-9f3a.tmp/   ->  files  ->  manifest.json  ->  fsync  ->  rename  ->  model/
 
-A process may be killed between any two of these steps: what was there before stays readable. Where the
-system can exchange two names (Linux, local disks), a reader never finds the folder missing. Several
-processes may save to one path: each writes a folder of its own, they are put in place one after the
-other, and the last one stays.
+If the process is killed between any two of these steps, the old folder stays readable. If the system can
+exchange two names (Linux, local disks), a reader never finds the folder missing. Several processes may save
+to one path: each writes a separate folder, these are put in place one after the other, and the last one
+stays.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from glassformer.reading import open_regular, read_regular, unique_keys
 
 # --- ``README.md`` of a saved folder --------------------------------------------------------------
 #
-# Ours to write anew, or its owner's to keep.
+# The model card: we rewrite ours and keep an edited one.
 #
-# Ours ends with a line that holds the sum of all before it. Where somebody has changed a word, the sum is
-# another one: the file is theirs, stays as it is, and the new card is written as ``README.generated.md``.
-# No manifest lists either, so that editing them damages nothing.
+# Our card ends with a line that holds a checksum of the text before it. If somebody has edited the card, the
+# checksum differs: the file then stays, and the new card is written as ``README.generated.md``. Manifests
+# list neither file, so that edits do not count as damage.
 
 
 README, BESIDE = "README.md", "README.generated.md"
@@ -61,14 +61,14 @@ _SIGNED = re.compile(r"\n<!-- card ([0-9a-f]{64}): edit freely, an edited card i
 
 
 def signed(text: str) -> str:
-    """A card with the line by which it is known again."""
+    """A card with the checksum line by which it is recognized."""
     text = text.rstrip("\n") + "\n"
     total = hashlib.sha256(text.encode()).hexdigest()
     return f"{text}\n<!-- card {total}: edit freely, an edited card is kept -->\n"
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file is a card that nobody has changed since it was written."""
+    """Whether a file is a card that has not been edited since it was written."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
             return False
@@ -80,13 +80,13 @@ def is_ours(path: Path) -> bool:
 
 
 def place_of(folder: Path) -> Path:
-    """Where a card is written in a folder: ``README.md``, or beside one of somebody's own."""
+    """The path of a card in a folder: ``README.md``, or another name if the user has edited that file."""
     path = folder / README
     return path if not path.exists() or is_ours(path) else folder / BESIDE
 
 
 def keep_own(old: Path, fresh: Path) -> None:
-    """Take the owner's ``README.md`` of a folder over to the one that is to replace it."""
+    """Copy the user's ``README.md`` of a folder to the folder that will replace it."""
     path = old / README
     if not path.is_file() or path.is_symlink() or is_ours(path):
         return
@@ -99,14 +99,14 @@ def keep_own(old: Path, fresh: Path) -> None:
 
 
 def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
-    """Take what is not ours in a folder over to the one that is to replace it.
+    """Move the user's files of a folder to the folder that will replace it.
 
-    A file costs no room: both folders name it until the old one goes. What ``fresh`` has under the same name
-    is kept instead. Links are taken over as links. What the system refuses stops no save: it is told
-    (``NotKeptWarning``).
+    Files are hard-linked and need no extra space. Files of ``fresh`` with the same name take precedence, and
+    links stay links. If the system does not allow it, a warning (``NotKeptWarning``) is raised and the save
+    continues.
 
     Args:
-        ours: whether a name inside is a file that the old manifest lists, or is never taken over.
+        ours: whether a name in the folder is listed in the old manifest, or is never kept.
     """
     with suppress(OSError):
         keep_own(old, fresh)
@@ -119,7 +119,7 @@ def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
 
 
 def _others(old: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
-    """Files, links, empty folders and those that cannot be looked into, which are not ours."""
+    """The user's files, links, empty folders and unreadable folders."""
     for folder, folders, files in os.walk(old):
         inside = Path(folder).relative_to(old)
         whole = [name for name in folders if _is_entry(Path(folder) / name)]
@@ -145,29 +145,29 @@ def _take_over(path: Path, target: Path) -> None:
     elif path.is_dir() and os.access(path, os.R_OK | os.X_OK):
         target.mkdir()
     else:
-        for way in (os.link, shutil.copy2):  # some file systems have no second names
+        for way in (os.link, shutil.copy2):  # some file systems have no hard links
             with suppress(OSError):
                 way(path, target)
                 return
-        os.rename(path, target)  # one that may not be read, as somebody else's
+        os.rename(path, target)  # an unreadable folder, for example another user's
 
 
 # --- exchanging two folders -----------------------------------------------------------------------
 #
-# And reading a folder that may be exchanged meanwhile.
+# Reading a folder that may be replaced meanwhile.
 
 
 Found = TypeVar("Found")
 
 MANIFEST = "manifest.json"
-TRIES = 20  # of a reader whose folder is saved anew while it reads
-LOOKS = 4  # at a folder that fails, where it is missing or has come to its place within SETTLED seconds
+TRIES = 20  # attempts of a reader while the folder is saved again
+LOOKS = 4  # attempts to read a failing folder that is missing or younger than SETTLED seconds
 SETTLED = 2.0
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of fcntl.h and linux/fs.h
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
 
 
 def exchange(one: Path, two: Path) -> bool:
-    """Exchange the names of two folders in one step: whether this system and this disk can."""
+    """Exchange the names of two folders in one step; returns False if this system or disk cannot."""
     call = _renameat2()
     return (
         call is not None
@@ -181,17 +181,17 @@ def _renameat2() -> Any:
         return None
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # a C library that is older, or another one
+    except (OSError, AttributeError):  # an older or different C library
         return None
     call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
     return call
 
 
 def steadily(path: Path, read: Callable[[], Found]) -> Found:
-    """What ``read`` gives of the folder ``path``, all from one save: called again where another came between.
+    """The result of ``read`` for the folder ``path``, from a single save: retried if a new save came between.
 
     Raises:
-        CheckpointError: it is saved anew faster than read; what ``read`` raises of a folder that stays.
+        CheckpointError: the folder is saved faster than it can be read; or an error of ``read``.
     """
     for turn in range(TRIES):
         before = _stamp(path)
@@ -208,7 +208,7 @@ def steadily(path: Path, read: Callable[[], Found]) -> Found:
 
 
 def _stamp(path: Path) -> tuple[Any, ...] | None:
-    """What is another after each save; None where there is no folder with a manifest."""
+    """A stamp that changes with each save; None if there is no folder with a manifest."""
     try:
         info = os.stat(path)
         with open(path / MANIFEST, "rb", opener=_without_waiting) as file:
@@ -218,20 +218,18 @@ def _stamp(path: Path) -> tuple[Any, ...] | None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    return os.open(
-        path, flags | getattr(os, "O_NONBLOCK", 0)
-    )  # a pipe of that name gives nothing and holds up nobody
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe with this name must not block
 
 
 def _stays(path: Path) -> bool:
-    """Whether what stands at the path has stood there for a while, with or without a manifest.
+    """Whether the folder has been at this path for a while, with or without a manifest.
 
-    Where names cannot be exchanged, a folder is away between the two moves of a save, and comes back as it
-    was where a reader who misses it takes that for the end of a killed one.
+    If names cannot be exchanged, a folder is missing for a moment between the two renames of a save; a reader
+    may then mistake the save for a killed one and restore the old folder.
     """
     try:
         return not 0 <= time.time() - os.stat(path).st_ctime < SETTLED
-    except OSError:  # it may be away for this instant
+    except OSError:  # it may be missing for a moment
         return False
 
 
@@ -241,9 +239,9 @@ def _stays(path: Path) -> bool:
 MOST_NAMED, MOST_LOOKED_AT = 3, 1_000  # folders below one that holds no model
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
-# of all files that a manifest lists: more is no model, and would be summed up for hours
+# maximum size of all files that a manifest lists: more is not a model and would take hours to check
 MAX_FOLDER_BYTES = 2**40
-# ``.NAME.PID-RANDOM.tmp`` is being written, ``.NAME.PID-RANDOM.old`` waits for its successor.
+# ``.NAME.PID-RANDOM.tmp`` is being written; ``.NAME.PID-RANDOM.old`` is about to be replaced.
 _LEFTOVER = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{8}\.(tmp|old)")
 UPDATE = "Read it with the version that wrote it, or update glassformer"
 _SAVE_AGAIN = "Save it again or take another copy"
@@ -258,12 +256,12 @@ def write_folder(
     """Let ``writer`` fill a new folder, then put it at ``path`` in one step.
 
     Args:
-        path: the folder to make; missing parents are made too.
-        writer: called with an empty temporary folder beside ``path``; may make sub-folders.
-        extra: values for JSON that are kept in the manifest under ``"extra"``.
+        path: the folder to create, with missing parents.
+        writer: called with an empty temporary folder next to ``path``; may create sub-folders.
+        extra: JSON values that are stored in the manifest under ``"extra"``.
         overwrite: replace a folder that an earlier call has written; the old one stays until the
-            new one is complete. What is not ours in it (files that its manifest does not list, a
-            ``README.md`` that its owner has edited) is in the new one too.
+            new one is complete. The user's files in it (files that its manifest does not list, an
+            edited ``README.md``) are kept.
 
     Returns:
         ``path`` as a :class:`Path`.
@@ -271,7 +269,7 @@ def write_folder(
     Raises:
         CheckpointError: ``path`` exists and ``overwrite`` is off, or it is not a folder of ours;
             ``writer`` left a link or something else that is not a plain file.
-        GlassformerError: the disk refused (full, read-only ...); an older folder is untouched.
+        GlassformerError: the disk is full, read-only ...; an older folder stays untouched.
     """
     path = Path(path)
     with disk_errors(path):
@@ -288,11 +286,11 @@ def write_folder(
                 writer(fresh)
                 _seal(fresh, dict(extra or {}))
                 with moving(path.parent):
-                    if os.path.lexists(path):  # another process may have put one there meanwhile
+                    if os.path.lexists(path):  # another process may have created it meanwhile
                         listed = {MANIFEST, *_check_replaceable(path, overwrite)}
                         keep_others(path, fresh, lambda name: name in listed or is_temporary(Path(name).name))
                     _publish(fresh, path)
-            finally:  # what could not be put in its place, or the old folder that it was exchanged for
+            finally:  # the new folder if it could not be put in place, or the old one
                 shutil.rmtree(fresh, ignore_errors=True)
     return path
 
@@ -303,14 +301,14 @@ def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool 
     Args:
         path: a folder written by :func:`write_folder`.
         contents: compare SHA-256 sums (reads every byte); off, only names and sizes (no reading).
-        allow_links: accept symbolic links, which the Hub's cache is made of.
+        allow_links: accept symbolic links, which the Hub's cache uses.
 
     Returns:
         The manifest: ``{"format", "files": {name: {"size", "sha256"}}, "extra"}``.
 
     Raises:
         CheckpointError: names the first file that is missing, cut, too long, changed, a link, or
-            listed under a name that leads out of the folder; or the manifest itself.
+            listed under a name outside the folder; or the manifest itself.
     """
     path = Path(path)
     restore_folder(path)
@@ -343,13 +341,13 @@ def _sum_of(file: Path) -> str:
 def restore_folder(path: str | Path) -> None:
     """Bring back the old folder if a kill hit :func:`write_folder` between its two renames.
 
-    Earlier versions left ``.NAME.old``, a name that a folder of the user may have too: it is renamed only if
-    its manifest is ours, and never removed.
+    Earlier versions left ``.NAME.old``, which may also be the name of a user's folder: it is renamed only if
+    it has one of our manifests, and never removed.
     """
     path = Path(path)
     if os.path.lexists(path):
         return
-    with suppress(OSError):  # another process was faster, or we may not write: the caller will see
+    with suppress(OSError):  # another process was faster, or we may not write: the caller reports it
         names = [name for name in os.listdir(path.parent) if _is_aside(name, path.name)]
         asides = sorted((path.parent / name for name in names), key=lambda aside: aside.lstat().st_mtime_ns)
         earlier = path.parent / f".{path.name}.old"
@@ -363,7 +361,7 @@ def _is_aside(name: str, target: str) -> bool:
 
 
 def _is_marked(folder: Path) -> bool:
-    """Whether a folder, and no link to one, has a manifest as ``write_folder`` writes it."""
+    """Whether this is a folder (not a link) with a manifest of ``write_folder``."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     try:
@@ -376,7 +374,7 @@ def _is_marked(folder: Path) -> bool:
 
 
 def missing_run(path: Path) -> str:
-    """What to do about a file or folder that is not there: ``runs/NAME`` is where a recipe leaves its run."""
+    """The fix for a missing file or folder; ``runs/NAME`` is the default folder of a recipe's run."""
     if len(path.parts) < 2 or path.parts[0] != "runs":
         return "Check the path"
     name = path.parts[1]
@@ -384,9 +382,9 @@ def missing_run(path: Path) -> str:
 
 
 def models_below(folder: Path, *marks: str) -> str:
-    """The first folders up to two levels below that hold one of the files ``marks``; empty: there is none.
+    """The first folders, up to two levels below, that hold one of the files ``marks``; empty: none do.
 
-    A run stands for the model in it.
+    A run is listed instead of the model in it.
     """
     found: dict[Path, None] = {}
     for depth in ("*", "*/*"):
@@ -402,19 +400,20 @@ def models_below(folder: Path, *marks: str) -> str:
 
 
 def temporary_name(path: Path) -> Path:
-    """A hidden name beside ``path`` that :func:`sweep` knows."""
+    """A hidden name next to ``path`` that :func:`sweep` recognizes."""
     return path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file or folder bears the name of one being written, or left half-written by a kill."""
+    """Whether this is the name of a file or folder that is being written, or was left by a killed process."""
     return _LEFTOVER.fullmatch(name) is not None
 
 
 def sweep(parent: Path, name: str | None = None) -> None:
-    """Clear what a killed save of ``parent / name`` (None: of any folder in ``parent``) has left.
+    """Clean up after a killed save of ``parent / name`` (None: of any folder in ``parent``).
 
-    Temporary folders go, unless their writer lives; an old folder comes back if its successor is missing.
+    Temporary folders are removed unless their writer is running; an old folder is restored if its successor
+    is missing.
     """
     with moving(parent):
         _sweep(parent, name)
@@ -428,7 +427,7 @@ def _sweep(parent: Path, name: str | None) -> None:
         if match[3] == "old":
             if not os.path.lexists(parent / match[1]):
                 restore_folder(parent / match[1])
-            else:  # of a save that was finished
+            else:  # left by a finished save
                 shutil.rmtree(path, ignore_errors=True)
         elif not is_alive(path, int(match[2])):
             shutil.rmtree(path, ignore_errors=True)
@@ -436,7 +435,7 @@ def _sweep(parent: Path, name: str | None) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses while ``path`` is written into a GlassformerError."""
+    """Turn errors of the operating system while ``path`` is written into a GlassformerError."""
     try:
         yield
     except OSError as error:
@@ -445,10 +444,10 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write a file to; once on the disk, it takes ``path``'s place in one move.
+    """A temporary name next to ``path``; once written and synced, the file replaces ``path`` in one step.
 
     Raises:
-        GlassformerError: the disk refused (full, read-only ...); the file that was there before is untouched.
+        GlassformerError: the disk is full, read-only ...; the old file stays untouched.
     """
     fresh = temporary_name(path)
     with disk_errors(path):
@@ -464,13 +463,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file anew as ``replacing`` does."""
+    """Replace a text file atomically, see ``replacing``."""
     with replacing(path) as fresh:
         fresh.write_text(readable(text), encoding="utf-8")
 
 
 def unshare(path: Path) -> None:
-    """Give ``path`` a file of its own before it is written to, where a copy of hard links names it too."""
+    """Replace ``path`` by a copy before it is written to, if it is also hard-linked elsewhere."""
     if path.stat().st_nlink > 1:
         with replacing(path) as fresh:
             shutil.copy2(path, fresh)
@@ -505,7 +504,7 @@ def _read_bounded(path: Path, max_bytes: int) -> bytes:
 def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
     try:
         value = json.loads(raw.decode("utf-8"), object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
         raise CheckpointError(f"is not valid JSON: {error}", where=str(path), fix=_SAVE_AGAIN) from None
     if not isinstance(value, dict):
         raise CheckpointError("does not hold a JSON object", where=str(path), fix=_SAVE_AGAIN)
@@ -513,7 +512,7 @@ def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
 
 
 def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
-    """The files that the manifest of a folder lists, which is ours and may be replaced."""
+    """The files in the manifest of a folder, after checking that it is ours and may be replaced."""
     if not overwrite:
         raise FolderExistsError(
             "exists already", where=str(path), fix="Name another folder, remove it, or overwrite it"
@@ -525,7 +524,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
         raise FolderExistsError(what, where=str(path), fix="Name another folder or remove it")
     try:
         manifest = read_json(path / MANIFEST)
-    except CheckpointError:  # an empty folder, or a damaged one: nothing says what is ours in it
+    except CheckpointError:  # an empty or damaged folder: we cannot know which files are ours
         return []
     files = manifest.get("files")
     if not isinstance(files, dict) or not {"format", "extra"} <= manifest.keys():
@@ -535,7 +534,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
 
 
 def _seal(folder: Path, extra: dict[str, Any]) -> None:
-    """Sync every file and folder, then write the manifest that says what belongs here."""
+    """Sync every file and folder, then write the manifest that lists the files."""
     files: dict[str, dict[str, Any]] = {}
     folders = [folder]
     for item in sorted(folder.rglob("*")):
@@ -561,7 +560,7 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _publish(fresh: Path, target: Path) -> None:
-    """Put ``fresh`` at ``target``, the old folder at ``fresh``; in steps where names cannot be exchanged."""
+    """Exchange ``fresh`` and ``target``; in two steps if the system cannot exchange names."""
     aside = fresh.with_suffix(".old")
     while not (target.exists() and exchange(fresh, target)):
         if target.exists():
@@ -570,7 +569,7 @@ def _publish(fresh: Path, target: Path) -> None:
             os.rename(fresh, target)
             break
         except OSError as error:
-            # A reader that saw no folder for this instant may have put the old one back: again.
+            # A reader that saw no folder at this moment may have restored the old one: try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 restore_folder(target)
                 raise
@@ -579,7 +578,7 @@ def _publish(fresh: Path, target: Path) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    if os.name == "nt":  # Windows has no handle for a folder to sync
+    if os.name == "nt":  # Windows cannot sync folders
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -589,7 +588,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _render(manifest: Mapping[str, Any]) -> bytes:
-    """The manifest's only accepted spelling, with a sum over itself so that any changed byte shows."""
+    """The manifest in its only accepted form, with a checksum of itself that reveals any changed byte."""
     body = json_text(manifest, indent=1, sort_keys=True, ascii=True)
     signed = {**manifest, "check": hashlib.sha256(body.encode()).hexdigest()}
     return (json_text(signed, indent=1, sort_keys=True, ascii=True) + "\n").encode()
@@ -625,7 +624,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _inside(folder: Path, name: str, allow_links: bool) -> Path:
-    """The path of a listed file, which must be a plain relative name that stays inside."""
+    """The path of a listed file, which must be a plain relative name inside the folder."""
     parts = PurePosixPath(name).parts
     plain = bool(parts) and PurePosixPath(name).as_posix() == name and not name.startswith("/")
     if not plain or ".." in parts or any(c in name for c in "\\:\0"):

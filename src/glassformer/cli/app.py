@@ -58,7 +58,7 @@ ASKING = {
     "search",
 }  # verbs that do nothing with a model but ask it
 # How to go on after an interruption, where the verb has not said so itself.
-AGAIN = "give the same command again"
+AGAIN = "run the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
 TABLES = (

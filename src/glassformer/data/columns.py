@@ -426,15 +426,15 @@ def row_checks(found: Columns) -> dict[str, Callable]:
     return {name: partial(check_side, which=f"{which} text", origin="", rows=[0]) for name, which in sides}
 
 
-def _only_two(table: Table, names: Sequence[str], labelled: bool = False) -> tuple[str, str] | None:
+def _only_two(table: Table, names: Sequence[str], labeled: bool = False) -> tuple[str, str] | None:
     """The only two columns of texts, unless one is so much longer that the other holds its titles.
 
     Args:
-        labelled: the column of the labels is known, so that sentences that repeat, as a premise does with
+        labeled: the column of the labels is known, so that sentences that repeat, as a premise does with
             each of its hypotheses, are texts and not classes.
     """
     sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
-    if labelled and len(sizes) == 1:
+    if labeled and len(sizes) == 1:
         others = [name for name in names if name not in sizes and name.lower() not in LABEL_COLUMNS]
         again = {name: size for name in others if (size := sentence_size(table.read(name))) is not None}
         sizes = {name: (sizes | again)[name] for name in names if name in sizes or name in again}

@@ -1,4 +1,4 @@
-"""Seeded splits that keep the share of every class, or equal texts or neighboring rows together."""
+"""Random splits with a seed: stratified by class, or keeping equal texts or neighboring rows together."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from glassformer.data.numbers import are_numbers, strata_of
 from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFewExamplesError
 
 D = TypeVar("D", bound=Dataset)
-APART = (None, "apart")  # what ``copies`` says where copies of one example may stand on both sides
-Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
-MOST = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
-BLOCKS = 4  # runs of neighboring rows of each class in a part that is held out in blocks
+APART = (None, "apart")  # values of ``copies`` with which copies of an example may be in both splits
+Labels = Sequence[Any]  # each a str, an int or a ``LabelSet``
+MANY = 5  # classes in a proposed setting that drops them; a longer one would be unreadable
+BLOCKS = 4  # runs of neighboring rows per class in a split that is held out in blocks
 
 
 def _count(size: float, n: int) -> int:
-    """``size`` examples of ``n``: a share below 1, or a count."""
+    """Number of examples for ``size``: a share of ``n`` below 1, or a count."""
     count = round(size * n) if size < 1 else int(min(size, n)) if size >= 1 else 0  # NaN is neither
     if not 0 < count < n or (size >= 1 and size != count):
         sizes = f", a share between 0 and 1, or a whole number from 1 to {n - 1}" if n > 1 else ""
@@ -38,25 +38,25 @@ def _count(size: float, n: int) -> int:
 
 
 def _strata(labels: Labels, size: float) -> Sequence[Any]:
-    """What a part of that size is stratified by; single labels as they are."""
+    """The values by which a split of that size is stratified; single labels stay unchanged."""
     if are_sets(labels) or are_numbers(labels):
         return strata(labels, _count(size, len(labels)))
     return labels
 
 
 def strata(labels: Labels, held: int) -> Sequence[Any]:
-    """What a choice of ``held`` examples is stratified by: class, a set's rarest label, a number's rank."""
+    """Values that stratify a choice of ``held`` examples: class, rarest label of a set, rank of a number."""
     if are_numbers(labels):
         return strata_of(labels, min(held, len(labels) - held))
     return strata_of_sets(labels, held)
 
 
 def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError | None:
-    """What is said where classes have one example, which cannot stand in both parts; None: none has.
+    """The error for classes with one example, which cannot be in both splits; None: there are none.
 
     Args:
-        labels: one an example, copies counted once.
-        every: how many examples each class has, copies counted; None: there are no copies.
+        labels: one per example, without copies.
+        every: number of examples per class, including copies; None: there are no copies.
     """
     counts = Counter(labels)
     lone = [label for label, count in counts.items() if count == 1]
@@ -76,7 +76,7 @@ def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError
         fix = "Is that their column? Name it with text_column or image_column, or set copies=apart"
     elif len(lone) > 1:
         what += f", and so {'has' if len(lone) == 2 else 'have'} {len(lone) - 1:,} more"
-        fix = f"Add examples of them, or {'set copies=apart' if copies > 1 else without_class(*lone[:MOST])}"
+        fix = f"Add examples of them, or {'set copies=apart' if copies > 1 else without_class(*lone[:MANY])}"
     what, fix = about_labels(labels, f"{what}, which cannot be in both parts", fix)
     return TooFewExamplesError(what, where=where, fix=fix)
 
@@ -86,10 +86,10 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
 
     Args:
         labels: one per example.
-        size: of ``held``: a share (< 1) or a count (>= 1).
+        size: size of ``held``: a share (< 1) or a count (>= 1).
 
     Raises:
-        DataError: the size does not fit, or a class is too small to stand in both parts.
+        DataError: an impossible size, or a class is too small to be in both parts.
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
@@ -109,14 +109,14 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
 def random_split(
     columns: Sequence[Sequence], size: float, seed: int, groups: Sequence[str] | None = None
 ) -> tuple[list[list], list[list]]:
-    """Rows of ``columns`` of one length in two parts, ``(rest, held)``, each in the order given.
+    """Split the rows of ``columns`` of equal length into ``(rest, held)``, both in the original order.
 
     Args:
-        size: of ``held``: a share (< 1) or a count (>= 1).
-        groups: one key a row; those of one key stay together.
+        size: size of ``held``: a share (< 1) or a count (>= 1).
+        groups: one key per row; rows with the same key stay together.
 
     Raises:
-        DataError: the size does not fit.
+        DataError: an impossible size.
     """
     n = len(columns[0])
     held = set(grouped_choice(groups or range(n), _count(size, n), seed).tolist())
@@ -125,16 +125,16 @@ def random_split(
 
 
 def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """As ``stratified_split``, but of every class ``held`` takes up to four runs of neighboring rows.
+    """Like ``stratified_split``, but ``held`` consists of up to four runs of neighboring rows of every class.
 
-    For tables in which rows that belong together (reviews of one film, comments of one author) stand
-    together: but for the ends of the runs, no such group has rows in both parts. Neighbors are rows of one
-    class with no other row of that class between them.
+    For tables in which related rows (reviews of one film, comments of one author) are adjacent: except at the
+    ends of the runs, no such group has rows in both parts. Neighbors are rows of one class with no other row
+    of that class between them.
 
-    Args and errors: as in ``stratified_split``.
+    For arguments and errors see ``stratified_split``.
     """
     labels = [0] * len(labels) if are_numbers(labels) else list(_strata(labels, size))
-    _, of_class = stratified_split(labels, size, seed)  # checks, and how many of each class
+    _, of_class = stratified_split(labels, size, seed)  # checks the arguments, and sets the number per class
     wanted = Counter(labels[i] for i in of_class.tolist())
     rng, held = np.random.default_rng(seed), []
     for name in sorted(wanted, key=str):
@@ -151,21 +151,21 @@ def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.
 def grouped_split(
     labels: Labels, groups: Sequence[str], size: float, seed: int, blocks: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As ``stratified_split`` (or ``block_split``), with all examples of one group on one side.
+    """Like ``stratified_split`` (or ``block_split``), with all examples of a group in the same part.
 
-    A group's class is the label of its first example. Where no group has two, the parts are those that
-    the split without groups makes.
+    A group's class is the label of its first example. If all groups have one example, the result is that of
+    the split without groups.
 
     Args:
         groups: one key per example.
-        size: of ``held``, in examples; what it has may differ, since groups are taken whole.
+        size: size of ``held`` in examples; the result may differ, since groups are not divided.
 
     Raises:
-        DataError: the size does not fit, or a class has one group, which cannot stand in both parts.
+        DataError: an impossible size, or a class has only one group, which cannot be in both parts.
     """
     split = block_split if blocks else stratified_split
     labels, first = list(labels), distinct(groups)
-    if len(first) in (1, len(labels)):  # of one group the check of classes says what is wrong
+    if len(first) in (1, len(labels)):  # for one group, the check of classes reports the error
         return split(labels, size, seed)
     kept = list(_strata([labels[i] for i in first], size if size < 1 else size / len(labels)))
     every = Counter(kept) if are_sets(labels) or are_numbers(labels) else Counter(labels)
@@ -181,9 +181,9 @@ def grouped_split(
 
 
 def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
-    """Of examples without labels about ``count``, drawn at random, every group whole: rising places, int64.
+    """Sorted positions, int64, of about ``count`` random examples without labels; groups are not divided.
 
-    Where no group has two these are the first ``count`` of numpy's permutation.
+    If all groups have one example, these are the first ``count`` of numpy's permutation.
     """
     first = distinct(groups)
     wanted = count if len(first) == len(groups) else round(count / len(groups) * len(first))
@@ -196,11 +196,11 @@ def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
 def stratified_folds(
     labels: Labels, folds: int, seed: int, groups: Sequence[str] | None = None, blocks: bool = False
 ) -> np.ndarray:
-    """The fold of each example, int64 [n] in ``0..folds-1``; classes keep their shares in every fold.
+    """The fold of each example, int64 [n] in ``0..folds-1``, stratified by class.
 
     Args:
-        groups: one per example; equal ones share a fold, which is chosen by the label of the first.
-        blocks: each fold has one run of neighboring rows a class (``block_split``), whatever the seed.
+        groups: one key per example; examples of a group share a fold, stratified by the label of the first.
+        blocks: each fold has one run of neighboring rows per class (``block_split``); the seed has no effect.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.
@@ -227,9 +227,9 @@ def stratified_folds(
 
 
 def stratified_subset(labels: Labels, size: float, seed: int) -> np.ndarray:
-    """Ascending indices of ``size`` examples (share or count), all of them if there are no more.
+    """Ascending indices of ``size`` examples (share or count), or of all if there are fewer.
 
-    Classes keep their shares; where they are too small for that, the choice is plainly random.
+    The choice is stratified by class, or purely random if classes are too small.
     """
     n = len(labels)
     if size >= n:
@@ -244,14 +244,14 @@ def stratified_subset(labels: Labels, size: float, seed: int) -> np.ndarray:
 def split_by_distinct_text(
     texts: Sequence[str], labels: Labels, sizes: Mapping[str, float], seed: int
 ) -> dict[str, np.ndarray]:
-    """Part -> ascending indices, where all copies of a text fall into the same part.
+    """Part -> ascending indices; all copies of a text are in the same part.
 
     Args:
         sizes: part -> share of the distinct texts of each class; the shares add up to 1. A text's
             class is the label of its first copy.
 
     Raises:
-        DataError: the shares do not add up to 1, or a part would stay empty.
+        DataError: the shares do not add up to 1, or a part would be empty.
     """
     if not sizes or min(sizes.values()) <= 0 or abs(sum(sizes.values()) - 1) > 1e-9:
         fix = 'Give {"train": 0.8, "test": 0.2}'
@@ -283,7 +283,7 @@ def split_by_distinct_text(
 
 @dataclass(frozen=True)
 class Splits:
-    """The examples of one run. ``judged`` is the split that the final figures come from."""
+    """The examples of one run. ``judged`` is the split on which the final metrics are computed."""
 
     dataset: Any  # Dataset
     train: Any  # TextSplit, ImageSplit, PairSplit
@@ -302,28 +302,28 @@ class Splits:
 
 
 def as_they_are(dataset: Any) -> Splits:
-    """Data other than a recipe's own, nothing held out: the test split is judged, or the first there is."""
+    """Splits of other data: nothing is held out, and the test split or else the first split is evaluated."""
     splits = dataset.splits
     judged = splits.get("test") or next(iter(splits.values()))
     return Splits(dataset, splits.get("train"), splits.get("validation"), judged, "test")
 
 
 def labelled(split: Any | None) -> Any | None:
-    """A split that has labels; None where it has none."""
+    """The split if it has labels, otherwise None."""
     return None if split is None or split.labels is None else split
 
 
 def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | None] = APART) -> Splits:
-    """The splits of a data set, and what is held out of its training part.
+    """The splits of a data set, including those held out of its training split.
 
     Args:
         d: the section ``data`` of a recipe.
-        judged_name: of the split that is judged.
-        apart: values of ``d.copies`` that let copies of one example stand on both sides.
+        judged_name: name of the split that is evaluated.
+        apart: values of ``d.copies`` with which copies of an example may be in both splits.
 
     Raises:
-        DataError: no training split, or a part that cannot be held out.
-        ConfigError: no split of that name.
+        DataError: no training split, or a split that cannot be held out.
+        ConfigError: no split has that name.
     """
     splits = dict(dataset.splits)
     if "train" not in splits:
@@ -332,7 +332,7 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
         for name, size in (("test", d.test_size), ("validation", d.validation_size)):
             if size is not None and (name == "validation" or name not in splits):
                 splits["train"], splits[name] = hold_out(splits["train"], size, d, apart)
-    except DataError as error:  # which columns were read may be what is wrong
+    except DataError as error:  # the wrong columns may be the cause
         text, label, *_ = getattr(dataset, "columns", (None, None))
         if error.where != "split" or text is None or label is None:
             raise
@@ -352,7 +352,7 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
 
 
 def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APART) -> tuple[Any, Any]:
-    """What is kept of a split and what is held out; arguments and errors as of ``split_up``."""
+    """Divide a split into the examples to keep and to hold out; for arguments and errors see ``split_up``."""
     copies, seed = getattr(d, "copies", None), d.split_seed
     groups = None if copies in apart else groups_of(train, copies == "sides")
     if not train.STRATIFIED:
@@ -371,7 +371,7 @@ def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APAR
 
 
 def _drawn(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
-    """Ascending places of ``count`` examples of a split, drawn as its kind draws."""
+    """Ascending positions of ``count`` random examples, drawn by the method for this kind of split."""
     if split.STRATIFIED:
         return stratified_subset(split.labels or [0] * len(split), count, seed)
     rng = np.random.default_rng(seed)
@@ -381,10 +381,10 @@ def _drawn(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
 
 
 def choose_judged(wanted: str, splits: Sequence[str]) -> str:
-    """The split that is judged: the one asked for, or validation where there is no test split.
+    """Name of the split to evaluate: the requested one, or validation if there is no test split.
 
     Raises:
-        ConfigError: another split is asked for and not there (the nearest is named).
+        ConfigError: another requested split does not exist (the message suggests a similar name).
     """
     if wanted not in (*splits, "test", "validation"):
         raise BadValueError(f"no split {wanted!r}", where="evaluate.split", fix=nearest(wanted, [*splits]))
@@ -392,7 +392,7 @@ def choose_judged(wanted: str, splits: Sequence[str]) -> str:
 
 
 def with_limit(dataset: D, limit: int | None, seed: int) -> D:
-    """At most ``limit`` examples of each split, of each class its share, file order kept; None: all."""
+    """At most ``limit`` examples of each split, stratified by class and in file order; None: all."""
     if limit is None:
         return dataset
     splits = dict(dataset.splits)

@@ -1,12 +1,12 @@
-"""Tags of words and the spans that they mark: BIO, BIOES (and BILOU), or plain tags.
+"""Token tags and the spans that they mark: BIO, BIOES (and BILOU), or plain tags.
 
     The   O                  spans_of -> [Span("location", 1, 3)]
     Hague B-location
     today O
 
-A sequence is read as seqeval reads it, malformed or not: a span begins at a B or an S, and at an I or an E
-that goes on with nothing of its kind; it ends where another begins, behind an E or an S, and before what is
-outside. In plain tags equal neighbors are one span. A word with the tag -100 counts for nothing: spans are
+A sequence, malformed or not, is read as in seqeval: a span begins at a B or an S, and at an I or an E that
+does not continue a span of its kind; it ends where another span begins, after an E or an S, and before an
+outside tag. In plain tags, equal neighbors form one span. A word with the tag -100 is ignored: spans are
 those of the other words.
 """
 
@@ -33,18 +33,18 @@ from glassformer.errors import (
 )
 
 OUTSIDE = "O"
-NOT_TAGGED = "-100"  # of words that count in no loss and no metric, as in data made for transformers
+NOT_TAGGED = "-100"  # tag of words that the loss and the metrics ignore, as in data made for transformers
 Scheme = Literal["BIO", "BIOES", "plain"]
-ONE_KIND = "entity"  # of tags that name none: a bare B, I
-LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}  # BILOU says L and U for E and S
-MARKS = frozenset(",.;:!?…\"'“”„‟‚‘’«»‹›()[]{}¿¡、。，！？；：")  # punctuation that stands by itself
+ONE_KIND = "entity"  # kind of tags without a kind: a bare B or I
+LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}  # BILOU uses L and U for E and S
+MARKS = frozenset(",.;:!?…\"'“”„‟‚‘’«»‹›()[]{}¿¡、。，！？；：")  # punctuation that is a separate word
 INITIALS = re.compile(r"(?:[^\W\d_]\.)+")  # J., U.S.
-MOST_WHOLE = 1000  # words that a tagger keeps with their punctuation
+MAX_WHOLE = 1000  # maximum number of words that a tagger stores with their punctuation
 _MARKED = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
 
 class Span(NamedTuple):
-    """Words ``start`` to ``end`` (exclusive) of a kind."""
+    """Words ``start`` to ``end`` (exclusive), with their kind."""
 
     kind: str
     start: int
@@ -52,10 +52,10 @@ class Span(NamedTuple):
 
 
 def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
-    """How these tags mark spans: plain, unless every tag is ``O``, a bare letter, or a letter with a kind.
+    """The scheme of these tags: plain, unless every tag is ``O``, a bare letter, or a letter with a kind.
 
     Raises:
-        DataError: most tags say where a span begins, and some do not; the first of these is named.
+        DataError: most tags mark where a span begins, and some do not; the message names the first of these.
     """
     letters = {tag: _split(tag)[0] for tag in _distinct(sequences) if tag != OUTSIDE}
     marked, others = {*letters.values()} - {""}, [tag for tag, letter in letters.items() if not letter]
@@ -68,20 +68,20 @@ def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def _split(tag: str) -> tuple[str, str]:
-    """The letter of a tag, in BIOES, and its kind; an empty letter where it has none."""
+    """The BIOES letter of a tag, empty if it has none, and its kind."""
     if match := _MARKED.fullmatch(tag):
         return LETTERS[match[1]], match[2]
     return (LETTERS[tag], ONE_KIND) if tag in LETTERS else ("", tag)
 
 
 def spans_of(tags: Sequence[str], scheme: Scheme) -> list[Span]:
-    """The spans of a sentence's tags ``[W]``, in order."""
+    """The spans marked by a sentence's tags ``[W]``, in order."""
     if NOT_TAGGED in tags:
         at = tagged_places(tags)
         inner = spans_of([tags[i] for i in at], scheme)
         return [Span(kind, at[start], at[end - 1] + 1) for kind, start, end in inner]
     spans: list[Span] = []
-    kind, start, ended = "", 0, True  # of the span that is open; ended: none is
+    kind, start, ended = "", 0, True  # kind and start of the open span; ended: no span is open
     for i, tag in enumerate([*tags, OUTSIDE]):
         letter, own = ("I", tag) if scheme == "plain" else _split(tag)
         outside = tag == OUTSIDE
@@ -99,12 +99,12 @@ def spans_of(tags: Sequence[str], scheme: Scheme) -> list[Span]:
 
 
 def tagged_places(tags: Sequence[str]) -> list[int]:
-    """The places of the words that count."""
+    """The positions of the words that are not ignored."""
     return [i for i, tag in enumerate(tags) if tag != NOT_TAGGED]
 
 
 def counted(truth: Sequence[str], *others: Sequence[Any]) -> list[list[Any]]:
-    """The true tags of a sentence, and others for its words, without the words that do not count."""
+    """The true tags of a sentence, and other values per word, without the ignored words."""
     at = tagged_places(truth)
     return [[row[i] for i in at] for row in (truth, *others)]
 
@@ -122,7 +122,7 @@ def tags_of(spans: Iterable[Span], count: int, scheme: Scheme) -> list[str]:
 
 
 def repaired(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """The same spans, well-formed: an I that goes on with nothing becomes a B, and so on."""
+    """Well-formed tags for the same spans: an I that continues no span becomes a B, and so on."""
     if scheme == "plain":
         return list(tags)
     if NOT_TAGGED in tags:
@@ -132,7 +132,7 @@ def repaired(tags: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def malformed(tags: Sequence[str], scheme: Scheme) -> list[int]:
-    """The places of the tags that ``repaired`` changes in more than the letters L and U."""
+    """The positions of the tags that ``repaired`` changes, except for the letters L and U."""
     if scheme == "plain":
         return []
     given = [tag if tag in (OUTSIDE, NOT_TAGGED) else "-".join(_split(tag)) for tag in tags]
@@ -140,7 +140,7 @@ def malformed(tags: Sequence[str], scheme: Scheme) -> list[int]:
 
 
 def classes_of(sequences: Iterable[Sequence[str]], scheme: Scheme) -> list[str]:
-    """The tags that a model tells apart: O first, then of every kind all that the scheme has."""
+    """The classes of a tagger: O first, then all tags of the scheme for every kind."""
     seen = {tag for tags in sequences for tag in tags} - {NOT_TAGGED}
     if scheme == "plain":
         return [*([OUTSIDE] if OUTSIDE in seen else []), *sorted(seen - {OUTSIDE})]
@@ -149,7 +149,7 @@ def classes_of(sequences: Iterable[Sequence[str]], scheme: Scheme) -> list[str]:
 
 
 def kind_of_tag(tag: str, scheme: Scheme) -> str:
-    """The kind that a tag says; empty outside."""
+    """The kind in a tag; empty if the tag is outside."""
     if tag in (OUTSIDE, NOT_TAGGED):
         return ""
     return tag if scheme == "plain" else _split(tag)[1]
@@ -159,23 +159,23 @@ def kind_of_tag(tag: str, scheme: Scheme) -> str:
 
 
 def whole_words_of(sentences: Iterable[Sequence[str]]) -> list[str] | None:
-    """What training words say of punctuation: those that keep it (``Dr.``), where it is a word of its own
-    otherwise; None: it mostly sticks to words."""
+    """Training words that contain their punctuation (``Dr.``), if punctuation is otherwise a separate word;
+    None: it mostly belongs to words."""
     counts = Counter(word for words in sentences for word in words)
     stems = {word: word.strip("".join(MARKS)) for word in counts}
     glued = {word: stem for word, stem in stems.items() if stem and stem != word}
     if sum(counts[word] for word in glued) > sum(counts[word] for word, stem in stems.items() if not stem):
         return None
     whole = [word for word, stem in glued.items() if counts[word] >= counts[stem]]
-    return sorted(sorted(whole, key=lambda word: (-counts[word], word))[:MOST_WHOLE])
+    return sorted(sorted(whole, key=lambda word: (-counts[word], word))[:MAX_WHOLE])
 
 
 def places_of_words(text: str, whole: Collection[str] | None = None) -> list[tuple[int, int]]:
-    """Where the words of a text stand, ``(start, end)`` each.
+    """The positions of the words of a text, ``(start, end)`` each.
 
     Args:
-        whole: words that keep their punctuation, as initials do; each mark beside all others is a word. None:
-            words go from one white space to the next.
+        whole: words that contain their punctuation, like initials; for all other words each mark is a
+            separate word. None: words are separated by white space only.
     """
     places: list[tuple[int, int]] = []
     for match in re.finditer(r"\S+", text):
@@ -193,8 +193,8 @@ def places_of_words(text: str, whole: Collection[str] | None = None) -> list[tup
 
 
 def marks_characters(tags: Iterable[Any]) -> bool:
-    """Whether the labels of texts are spans by character: ``[0, 4, "PER"]``, or objects with a start, an end
-    and a label; the first that there is says so."""
+    """Whether the labels of texts are spans of characters: ``[0, 4, "PER"]``, or objects with a start, an end
+    and a label. The first label decides."""
     first = next((own[0] for own in tags if isinstance(own, list) and own), None)
     return _character_span(first) is not None
 
@@ -209,12 +209,12 @@ def _character_span(span: Any) -> tuple[int, int, str] | None:
 
 
 def tags_of_characters(text: Any, spans: Any, where: str) -> tuple[list[str], list[str]]:
-    """Words of a text and their BIO tags, from spans by character (from 0, the end exclusive).
+    """Words of a text and their BIO tags, from spans of characters (from 0, the end exclusive).
 
-    Words are split at blanks, and punctuation at their borders is a word.
+    Words are split at blanks, and punctuation at their borders is a separate word.
 
     Raises:
-        DataError: no text, no such span, one that ends inside a word, or two that share a word.
+        DataError: not a text, an invalid span, a span that ends inside a word, or two that share a word.
     """
     if not isinstance(text, str) or not isinstance(spans, list):
         what = "a text and a list of spans by character belong here"
@@ -246,7 +246,7 @@ def _one_word(word: str, whole: Collection[str]) -> bool:
 
 
 def is_sentence(row: Any) -> bool:
-    """Whether a row is a sentence (or its tags) as a list, be it of one word."""
+    """Whether a row is a sentence (or its tags) as a list, even of one word."""
     return isinstance(row, list | tuple | np.ndarray) and not hasattr(row, "_fields")
 
 
@@ -256,10 +256,10 @@ def check_words(
     rows: Sequence[int] | None = None,
     whole: Collection[str] | None = None,
 ) -> list[list[str]]:
-    """Sentences as lists of words; one that is a text is split, see ``places_of_words``.
+    """Sentences as lists of words; a sentence that is a text is split, see ``places_of_words``.
 
     Raises:
-        DataError: nothing, no list of sentences, or a word that is none; sentence and word are named.
+        DataError: no sentences, not a list of sentences, or an invalid word; the message names its position.
     """
     X = read_rows(X, origin, "sentences", whole=is_sentence)
     if not X:
@@ -291,11 +291,11 @@ def _words(sentence: Any, origin: str, i: int, rows: Sequence[int] | None) -> li
 def check_tags(
     y: Any, words: Sequence[Sequence[str]], origin: str = "tags", rows: Sequence[int] | None = None
 ) -> list[list[str]]:
-    """A tag for each word, as text.
+    """One tag per word, as text.
 
     Raises:
-        DataError: missing, another number than there are words, or something that is no tag; its place is
-            named.
+        DataError: missing tags, a different number of tags and words, or an invalid tag; the message names
+            its position.
     """
     if y is None or isinstance(y, str | bytes):
         raise MissingValueError(
@@ -328,15 +328,15 @@ def _tags(tags: Any, count: int, where: str) -> list[str]:
 
 
 # --- schemes --------------------------------------------------------------------------------------
-# What tags look like, and the same tags as BIO, BIOES or plain ones.
+# Forms of tags in data, and their conversion to BIO, BIOES or plain tags.
 # B-LOC I-LOC O                BIO (IOB2), read as they are
 # I-LOC I-LOC B-LOC O          IOB1: B only where two spans of a kind touch; read as BIO
 # B L U, B E S, B M E W        BIOES by other letters (BILOU, BMES, BMEWO, IOE)
-# B_LOC  LOC-B  b-loc  0 ... 8 they look like one of these; nothing is guessed, ``scheme`` must say so
-# -100                         the word counts in no loss and no metric
+# B_LOC  LOC-B  b-loc  0 ... 8 similar to one of these: an error, unless ``scheme`` names it
+# -100                         the loss and the metrics ignore the word
 
 Tags = Sequence[Sequence[str]]
-EXACT = "exact"  # what runs did before there was a setting: B-LOC spelled just so, everything else is plain
+EXACT = "exact"  # behavior of runs before this setting existed: only B-LOC is BIO, everything else is plain
 KNOWN: dict[str, Scheme | None] = {
     "auto": None,
     EXACT: None,
@@ -344,7 +344,7 @@ KNOWN: dict[str, Scheme | None] = {
     **dict.fromkeys(("BIO", "IOB2", "IOB1", "IO"), "BIO"),
     **dict.fromkeys(("BIOES", "IOBES", "BILOU", "BMES", "BMEWO", "IOE1", "IOE2"), "BIOES"),
 }
-# By another letter the same: L and E end a span, U, S and W are one of a single word, M and I go on.
+# Equivalent letters: L and E end a span; U, S and W are a span of one word; M and I continue a span.
 ALL_LETTERS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
 FAMILIES = tuple(map(set, ("BI", "BIES", "BILU", "BMES", "BMEW", "BIE", "IE")))
 OUTSIDES = ("O", "o", "0")
@@ -353,7 +353,7 @@ EXAMPLES = 4  # tags in a message
 
 
 class TagReading(NamedTuple):
-    """Tags in one of the three schemes, and in words what was read otherwise than it is spelled."""
+    """Tags in one of the three schemes, and a message if they were converted."""
 
     tags: list[list[str]]
     scheme: Scheme
@@ -364,10 +364,10 @@ class _Spelling(NamedTuple):
     """One way to write a letter and a kind: ``B-LOC``, ``LOC_B``, ``b/loc``."""
 
     pattern: re.Pattern[str]
-    bare: str  # letters that may stand without a kind
+    bare: str  # letters that may occur without a kind
 
     def read(self, tag: str) -> tuple[str, str] | None:
-        """Letter and kind of a tag, ``("O", "")`` of an outside one; None: another spelling."""
+        """Letter and kind of a tag, ``("O", "")`` for an outside tag; None: another spelling."""
         if tag in OUTSIDES:
             return OUTSIDE, ""
         if tag and tag in self.bare:
@@ -376,7 +376,7 @@ class _Spelling(NamedTuple):
         return (match["letter"].upper(), match["kind"]) if match else None
 
     def canonical(self, tag: str) -> str:
-        """A tag as BIO or BIOES has it; O where it is of another spelling."""
+        """A tag in BIO or BIOES; O if it has another spelling."""
         letter, kind = self.read(tag) or (OUTSIDE, "")
         return OUTSIDE if letter == OUTSIDE else f"{ALL_LETTERS[letter]}-{kind}"
 
@@ -396,7 +396,7 @@ USUAL = SPELLINGS[0]
 
 
 def check_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The setting ``scheme``: one of ``KNOWN``, and the names of tags that are numbers.
+    """Parse the setting ``scheme``: one of ``KNOWN``, and the names of tags that are numbers.
 
     Raises:
         ConfigError: neither a scheme nor a list of names.
@@ -418,15 +418,15 @@ def check_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def read_tags(sequences: Tags, scheme: str | Sequence[str] = "auto", where: str = "tags") -> TagReading:
-    """Tags as they are given, ``[W]`` of each sentence, in BIO, BIOES or plain ones.
+    """Convert the tags of sentences, ``[W]`` each, to BIO, BIOES or plain tags.
 
     Args:
-        scheme: one of ``KNOWN``; or the names of numbers, in their order from 0. auto: they must be spelled
-            as the scheme has them, or be unlike all schemes (plain).
+        scheme: one of ``KNOWN``; or the names of numbers, in order from 0. auto: the tags must have the usual
+            spelling of a scheme, or be unlike all schemes (plain).
 
     Raises:
-        DataError: no word has a tag; tags that look like a scheme and are spelled otherwise, or are numbers,
-            while ``scheme`` says nothing; a tag that the scheme does not have.
+        DataError: no word has a tag; with auto, tags are numbers or look like a scheme in another spelling; a
+            tag that the scheme does not have.
         ConfigError: no such scheme.
     """
     asked, names = check_scheme(scheme)
@@ -450,10 +450,10 @@ def read_tags(sequences: Tags, scheme: str | Sequence[str] = "auto", where: str 
 def read_like(
     sequences: Tags, scheme: str | Sequence[str], known: Scheme, classes: Iterable[str], where: str = "tags"
 ) -> list[list[str]]:
-    """Tags of other data as a model has them.
+    """Convert tags of other data to those of a model.
 
     Args:
-        scheme: the setting of the model. known: what its tags are. classes: its tags.
+        scheme: the setting of the model. known: the scheme of its tags. classes: its tags.
 
     Raises:
         DataError: tags that cannot be those of such a model.
@@ -467,7 +467,7 @@ def read_like(
         return read_tags(given, scheme, where).tags
     if known != "plain":
         fix = f"Write tags as the model has them: {listed([*classes][:EXAMPLES])} ..."
-        return _as_named(given, seen, "BIOES", where, fix).tags  # whichever of the schemes they are in
+        return _as_named(given, seen, "BIOES", where, fix).tags  # accepts all of the schemes
     if asked == "auto" and (found := read_tags(given, "auto", where)).scheme != "plain":
         what = f"the tags are {found.scheme} ({listed(seen[:EXAMPLES])}), and the model's are plain"
         raise BadTagsError(what, where=where, fix="Write the kinds without their letters")
@@ -479,7 +479,7 @@ def _distinct(sequences: Iterable[Sequence[str]]) -> list[str]:
 
 
 def read_names(names: Sequence[str]) -> TagReading:
-    """The labels of a foreign model, as one list, and what its tags are; nothing about them can be asked."""
+    """The labels of an imported model, as one list, and their scheme; the user cannot state it."""
     found = {name: USUAL.read(name) for name in names}
     letters = {read[0] for read in found.values() if read} - {OUTSIDE}
     if all(found.values()) and letters <= {*"BIESLU"} and not {*OUTSIDES[1:]} & {*names}:
@@ -514,7 +514,7 @@ def _named(tag: str, names: Sequence[str], where: str) -> str:
 
 
 def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
-    """Tags that are numbers without names: 0 is outside; in BIO 1 begins and 2 continues the first kind."""
+    """Convert tags that are numbers without names: 0 is outside; in BIO 1 begins and 2 continues a span."""
     numbers = sorted({int(tag) for tag in _distinct(given)})
     if numbers[0] < 0:
         what, fix = f"tag {numbers[0]} is below 0", f"Write {NOT_TAGGED} for words that do not count"
@@ -558,10 +558,10 @@ def _pairs(given: Tags) -> int:
 
 
 def _recognized(given: list[list[str]], seen: list[str], where: str) -> TagReading:
-    """Tags that speak for themselves, as they are.
+    """Tags whose scheme is clear from their spelling.
 
     Raises:
-        DataError: they look like a scheme, but not all of them, or in another spelling.
+        DataError: only some of them look like a scheme, or they have another spelling.
     """
     usual = {tag: None if tag in OUTSIDES[1:] else USUAL.read(tag) for tag in seen}
     letters = {read[0] for read in usual.values() if read} - {OUTSIDE}
@@ -583,7 +583,7 @@ def _recognized(given: list[list[str]], seen: list[str], where: str) -> TagReadi
 
 
 def _by_letters(given: list[list[str]], letters: set[str]) -> TagReading:
-    """Tags in the usual spelling: what their letters say."""
+    """Convert tags in the usual spelling, by their letters."""
     if letters & {"M", "W"}:
         return TagReading(_each(given, USUAL.canonical), "BIOES", "tags in BMES are read as BIOES")
     scheme: Scheme = "BIOES" if letters & {*"ESLU"} else "BIO" if letters else "plain"
@@ -595,7 +595,7 @@ def _by_letters(given: list[list[str]], letters: set[str]) -> TagReading:
 
 
 def _is_iob1(given: Tags) -> bool:
-    """Whether every span begins with an I, but for those that follow one of their kind."""
+    """Whether every span begins with an I, except for those that follow one of their kind."""
     for tags in given:
         read = [USUAL.read(tag) or (OUTSIDE, "") for tag in tags if tag != NOT_TAGGED]
         both = pairwise([(OUTSIDE, ""), *read])
@@ -605,12 +605,12 @@ def _is_iob1(given: Tags) -> bool:
 
 
 def _is_family(letters: set[str]) -> bool:
-    """Whether these are letters of one scheme, among them one that begins or continues a span."""
+    """Whether these are letters of one scheme, including one that begins or continues a span."""
     return any(letters <= family for family in FAMILIES) and bool(letters & {"B", "I"})
 
 
 def _looks_like(seen: Sequence[str]) -> _Spelling | None:
-    """The spelling in which all of these tags are some scheme's; None: there is none."""
+    """The spelling in which all of these tags belong to one scheme; None: there is none."""
     for spelling in SPELLINGS:
         found = [spelling.read(tag) for tag in seen]
         letters = {read[0] for read in found if read} - {OUTSIDE}
@@ -620,10 +620,10 @@ def _looks_like(seen: Sequence[str]) -> _Spelling | None:
 
 
 def _as_named(given: list[list[str]], seen: list[str], asked: str, where: str, fix: str = "") -> TagReading:
-    """Tags by the scheme that is named, however they are spelled.
+    """Convert tags by the scheme that the user names, in any spelling.
 
     Raises:
-        DataError: a tag that it does not have; it is named.
+        DataError: a tag that the scheme does not have; the message names it.
     """
     scheme: Scheme = KNOWN[asked] or "BIO"
     allowed = {OUTSIDE, *("BI" if scheme == "BIO" else ALL_LETTERS)}
@@ -646,10 +646,10 @@ def _as_named(given: list[list[str]], seen: list[str], asked: str, where: str, f
 
 
 def _scheme_of_letters(tags: Iterable[str]) -> Scheme:
-    """BIO or BIOES, by the first letters of canonical tags."""
+    """The scheme, BIO or BIOES, by the first letters of canonical tags."""
     return "BIO" if {tag[0] for tag in tags} <= {*"BIO"} else "BIOES"
 
 
 def _each(given: Tags, new: Callable[[str], str]) -> list[list[str]]:
-    """The tags of all words that count, as they are written anew."""
+    """Convert the tags of all words that are not ignored."""
     return [[tag if tag == NOT_TAGGED else new(tag) for tag in tags] for tags in given]

@@ -1,6 +1,6 @@
-"""What every estimator of targets is: scikit-learn's contract around a model, its preprocessing, its labels.
+"""Base of all supervised estimators: scikit-learn's interface around a model, its preprocessing and labels.
 
-``fit`` hands everything to the one training loop; where texts and images differ is at the end of the class.
+``fit`` runs the shared training loop; the methods in which texts and images differ are at the end.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ from glassformer.train.loop import Stream
 from glassformer.train.state import Training
 
 NEW, SOLVED = "new (random): classification head", "new (solved): classification head"
-CALIBRATION_EXAMPLES = 100  # held-out examples that a temperature is fitted on, at least
+CALIBRATION_EXAMPLES = 100  # minimum number of validation examples for fitting a temperature
 
 
 class Labeled(NamedTuple):
-    """Examples to learn from."""
+    """Training examples with targets and weights."""
 
     X: list[Any]
-    targets: np.ndarray  # [n] the number of each one's class, or as its kind has it
-    sample_weight: np.ndarray | None  # [n], of mean 1
+    targets: np.ndarray  # [n] class numbers, or the encoding of another target
+    sample_weight: np.ndarray | None  # [n], with mean 1
 
 
 class Supervised(Explains, Adapts, Estimator, ABC):
-    """What raw examples with targets are learned by, whatever the kind of target.
+    """Base of estimators that learn targets from raw examples, for any kind of target.
 
-    Fitted state beside ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing's.
+    Fitted state besides ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing.
     """
 
     SHARDS = True
     FIGURES = (*Estimator.FIGURES, "temperature", "threshold")
-    CHUNK: ClassVar[int]  # examples encoded at a time in prediction: memory stays flat however many there are
+    CHUNK: ClassVar[int]  # examples encoded at a time in prediction, so that memory stays constant
 
     classes_: np.ndarray
-    # Of a model that others saved: which of its outputs each class was; None: the classes stand as saved.
+    # For imported models: the number of each class among the saved outputs; None: the order is unchanged.
     class_order_: list[int] | None = None
     class_weight: str | dict | None
-    kind_: Classes = Classes()  # of target: one class an example, several labels
-    temperature_: Any  # a number; of several labels [K] once they are calibrated
-    # On the second of two classes, or one for each of more [C]; None: the most probable; several labels: [K].
+    kind_: Classes = Classes()  # kind of target: multi-class, multi-label ...
+    temperature_: Any  # a number; for calibrated multi-label models [K]
+    # For two classes: threshold of the second; for more [C]; None: the most probable; for multi-label [K].
     threshold_: Any
-    tried_: Sequence[dict[str, Any]] = ()  # with model="auto", one record for each candidate
+    tried_: Sequence[dict[str, Any]] = ()  # with model="auto", one record per candidate
 
     # --- training --------------------------------------------------------------------------------
 
@@ -85,17 +85,18 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        """Train on examples and their labels (text or int).
+        """Train on examples and their labels (str or int).
 
         Args:
-            validation: (examples, labels) judged after each epoch; the best weights are kept by it.
+            validation: (examples, labels), evaluated after each epoch to select the best weights.
             sample_weight: ``[n]``, non-negative; scaled to mean 1.
-            checkpoints: folder for them, every ``checkpoint_every`` steps; must have none without ``resume``.
-            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
+                ``resume``.
+            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
 
         Raises:
-            DataError: empty or missing examples or labels, only one class, a validation label not trained.
-            ConfigError: a setting that cannot be.
+            DataError: empty or missing examples or labels, only one class, an unknown validation label.
+            ConfigError: an invalid setting.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
         return self._fit((X, y, validation, sample_weight), callbacks, checkpoints, resume)
@@ -116,7 +117,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         warn_of_order(X, y)
         y = as_targets(y, self.TARGETS, self.TARGETS)
         X = self.fit_rows(X, y)
-        if y is not None:  # ``check_pairs`` says what is missing
+        if y is not None:  # otherwise ``check_pairs`` reports what is missing
             self.kind_ = self.kind_for(y)
         word = self.kind_.word
         examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
@@ -138,26 +139,26 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return Labeled(examples, targets, weights), held
 
     def examples_of(self, X: Any, origin: str | None = None) -> list[Any]:
-        """The examples as a checked list; of a table the columns that ``fit`` had.
+        """The examples as a checked list; from a table, the columns that ``fit`` used.
 
         Raises:
-            DataError: one that cannot be used, or columns that cannot be told.
+            DataError: an unusable example, or unclear columns.
         """
         return self.check(self.rows_of(X, origin), origin or self.NOUN)
 
     @staticmethod
     def _width(examples: Sequence[Any]) -> int:
-        """The inputs of one example."""
+        """Number of inputs of an example."""
         return 1
 
     @classmethod
     @abstractmethod
     def learns(cls, kind: Classes) -> bool:
-        """Whether targets of that kind are for this estimator."""
+        """Whether this estimator supports targets of that kind."""
 
     @classmethod
     def kind_for(cls, y: Any) -> Classes:
-        """The kind of raw targets."""
+        """The kind of target of raw labels."""
         return kind_of_targets(y)
 
     def _held_out(self, validation: Any) -> tuple[list[Any], np.ndarray] | None:
@@ -195,11 +196,11 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
         self._settle(fit)
         self.temperature_, self.threshold_, self.class_order_ = 1.0, None, None
-        table = self._training_table(fit.examples.X)  # first: it settles how pixels of images are read
+        table = self._training_table(fit.examples.X)  # first, because it decides how pixels are read
         return table, None if fit.held is None else self.evaluation_table(fit.held[0])
 
     def _network(self, fit: Fit) -> Any:
-        """The model; its head solved on the frozen encoder's vectors where ``head_start`` says so."""
+        """The model; with ``head_start="solved"`` its head is fitted on the frozen encoder's vectors."""
         network = super()._network(fit)
         fit.solved = None
         if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
@@ -224,7 +225,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return network
 
     def _starts_solved(self, fit: Fit, network: Any) -> bool:
-        """Whether there is a linear head to solve on vectors that mean something."""
+        """Whether there is a linear head on pre-trained vectors that can be fitted in advance."""
         if network.fixed:
             return True
         if fit.train.head_start != "solved" or self._is_from_scratch() or not hasattr(network, "head"):
@@ -250,7 +251,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)
-        own, logits = fit.held_table, None  # of the held-out examples, those that this process judges
+        own, logits = fit.held_table, None  # the validation examples that this process evaluates
         if own is not None:
             if fit.ranks.size > 1:
                 own = self.evaluation_table(fit.ranks.own(fit.held[0]))
@@ -268,7 +269,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return judge
 
     def _keep(self, fit: Fit, training: Training) -> None:
-        """Beside the weights, thresholds where the kind of target has some, chosen as prediction answers."""
+        """Store the weights, and tune thresholds (if the target has any) on the outputs of prediction."""
         super()._keep(fit, training)
         sets = fit.held is not None and self.kind_.binary
         if fit.held is None or not (sets or self._calibrates(fit)):
@@ -284,13 +285,13 @@ class Supervised(Explains, Adapts, Estimator, ABC):
             self.temperature_ = self.kind_.fit_temperature(logits, fit.held[1])
 
     def _calibrates(self, fit: Fit) -> bool:
-        """Whether the held-out examples are enough to fit a temperature on, and it is asked for."""
+        """Whether calibration is on and there are enough validation examples for it."""
         asked = getattr(fit.train, "calibration", "none") == "auto" and self.kind_.joint
         return asked and len(fit.held[1]) >= CALIBRATION_EXAMPLES
 
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
-        """Each label's class number ``[n]``, int64 (of several labels an example ``[n, K]``, 0 or 1);
-        ``origin`` and ``rows`` say where, for messages.
+        """The class number of each label ``[n]``, int64 (for multi-label ``[n, K]``, 0 or 1); messages use
+        ``origin`` and ``rows``.
 
         Raises:
             DataError: a label that was not seen in training.
@@ -319,42 +320,42 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return finite(np.concatenate(parts), "vectors" if what == "pooled" else "logits")
 
     def logits(self, X: Sequence[Any]) -> np.ndarray:
-        """What the head gives before temperature and threshold, ``[n, C]``, fp32."""
+        """Outputs of the head before temperature and threshold, ``[n, C]``, fp32."""
         return self._rows(X, "logits")
 
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """What answers are made of, ``[n, C]`` fp64: probabilities, or of numbers themselves ``[n, 1]``."""
+        """Outputs from which predictions are made, fp64: probabilities ``[n, C]`` or numbers ``[n, 1]``."""
         return self.chances(self._rows(X, "logits", progress))
 
     def kept_outputs(self, X: Sequence[Any]) -> np.ndarray:
-        """As ``outputs``; for images, the features of a frozen encoder are cached as in training."""
+        """Like ``outputs``; for images, the features of a frozen encoder are cached as in training."""
         return self.outputs(X)
 
     def chances(self, logits: np.ndarray) -> np.ndarray:
-        """Logits ``[n, C]`` as probabilities, by the temperature as it is now; or as numbers."""
+        """Logits ``[n, C]`` converted to probabilities with the current temperature, or to numbers."""
         return self.kind_.probabilities(logits, getattr(self, "temperature_", 1.0))
 
     def predict(self, X: Sequence[Any]) -> Any:
-        """The most probable label of each example ``[n]``; of several labels a 0/1 matrix ``[n, K]`` where
-        training had one, else a list of tuples of labels."""
+        """The most probable label of each example ``[n]``; for multi-label a 0/1 matrix ``[n, K]`` if
+        training had one, otherwise a list of tuples of labels."""
         return self.kind_.format_prediction(self.chosen(self.outputs(X)), self.classes_)
 
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
-        """Class numbers ``[n]`` from probabilities: the largest, or what the saved threshold says: of two
-        classes on the second, of more the largest multiple of their own. Of several labels ``[n, K]`` bool:
-        those that reach their thresholds."""
+        """Class numbers ``[n]`` from probabilities: the most probable class. With a saved threshold: for two
+        classes, the second if it reaches the threshold; for more, the class with the largest ratio to its
+        threshold. For multi-label ``[n, K]`` bool: the labels that reach their thresholds."""
         return self.kind_.predicted_index(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """What ``chosen`` gives, as labels ``[n]``; several labels of one example are one ``LabelSet``."""
+        """The labels ``[n]`` of ``chosen``; for multi-label one ``LabelSet`` per example."""
         return self.kind_.labels(self.chosen(probabilities), self.classes_)
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
-        """What the head reads of each example, ``[n, D]``, fp32."""
+        """The vector of each example that the head reads, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")
 
     def transform(self, X: Sequence[Any]) -> np.ndarray:
-        """As ``embed``, for a step of scikit-learn's ``Pipeline``."""
+        """Like ``embed``, for use in scikit-learn's ``Pipeline``."""
         return self.embed(X)
 
     def __sklearn_tags__(self):
@@ -366,9 +367,9 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     # --- files -----------------------------------------------------------------------------------
 
     def _order(self) -> list[int] | None:
-        """The rows that the head's have in a file: of another's model its own, so that adapters of it fit.
+        """Order of the head's rows in a file: for imported models the original order, so that adapters fit.
 
-        A threshold stands on the second class, and goes with the order that it was chosen in.
+        A threshold belongs to the second class, so it depends on the order in which it was chosen.
         """
         return self.class_order_ if self.threshold_ is None else None
 
@@ -378,11 +379,11 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         save_pretrained(model, folder, label_names=names, order=self._order(), problem_type=kind)
 
     def in_own_unit(self) -> Any:
-        """The model, or a copy whose head gives what other programs expect of it."""
+        """The model, or a copy whose head returns the outputs that other programs expect."""
         return self.model_
 
     def names_on_hub(self) -> tuple[str, ...]:
-        """What ``id2label`` calls the outputs."""
+        """Names of the outputs in ``id2label``."""
         return tuple(map(str, self.classes_.tolist()))
 
     def _about(self) -> dict[str, Any]:
@@ -409,14 +410,14 @@ class Supervised(Explains, Adapts, Estimator, ABC):
             raise CheckpointError(what, where=where)
         if threshold is None and kind.sort_classes():
             out._sort_classes()
-        if isinstance(weights := getattr(out, "class_weight", None), dict):  # JSON's keys are text
+        if isinstance(weights := getattr(out, "class_weight", None), dict):  # JSON keys are strings
             by_text = {str(label): label for label in classes}
             out.class_weight = {by_text.get(key, key): weight for key, weight in weights.items()}
         return out
 
     @torch.no_grad()
     def _sort_classes(self) -> None:
-        """The classes of a file in their order, the rows of the head with them."""
+        """Sort the classes of a file, and the rows of the head with them."""
         names = self.classes_.tolist()
         order = sorted(range(len(names)), key=lambda i: names[i])
         if order == list(range(len(names))):
@@ -433,7 +434,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     @abstractmethod
     def export_outputs(self) -> Any:
-        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        """How an export writes and checks these predictions: an ``Outputs`` of ``export``."""
 
     @abstractmethod
     def _is_from_scratch(self) -> bool:
@@ -445,29 +446,29 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         """The examples as a list.
 
         Raises:
-            DataError: one that cannot be used; the first is named.
+            DataError: an unusable example; the message names the first.
         """
 
     @staticmethod
     @abstractmethod
     def copies_of(examples: Sequence[Any]) -> list[str]:
-        """One key for each checked example; copies have the same."""
+        """One key per checked example; copies have the same key."""
 
     @staticmethod
     @abstractmethod
     def tokens_of(examples: Sequence[Any]) -> int:
-        """About how many rows an encoder computes for checked examples."""
+        """Approximate number of tokens that an encoder processes for checked examples."""
 
     @abstractmethod
     def _settle(self, fit: Fit) -> None:
-        """Settle the preprocessing (a tokenizer, a transform) on ``fit.examples``."""
+        """Fit the preprocessing (a tokenizer, a transform) on ``fit.examples``."""
 
     @abstractmethod
     def encode(self, examples: Sequence[Any]) -> Any:
-        """Checked examples as a table, each cut to what the model reads at once."""
+        """Checked examples as a table, each truncated to the maximum length of the model."""
 
     def evaluation_table(self, examples: Sequence[Any]) -> Any:
-        """Checked examples as prediction reads them."""
+        """Checked examples as a table for prediction."""
         return self.encode(examples)
 
     def _training_table(self, examples: Sequence[Any]) -> Any:
@@ -479,21 +480,21 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     @abstractmethod
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
-        """What the head reads of each training example, ``[n, D]``; kept in the user's cache."""
+        """The vectors of the training examples that the head reads, ``[n, D]``; kept in the user's cache."""
 
     @abstractmethod
     def _objective(self, fit: Fit) -> Callable: ...
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
-        """Batches, objective and held-out logits of the same training, less what every epoch would repeat."""
+        """Batches, objective and validation logits, with the features of frozen layers computed once."""
         return stream, objective, logits
 
     @abstractmethod
     def table_rows(
         self, model: Any, table: Any, what: str, device: torch.device, progress: Callable | None = None
     ) -> np.ndarray:
-        """``"logits"`` ``[n, C]`` or ``"pooled"`` ``[n, D]`` of an evaluation table."""
+        """``"logits"`` ``[n, C]`` or ``"pooled"`` vectors ``[n, D]`` of an evaluation table."""
 
     @abstractmethod
     def _table_arrays(self, table: Any) -> list[np.ndarray]:
-        """What of a table decides a training's bits."""
+        """The arrays of a table that determine the result of training."""

@@ -1,7 +1,7 @@
-"""What every estimator has, whatever it learns: settings, a fit that can fail, stop and go on, and a folder.
+"""Base of all estimators: settings, a fit that can fail, stop and resume, and saving to a folder.
 
-``fit`` of a task hands its data to ``Estimator._fit``, which reads from top to bottom. What a task does in
-its own way are the methods at the end of the class.
+``fit`` of a task passes its data to ``Estimator._fit``, which reads from top to bottom. The methods that
+tasks implement are at the end of the class.
 """
 
 from __future__ import annotations
@@ -60,49 +60,49 @@ from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
 
 T = TypeVar("T")
-FORMAT = 1  # of glassformer.json
+FORMAT = 1  # format version of glassformer.json
 NOT_DECIDING = {
     "checkpoint_every",
     "verbose",
     "device",
     "strategy",
     "scheme",
-}  # settings that change no bit of a result, or do so by the data alone, which are in the fingerprint too
+}  # settings that do not affect the result, or only through the data, which the fingerprint also covers
 
 
 @dataclass
 class Fit:
-    """One fit on its way: ``Estimator._fit`` fills in field by field and hands it to the task's methods."""
+    """State of a running fit: ``Estimator._fit`` fills in its fields and passes it to the task's methods."""
 
-    configs: dict[str, Any]  # section -> its settings
+    configs: dict[str, Any]  # section -> settings
     device: torch.device
     ranks: Ranks
-    examples: Any = None  # checked, in the task's own form
-    held: Any = None  # likewise what is held out to judge by; None: nothing
-    table: Any = None  # the examples as the model reads them
+    examples: Any = None  # checked training examples, in a form that depends on the task
+    held: Any = None  # validation examples in the same form; None: there are none
+    table: Any = None  # the encoded training examples
     held_table: Any = None
     network: Any = None
     solved: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
-    begun: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that it goes on from
-    together: bool = False  # copies of an example stay on one side of what ``validation_fraction`` holds out
+    begun: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that it resumes from
+    together: bool = False  # whether ``validation_fraction`` keeps copies of an example in one split
 
     @property
     def train(self) -> Any:
-        """The settings of the section ``train``, a ``FitConfig`` or the task's extension of it."""
+        """The settings of the section ``train``, a ``FitConfig`` or a subclass."""
         return self.configs["train"]
 
 
 def fitted(*, init: Literal[False] = False) -> Any:
-    """What an annotated attribute of an estimator is that ``fit`` sets, and no constructor takes."""
+    """Marks an annotated attribute that ``fit`` sets and that is not a constructor parameter."""
     return field(init=init)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(by_place, fitted))
 def with_settings(cls: type[T]) -> type[T]:
-    """An estimator whose constructor takes the keys of the sections that it inherits, retired ones too.
+    """Decorator: the constructor takes the keys of all inherited sections, including deprecated keys.
 
     Raises:
-        TypeError: of the constructor, for an unknown name; the nearest known one is said.
+        TypeError: raised by the constructor for an unknown name; the message suggests the most similar one.
     """
     made: Any = cls
     hints = get_type_hints(made.RECIPE)
@@ -119,20 +119,21 @@ def with_settings(cls: type[T]) -> type[T]:
 class Estimator(NamedColumns, Shown, BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
-    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left
-    unset became), ``best_step_``, ``train_seconds_``, ``adapter_`` (the low-rank updates of a fit with
-    ``lora_rank``), and what the task adds.
+    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (values chosen for unset
+    settings), ``best_step_``, ``train_seconds_``, ``adapter_`` (the LoRA updates of a fit with
+    ``lora_rank``), and attributes of the task.
     """
 
     RECIPE: ClassVar[type]
-    SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those that it inherits
+    SECTIONS: ClassVar[dict[str, type]]  # inherited sections of the recipe
     FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")  # kept
-    SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
-    INNER: ClassVar[tuple[str, ...]] = ()  # of the fitted state, names that do not end in an underscore
-    SAVED_AS: ClassVar[str] = ""  # the class's name in saved folders, where it is not its own
-    ALONE: ClassVar[str] = ""  # why one process trains it, and stops on signals by itself; "": any number may
+    SECTIONS: ClassVar[dict[str, type]]  # inherited sections of the recipe
+    SHARDS: ClassVar[bool] = False  # whether FSDP may shard the model
+    INNER: ClassVar[tuple[str, ...]] = ()  # names of fitted state that do not end in an underscore
+    SAVED_AS: ClassVar[str] = ""  # name of the class in saved folders, if it differs
+    ALONE: ClassVar[str] = ""  # why only one process can train it, which handles signals itself; "": any can
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # not a section's: two estimators are two things
+    __eq__, __hash__ = object.__eq__, object.__hash__  # by identity, unlike sections
 
     model_: Any
     history_: list[dict[str, Any]]
@@ -148,11 +149,11 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = answering(cls.__init__)  # type: ignore[method-assign]  # names of other tools are answered
+            cls.__init__ = answering(cls.__init__)  # type: ignore[method-assign]  # suggests our names
 
     @property
     def learns_in_steps(self) -> bool:
-        """Whether a fit takes steps, of which validation data may choose the best; else it is solved."""
+        """Whether a fit takes optimizer steps, the best of which validation data may select."""
         return True
 
     # --- settings --------------------------------------------------------------------------------
@@ -163,13 +164,13 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return {k: v for config in cls.SECTIONS.values() for k, v in settings_of(config).items()}
 
     def __post_init__(self) -> None:
-        """Parameters stay as given, as scikit-learn wants it of a constructor: ``configs`` checks them."""
+        """Parameters are stored unchanged, as scikit-learn requires; ``configs`` checks them."""
 
     def set_params(self, **params: Any) -> Self:
-        """As scikit-learn's.
+        """Set parameters, as in scikit-learn.
 
         Raises:
-            ConfigError: of a fitted estimator, a value that cannot be; nothing is changed then.
+            ConfigError: an invalid value for a fitted estimator; no parameter is changed then.
         """
         before = self.get_params(deep=False)
         super().set_params(**params)
@@ -182,7 +183,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return self
 
     def configs(self) -> dict[str, Any]:
-        """Section -> its settings, checked.
+        """Section -> checked settings.
 
         Raises:
             ConfigError: a value of the wrong type or out of its range.
@@ -194,14 +195,14 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
     @classmethod
     def from_recipe(cls, recipe: Any, **overrides: Any) -> Self:
-        """The estimator that a recipe (or its name or file) describes; keyword arguments replace its values.
+        """The estimator described by a recipe, its name or its file; keyword arguments override its values.
 
         Raises:
             ConfigError: no such recipe, or one of another task.
         """
         given = isinstance(recipe, str | Path)
         values, where = recipe_values(recipe) if given else (vars(recipe), "")
-        task = cls.RECIPE.task  # every recipe has one
+        task = cls.RECIPE.task  # every recipe class has one
         if values["task"] != task:
             raise ConfigError(
                 f"{values['name']!r} is a recipe of the task {values['task']!r}",
@@ -218,22 +219,22 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def to_recipe(self, name: str = "") -> str:
         """These settings as the TOML text of a recipe (data and evaluation sections at their defaults).
 
-        Of a fitted estimator, what its fit has chosen stands there too.
+        For a fitted estimator this includes the values that its fit has chosen.
         """
         configs = self.configs()
-        if "train" in configs:  # what was set since then holds
+        if "train" in configs:  # settings changed since the fit take precedence
             unset = {key: value for key, value in self.chosen_.items() if getattr(self, key, 0) is None}
             configs["train"] = settled(configs["train"], unset)
         return to_toml(self.RECIPE(name=name, **configs))
 
     @classmethod
     def from_parts(cls, settings: Mapping[str, Any], model: Any, **state: Any) -> Self:
-        """An estimator around a model that others trained; it predicts, and knows nothing of the training.
+        """An estimator around a model trained elsewhere; it can predict but has no training state.
 
         Args:
-            settings: of the constructor.
-            model: a network, as ``load_pretrained`` gives it.
-            state: fitted state, names without the underscore at their end.
+            settings: constructor parameters.
+            model: a network, as returned by ``load_pretrained``.
+            state: fitted state; names without the trailing underscore.
         """
         return cls(**settings)._with_parts(model, **state)
 
@@ -248,7 +249,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def _fit(
         self, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
     ) -> Self:
-        """Train on ``data``, whatever ``_examples`` takes; a fit that fails leaves the one before."""
+        """Train on ``data``, the arguments of ``_examples``; a failed fit leaves the previous state."""
         configs = self.configs()
         train: FitConfig = configs["train"]
         device = choose_device(train.device)
@@ -285,12 +286,12 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return self
 
     def _chooses_share(self, fit: Fit) -> bool:
-        """Whether validation data say how far the weights go back towards their start."""
+        """Whether validation data decide how far the weights move back towards their start."""
         return False
 
     @contextmanager
     def _rollback(self) -> Iterator[None]:
-        """Where a fit fails, the fitted state becomes what it was."""
+        """Restore the previous fitted state if a fit fails."""
 
         def fitted() -> dict[str, Any]:
             return {n: value for n, value in vars(self).items() if n.endswith("_") or n in self.INNER}
@@ -305,7 +306,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             raise
 
     def _network(self, fit: Fit) -> Any:
-        """The model to train, what shall not learn frozen."""
+        """The model to train, with its frozen parts marked."""
         set_seed(fit.train.seed)
         with drawing_own():
             network = self._build(fit).to(fit.device)
@@ -320,7 +321,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         checkpoints: str | Path | None,
         resume: bool,
     ) -> list[Callback]:
-        """Those given, and those that settings ask for; a training that goes on has its checkpoint loaded."""
+        """The given callbacks and those that settings require; loads the checkpoint of a resumed training."""
         calls, train = list(callbacks), training.config
         if checkpoints is not None:
             calls.insert(0, Checkpoints(Path(checkpoints), train.checkpoint_every).begin(training, resume))
@@ -333,9 +334,9 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return calls
 
     def _keep(self, fit: Fit, training: Training) -> None:
-        """The fitted state, from a training at its end."""
+        """Set the fitted state from a finished training."""
         weights = training.final_weights()
-        network = self._network(fit) if fit.ranks.sharded else fit.network  # the pieces stay behind
+        network = self._network(fit) if fit.ranks.sharded else fit.network  # without shards
         network.set_compute_dtype(torch.float32)
         network.load_state_dict(training.optimizer.frozen | weights, strict=False)
         self.adapter_ = adapter(network) or None
@@ -348,17 +349,17 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         self._compute_model = None
 
     def _fingerprint(self, **data: str) -> dict[str, Any]:
-        """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
+        """Settings and data that must be the same to resume a checkpoint: all that affect the result."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_DECIDING}
         return plain({**settings, **self.chosen_, **data})
 
     def _given(self) -> dict[str, Any]:
-        """Of the settings that suit themselves to the data, those that were given."""
+        """Explicitly given values of the settings that are otherwise chosen from the data."""
         values, defaults = self.get_params(deep=False), self.defaults()
         return {k: values[k] for k in CHOSEN if k in values and defaults[k] is None and values[k] is not None}
 
     def _before(self) -> dict[str, Any]:
-        """Setting -> the value it counts as in a checkpoint made before there was such a setting."""
+        """Setting -> its value in checkpoints that were written before the setting existed."""
         return plain({k: v for config in self.SECTIONS.values() for k, v in values_before(config).items()})
 
     # --- prediction ------------------------------------------------------------------------------
@@ -367,19 +368,19 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         check_is_fitted(self, "model_")
 
     def predictor(self, precision: str | None = None) -> Any:
-        """The model in a number format (None: as set), made anew for other weights or settings."""
+        """The model in a precision (None: as set), rebuilt when weights or settings have changed."""
         self._check_fitted()
         settings = (self.device, precision or self.precision, weights_state(self.model_))
         made = getattr(self, "_compute_model", None)
         if made is None or made[0] != settings:
             device = choose_device(self.device)
-            with computing(gradients=True):  # weights of a copy may be changed later
+            with computing(gradients=True):  # the weights of a copy may change later
                 model = compute_model(self.model_.to(device), precision or self._precision(device), device)
             made = self._compute_model = settings, model
         return made[1]
 
     def _precision(self, device: torch.device) -> str:
-        """What ``precision`` comes to there. Products in int8 are held to labels: ``Classifier`` has them."""
+        """The effective ``precision`` on a device. Only classifiers support int8, checked on labels."""
         return refuse_int8(self.precision, type(self).__name__)
 
     def __getstate__(self):
@@ -393,12 +394,12 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return cls.__dict__.get("SAVED_AS") or cls.__name__
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write one folder: weights, preprocessing, ``glassformer.json``, a checksummed ``manifest.json``,
-        and a model card, ``README.md``; one that somebody has edited stays.
+        """Write a folder with weights, preprocessing, ``glassformer.json``, a checksummed ``manifest.json``
+        and a model card, ``README.md``; an edited card is kept.
 
         Raises:
             CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
-            ConfigError: a parameter was set to a value that cannot be.
+            ConfigError: a parameter was set to an invalid value.
         """
         self._check_fitted()
         self.configs()
@@ -421,22 +422,22 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             return write_folder(path, write, overwrite=overwrite)
 
     def save_beside(self, folder: Path) -> None:
-        """Write into a run's folder what other programs read beside the saved model."""
+        """Write files for other programs into a run's folder, next to the saved model."""
 
     def _about(self) -> dict[str, Any]:
-        """What ``glassformer.json`` says of the fitted state."""
+        """The fitted state as stored in ``glassformer.json``."""
         counts = {"examples": found} if (found := getattr(self, "examples_", {})) else {}
         return {name: getattr(self, f"{name}_") for name in self.FIGURES} | counts | self.about_columns()
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """What ``save`` wrote; ``about`` is its ``glassformer.json`` as ``read_about`` gives it.
+        """Load what ``save`` has written; ``about`` is ``glassformer.json`` as returned by ``read_about``.
 
         Raises:
-            CheckpointError: a value that cannot be, or files that do not fit each other.
+            CheckpointError: an invalid value, or files that do not match.
         """
         names = cls.defaults()
-        # JSON has lists only; parameters that hold several values are tuples.
+        # JSON only has lists; parameters with several values are tuples.
         known = {
             k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names
         }
@@ -455,27 +456,27 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     # --- what each task does in its own way --------------------------------------------------------
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
-        """What the task's ``fit`` was given, checked: to learn from and to judge by (None: none held out)."""
+        """The checked arguments of ``fit``: training and validation examples (None: none held out)."""
         raise NotImplementedError
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
-        """Settle the preprocessing, and encode ``fit.examples`` and ``fit.held``."""
+        """Fit the preprocessing, and encode ``fit.examples`` and ``fit.held``."""
         raise NotImplementedError
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
-        """Values for settings of the section ``train`` that were left unset; ``fit.network`` is there."""
+        """Values for unset settings of the section ``train``; ``fit.network`` is available."""
         return {}
 
     def _build(self, fit: Fit) -> Any:
-        """The model; ``weights_source`` says where its weights come from. The seed has been set."""
+        """The model; ``weights_source`` describes the origin of its weights. The seed has been set."""
         raise NotImplementedError
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
-        """What the one loop runs: batches, objective, and the figures of what is held out."""
+        """Arguments of the training loop: batches, objective, and a function for validation metrics."""
         raise NotImplementedError
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        """All data that decide a training's bits."""
+        """All data that affect the result of training."""
         raise NotImplementedError
 
     def _write_model(self, folder: Path) -> None:
@@ -485,19 +486,19 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         self.model_ = load_pretrained(folder)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        """Write the preprocessing beside the model; returns what else ``glassformer.json`` must hold."""
+        """Write the preprocessing next to the model; returns further entries of ``glassformer.json``."""
         raise NotImplementedError
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        """The reverse of ``write_parts``; ``about`` is empty for a folder that others wrote."""
+        """The inverse of ``write_parts``; ``about`` is empty for a folder written by another library."""
         raise NotImplementedError
 
     def check_parts(self, folder: Path) -> None:
-        """Raises CheckpointError where the preprocessing of a folder gives what its model cannot read."""
+        """Raise CheckpointError if the preprocessing of a folder does not match its model."""
 
 
 def digest(arrays: Iterable[np.ndarray | None]) -> str:
-    """SHA-256 of arrays, one after the other."""
+    """SHA-256 of a sequence of arrays."""
     out = hashlib.sha256()
     for array in arrays:
         out.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())

@@ -1,4 +1,4 @@
-"""What happens beside the loop: checkpoints, the history file, a progress bar, a clean stop on a signal."""
+"""Callbacks of training: checkpoints, history file, progress bar, clean stop on a signal."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from glassformer.train.state import Training
 
 # --- a bar in a notebook --------------------------------------------------------------------------
 #
-# One cell output that is replaced in place, without widgets to install.
+# One cell output that is updated in place and needs no widgets.
 
 
-AT_MOST = 0.25  # seconds between two drawings: a notebook keeps up with four a second
+REDRAW_SECONDS = 0.25  # between two updates: a notebook keeps up with four per second
 
 
 def in_notebook() -> bool:
-    """Whether this process answers a notebook, which shows HTML; IPython on a terminal is a terminal."""
+    """Whether this process is the kernel of a notebook, which shows HTML; IPython in a terminal is not."""
     found = sys.modules.get("IPython")
     shell: Any = found.get_ipython() if found is not None and hasattr(found, "get_ipython") else None
     return shell is not None and hasattr(shell, "kernel")
 
 
 class NotebookBar:
-    """As much of ``rich.progress.Progress`` as a training needs.
+    """The part of ``rich.progress.Progress`` that training needs, for notebooks.
 
     Args:
-        passing: the bar goes away at its end.
+        passing: remove the bar at its end.
     """
 
     def __init__(self, passing: bool = False):
@@ -69,23 +69,23 @@ class NotebookBar:
         self.stop()
 
     def add_task(self, what: str, total: int, completed: int = 0) -> int:
-        """Begin; there is one task."""
+        """Start the bar; it has only one task."""
         self.what, self.total, self.done = what, total, completed
         self._began = time.monotonic()
         self._draw(always=True)
         return 0
 
     def update(self, task: int, completed: int, **figures: float) -> None:
-        """So much is done now; ``figures`` stand beside it."""
+        """Set the progress; ``figures`` are shown next to the bar."""
         self.done, self.figures = completed, figures
         self._draw(always=completed >= self.total)
 
     def advance(self, task: int, done: int) -> None:
-        """So much more is done."""
+        """Add to the progress."""
         self.update(task, self.done + done, **self.figures)
 
     def stop(self) -> None:
-        """The last drawing, or none is left."""
+        """Draw the bar for the last time, or remove it."""
         if self._shown is not None and self.passing:
             from IPython.display import HTML  # type: ignore[import-not-found]  # there, in a notebook
 
@@ -94,7 +94,7 @@ class NotebookBar:
             self._draw(always=True)
 
     def html(self) -> str:
-        """The bar as it stands."""
+        """The current bar as HTML."""
         spent = time.monotonic() - self._began
         said = [f"{self.done:,} of {self.total:,}"]
         if "epoch" in self.figures:
@@ -110,7 +110,7 @@ class NotebookBar:
 
     def _draw(self, always: bool = False) -> None:
         now = time.monotonic()
-        if not always and now - self._drawn < AT_MOST:
+        if not always and now - self._drawn < REDRAW_SECONDS:
             return
         from IPython.display import HTML, display  # type: ignore[import-not-found]  # there, in a notebook
 
@@ -124,12 +124,12 @@ class NotebookBar:
 # --- callbacks ------------------------------------------------------------------------------------
 
 
-Told = Callable[[int], None] | None  # of how many more examples are done
-Count = Callable[[str, int], AbstractContextManager[Told]]  # what is done, and with how many
+Told = Callable[[int], None] | None  # called with the number of further examples that are done
+Count = Callable[[str, int], AbstractContextManager[Told]]  # arguments: name of the work, number of examples
 
 
-STOPPED = "interrupted"  # why ``auto`` left a model out
-GO_ON = "continue with --resume, in Python resume=True"  # which the command line makes a whole command of
+STOPPED = "interrupted"  # the reason why ``auto`` left a model out
+GO_ON = "continue with --resume, in Python resume=True"  # the command line replaces it with a full command
 
 
 class Interrupted(GlassformerError):
@@ -141,27 +141,27 @@ class Interrupted(GlassformerError):
 
     exit_code = 130
     code = "interrupted"
-    run: Any = None  # that ended with the best of the models compared so far
+    run: Any = None  # the run that ended with the best model so far, if any
 
 
 class Callback:
-    """Override what you need; the order of calls is start, step ... step, end."""
+    """Base of callbacks: override what you need; the order of calls is start, step ... step, end."""
 
     def start(self, training: Training) -> None:
-        """Before the first step (or the first after a resume)."""
+        """Called before the first step (or the first after a resume)."""
 
     def step(self, training: Training, info: StepInfo) -> None:
-        """After each optimizer step, evaluation included."""
+        """Called after each optimizer step, including its evaluation."""
 
     def note(self, line: str) -> None:
-        """What a fit has to say between two trainings, such as the score of a candidate."""
+        """Called with a message between two trainings, such as the score of a candidate."""
 
     def end(self, training: Training) -> None:
-        """After the last step, or when training fails or is interrupted."""
+        """Called after the last step, or when training fails or is interrupted."""
 
 
 def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> None:
-    """Run the loop to its end, telling every callback of each step; ``loop``: see ``loop.run``."""
+    """Run the training loop and call every callback at each step; ``loop``: see ``loop.run``."""
     try:
         with training.ranks.watched():
             for callback in callbacks:
@@ -170,7 +170,7 @@ def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> N
                 for callback in callbacks:
                     callback.step(training, info)
     finally:
-        with ExitStack() as ends:  # every one of them, in this order, whatever another raises
+        with ExitStack() as ends:  # calls every ``end``, in this order, even if another one raises
             for callback in reversed(callbacks):
                 ends.callback(callback.end, training)
 
@@ -183,17 +183,17 @@ class Checkpoints(Callback):
         self._held = ExitStack()
 
     def begin(self, training: Training, resume: bool) -> Self:
-        """Take the folder for this process alone, until ``end``, and go on from its newest whole checkpoint.
+        """Lock the folder for this process until ``end``, and resume from its newest complete checkpoint.
 
         Raises:
-            ConfigError: another process writes there; every rank hears it.
+            ConfigError: another process writes there; raised on every rank.
             CheckpointError: there are checkpoints and ``resume`` is False, or they are of another training.
         """
         ranks, refusal = training.ranks, None
         try:
             if ranks.leads:
                 self._held.enter_context(writing(self.folder))
-                sweep(self.folder)  # where no step is left to save, nothing else would
+                sweep(self.folder)  # otherwise nothing would, if no step is left to save
         except GlassformerError as error:
             refusal = error
         told = ranks.agree(refusal and str(refusal))
@@ -219,7 +219,7 @@ class Checkpoints(Callback):
 
 
 class HistoryFile(Callback):
-    """One JSON object a line. On a resume the file is cut back to what the checkpoint knows."""
+    """The history file, one JSON object per line. A resume truncates it to the steps of the checkpoint."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
@@ -227,44 +227,44 @@ class HistoryFile(Callback):
 
     def start(self, training: Training) -> None:
         self.written = 0
-        replace_text(self.path, "")  # a new file: a copy of hard links keeps the old one
+        replace_text(self.path, "")  # a new file: hard links elsewhere keep the old one
         self._flush(training)
 
     def step(self, training: Training, info: StepInfo) -> None:
         self._flush(training)
 
     def _flush(self, training: Training) -> None:
-        # Neither synced nor replaced: a resume writes the file anew from what the checkpoint holds.
+        # Neither synced nor replaced: a resume rewrites the file from the checkpoint.
         lines = "".join(json_text(record, ascii=True) + "\n" for record in training.history[self.written :])
         with disk_errors(self.path):
             unshare(self.path)
         with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
             before, left = file.seek(0, os.SEEK_END), lines.encode()
             try:
-                while left:  # a disk that fills takes a part first, and refuses the rest
+                while left:  # a full disk may accept a part before it raises an error
                     left = left[file.write(left) :]
             except OSError:
-                file.truncate(before)  # no line is left half-written
+                file.truncate(before)  # leave no half-written line
                 raise
         self.written = len(training.history)
 
 
 class Signals:
-    """Notes Ctrl-C, SIGTERM or SIGHUP while it listens, so that work can stop at a good place; a second one
-    stops it at once. What is ignored (``nohup``) stays ignored.
+    """Records Ctrl-C, SIGTERM or SIGHUP, so that work can stop at a suitable point; a second signal stops it
+    at once. Ignored signals (``nohup``) stay ignored.
 
-    Python gives signals to the main thread alone: in another one nothing is noted.
+    Python delivers signals only to the main thread: in other threads nothing is recorded.
     """
 
     NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self.obeyed = False  # whoever listens has stopped because of it
+        self.obeyed = False  # whether the work has stopped because of the signal
         self._old: dict[int, Any] = {}
 
     def listen(self) -> None:
-        """From now on."""
+        """Start to record signals."""
         if threading.current_thread() is threading.main_thread():
             for name in self.NAMES:
                 number = getattr(signal, name, None)
@@ -275,13 +275,13 @@ class Signals:
         self.received = number
         for known, handler in self._old.items():
             signal.signal(known, handler)
-        # The command line's own handler, to which the next one goes, takes echoes of this one for echoes.
+        # The handler of the command line gets the next signal; it ignores repetitions of this one.
         if noted := getattr(self._old.get(number), "noted", None):
             noted()
 
     def release(self) -> None:
-        """Signals do again what they did before. One that came too late to stop anything here stops what
-        follows, where the command line listens."""
+        """Restore the previous handlers. A signal that came too late to stop anything here is passed on to
+        the command line's handler."""
         old, self._old = self._old, {}
         for number, handler in old.items():
             signal.signal(number, handler)
@@ -292,10 +292,10 @@ class Signals:
 
 
 class StopOnSignal(Callback):
-    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``. A second one stops at once.
+    """On Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``; a second one stops at once.
 
     Args:
-        best_so_far: a fit that compares models ends with the best of those that it has compared by then.
+        best_so_far: end a fit that compares models with the best of those compared so far.
     """
 
     def __init__(self, folder: Path, keep_last: int = 2, best_so_far: bool = False):
@@ -318,19 +318,19 @@ class StopOnSignal(Callback):
 
 @contextmanager
 def uncounted(what: str, total: int) -> Iterator[Told]:
-    """Nobody watches."""
+    """A ``Count`` that reports no progress."""
     yield None
 
 
-EVERY = 30.0  # seconds between the lines of a log
+EVERY = 30.0  # seconds between lines in a log
 
 
 class Progress(Callback):
-    """A bar with loss, speed and time left on a terminal and in a notebook; in a log lines that say the same.
+    """A progress bar with loss, speed and time left, on a terminal and in a notebook; in a log, lines.
 
     Args:
-        stream: None: standard error.
-        every: seconds between lines of a log; its last step, first and last evaluation always have one.
+        stream: where to write; None: standard error.
+        every: seconds between lines in a log; the last step and the first and last evaluation always get one.
     """
 
     def __init__(self, stream=None, every: float = EVERY):
@@ -346,8 +346,8 @@ class Progress(Callback):
     def start(self, training: Training) -> None:
         self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
         self.last_judged, self.best = self.began, ""
-        self.told: set[str] = set()  # evaluations that have a line
-        # A head that is solved beforehand: nothing is left to learn, and no step or rate to show.
+        self.told: set[str] = set()  # evaluations that already have a line
+        # If the head is fitted in advance, there are no steps and no learning rate to show.
         self.solved = training.total_steps == 1 and training.config.lr == 0
         if training.chosen and not self.solved:
             said = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
@@ -401,14 +401,14 @@ class Progress(Callback):
             due = not self.told or time.monotonic() - self.last_judged >= self.every
             if self.bar is not None or last or due:
                 if last and self.bar is None and self.best and self.best not in (line, *self.told):
-                    self._line(f"best: {self.best}")  # it was passed over, and its weights are kept
+                    self._line(f"best: {self.best}")  # its line was skipped, but its weights are kept
                 self._line(line)
                 self.told.add(line)
                 self.last_judged = time.monotonic()
 
     def _line(self, text: str) -> None:
         self.last_line = time.monotonic()
-        with suppress(OSError):  # a terminal that has hung up is no reason to lose a step
+        with suppress(OSError):  # a closed terminal must not stop training
             self.console.print(text, highlight=False, markup=False, soft_wrap=not self.live)
 
     def note(self, line: str) -> None:
@@ -421,7 +421,7 @@ class Progress(Callback):
 
     @contextmanager
     def count(self, what: str, total: int) -> Iterator[Told]:
-        """Beside training: a bar on a terminal while ``total`` are judged, then gone; in logs lines."""
+        """Progress of an evaluation of ``total`` examples: a temporary bar on a terminal, lines in a log."""
         if not self.live:
             yield self._counted(what, total)
             return
@@ -438,7 +438,7 @@ class Progress(Callback):
             yield lambda done: bar.advance(task, done)
 
     def _counted(self, what: str, total: int) -> Callable[[int], None]:
-        """What is called with how many more are done: says how far it is, ``every`` seconds at most."""
+        """A function that is called with the number of further examples; it logs every ``every`` seconds."""
         began = said = time.monotonic()
         done = 0
 
@@ -454,7 +454,7 @@ class Progress(Callback):
 
 
 def time_left(seconds: float) -> str:
-    """About how long, as a log says it: "38 s", "19 min", "2 h 5 min"."""
+    """A duration as shown in a log: "38 s", "19 min", "2 h 5 min"."""
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
     hours, minutes = divmod(round(seconds / 60), 60)
@@ -465,9 +465,9 @@ NOT_SHARES = {"score": "score {:.4f}", "r2": "R² {:.4f}", "mae": "mean absolute
 
 
 def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
-    """The line of an evaluation: what decides which weights are best comes first, and "(best)" names it."""
+    """The line of an evaluation; the metric that selects the best weights is first, "(best)" marks it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
-    if "loss" in e and "accuracy" not in e:  # what is predicted is not right or wrong
+    if "loss" in e and "accuracy" not in e:  # predictions are not right or wrong
         told = [form.format(e[key]) for key, form in NOT_SHARES.items() if key in e]
         told = told or [f"{config.monitor.replace('_', ' ')} {e[config.monitor]:.4f}"]
         return "  ".join([f"{line}validation loss {e['loss']:.4f}", *told]) + "  (best)" * best
@@ -480,7 +480,7 @@ def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     loss, monitor = f"validation loss {e['loss']:.4f}", config.monitor
     if monitor == "loss":
         return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"
-    if "micro_f1" in e:  # several labels an example
+    if "micro_f1" in e:  # multi-label
         return f"{line}{loss}  macro-F1 {e['macro_f1']:.4f}{'  (best)' * best}  micro-F1 {e['micro_f1']:.4f}"
     names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "entity_f1": "entity F1"}
     names.setdefault(monitor, "F1" if monitor == "f1" else monitor.replace("_", " "))
@@ -491,7 +491,7 @@ def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
 
 
 def _recent(training: Training) -> tuple[float, float]:
-    """Mean loss of the last ten steps, and tokens a second over some more."""
+    """Mean loss of the last ten steps, and tokens per second over a longer period."""
     steps = [r for r in training.history[-50:] if r["kind"] == "step"]
     last = [r["loss"] for r in steps[-10:]]
     spent = steps[-1]["seconds"] - steps[0]["seconds"]
@@ -501,19 +501,19 @@ def _recent(training: Training) -> tuple[float, float]:
 
 # --- the weights of every epoch -------------------------------------------------------------------
 #
-# Kept on the way to be judged when the training is over.
+# Weights of each epoch, kept to be evaluated after training.
 #
 #     checkpoints/epochs/epoch-0001/   weights.safetensors, manifest.json
 #
-# Nothing is chosen by them. An epoch's weights are written before the checkpoint of its last step, so that
-# a training that goes on from a checkpoint has those of every epoch that it has done.
+# They are not used for any choice. An epoch's weights are written before the checkpoint of its last step, so
+# that a training resumed from a checkpoint has the weights of all its epochs.
 
 
 _NAME = re.compile(r"epoch-(\d{4,})")
 
 
 class KeepEpochs(Callback):
-    """Save the weights that would be judged after each epoch, beside the training's checkpoints.
+    """Save the weights to be evaluated after each epoch, next to the checkpoints of the training.
 
     Raises:
         ConfigError: there are no checkpoints.
@@ -526,7 +526,7 @@ class KeepEpochs(Callback):
         self.folder = Path(checkpoints) / "epochs"
 
     def start(self, training: Training) -> None:
-        if training.ranks.leads:  # of a past that did not happen
+        if training.ranks.leads:  # remove epochs after the one that training resumes from
             with disk_errors(self.folder):
                 for epoch, path in kept_epochs(self.folder):
                     if epoch > training.epoch:
@@ -535,7 +535,7 @@ class KeepEpochs(Callback):
     def step(self, training: Training, info: StepInfo) -> None:
         if training.cursor:
             return
-        weights = training.optimizer.weights()  # of several processes, all have a part in it
+        weights = training.optimizer.weights()  # all processes take part in this call
         if training.ranks.leads:
             path = self.folder / f"epoch-{training.epoch:04d}"
 
@@ -550,7 +550,7 @@ class KeepEpochs(Callback):
 
 
 def kept_epochs(folder: Path) -> list[tuple[int, Path]]:
-    """Numbers, from 1 on, and folders of the epochs that were kept, in their order."""
+    """Numbers (from 1) and folders of the kept epochs, in order."""
     if not folder.is_dir():
         return []
     found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
@@ -558,7 +558,7 @@ def kept_epochs(folder: Path) -> list[tuple[int, Path]]:
 
 
 def epoch_weights(path: Path) -> tuple[int, dict[str, Tensor]]:
-    """The step at the end of a kept epoch, and its weights.
+    """The last step of a kept epoch, and its weights.
 
     Raises:
         CheckpointError: damaged files.

@@ -1,4 +1,4 @@
-"""What a fit can be told: the settings of every fit, and what texts, classifiers and word vectors add."""
+"""Settings of a fit: those of every fit, and those of texts, classifiers, regressors and word vectors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LORA_TARGETS = ("q", "v")  # as in the paper
 
 @section
 class FitConfig(Section):
-    """What every fit in the one loop can be told; a task's own settings extend it."""
+    """Settings of every fit in the training loop; each task extends them."""
 
     epochs: int = setting(3, "passes over the training examples")
     lr: float = setting(5e-5, "peak learning rate, reached at the end of the warm-up")
@@ -143,7 +143,7 @@ class FitConfig(Section):
 
 @section
 class TokenBatches(Section):
-    """What fits of texts add: a batch is bounded by its tokens too."""
+    """Settings of fits on texts: the size of a batch is also limited in tokens."""
 
     batch_tokens: int = setting(
         8192,
@@ -168,22 +168,24 @@ class SearchLimit(Section):
     )
 
 
-SUITED = "none: what suits the model and the number of examples"
+SUITED = "none: chosen from the model and the number of examples"
 
 
 @section
 class SuitedFitConfig(FitConfig):
-    """A fit whose length and rate suit the model and the number of examples, where they are not set."""
+    """A fit whose unset epochs, learning rate and batch size suit the model and the number of examples."""
 
     epochs: int | None = setting(None, f"passes over the training examples; {SUITED}")
-    lr: float | None = setting(None, f"the highest rate, reached at the end of the warm-up; {SUITED}")
-    warmup: float | None = setting(None, f"share of all steps; {SUITED}")
-    batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
+    lr: float | None = setting(None, f"peak learning rate, reached at the end of the warm-up; {SUITED}")
+    warmup: float | None = setting(None, f"share of all steps in which the learning rate rises; {SUITED}")
+    batch_size: int | None = setting(
+        None, f"examples per batch; for texts, 0: limited by batch_tokens only; {SUITED}"
+    )
 
 
 @section
 class Maskable(Section):
-    """A fit of a model whose explanations are tested by hiding parts of the input."""
+    """A fit of a model whose explanations can be tested by masking parts of the input."""
 
     maskable: bool = setting(
         False,
@@ -194,7 +196,7 @@ class Maskable(Section):
 
 @section
 class SolvedFitConfig(Maskable, SuitedFitConfig):
-    """A fit that may start from a solved head."""
+    """A fit that may start from a head fitted on the frozen encoder."""
 
     head_start: Literal["solved", "random"] = setting(
         "solved",
