@@ -154,7 +154,7 @@ ALL = [
         TYPED,
         settings=HELD + "model=tfidf seed=3 threads=1 bootstrap=23",
         changed="--set min_count=2",
-        stop_at="solved",
+        stop_at="fitted",
         requests=TEXTS,
         less=[line for line in SHOWN if line not in ("compare", "(Ctrl-C)", "train --res")],
     ),
