@@ -29,7 +29,7 @@ LEAST = 20  # inputs below which an interval over them says nothing
 HIDING = {
     "mask": "masked",
     "delete": "deleted",
-    "unknown": "[UNK]",
+    "unknown": "set to the unknown token",
     "random": "replaced at random",
     "mean": "made the mean color",
     "blur": "blurred",
