@@ -112,7 +112,9 @@ def test_the_verdict_on_one_input_in_words():
         "This explanation passes the faithfulness test under 3 of 3 ways of hiding parts: "
     )
     assert "lowers the probability by 0.400, hiding random parts by 0.100" in said
-    assert said.endswith("of 19 random orders it beats 19 (masked), 19 (deleted), 19 (set to the unknown token).")
+    assert said.endswith(
+        "of 19 random orders it beats 19 (masked), 19 (deleted), 19 (set to the unknown token)."
+    )
     assert "passes the faithfulness test only when parts are deleted:" in verdict((18, 19, 0))
     assert "under 2 of 2 ways" in verdict((19, None, 19))
     assert "fails the faithfulness test:" in verdict((18, 0, 1))
