@@ -3,8 +3,8 @@
 Rows are counted from 1: in CSV and TSV the header is row 1, in JSONL each line is a row, in Parquet row 1 is
 the first record. ``StreamedTable`` iterates over the rows of a file of any size without keeping them.
 
-The module is long because only the reader of a row can name it, and because CSV and TSV files do not state
-their delimiter, whether they have a header, or what other lines they contain.
+Long because only the reader of a row can name it, and because CSV and TSV files do not state their delimiter,
+whether they have a header, or what other lines they contain.
 """
 
 from __future__ import annotations
