@@ -1,4 +1,4 @@
-"""What the verbs print: lines, tables, metrics and runs. Results go to stdout, notes and errors to stderr."""
+"""Output of the commands: lines, tables, metrics, runs. Results go to stdout, notes and errors to stderr."""
 
 from __future__ import annotations
 
@@ -26,20 +26,25 @@ if TYPE_CHECKING:
 
 NO_ANSWER = "(no answer)"
 EXCERPT = 100  # characters of a text in a table
-STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
+STATES = {
+    "missing": "bold red",
+    "warning": "yellow",
+    "note": "cyan",
+    "ok": "green",
+}  # by first column
 
 
 _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
 
 
 def stdout_for_json(wanted: bool) -> bool:
-    """Until the next command lines and tables go to stderr, and stdout gets ``say_json`` alone."""
+    """With ``wanted``, lines and tables go to stderr until the next command, so that stdout has only JSON."""
     _BESIDE[0] = wanted
     return wanted
 
 
 def stream() -> TextIO:
-    """Where lines and tables go."""
+    """The stream for lines and tables."""
     return sys.stderr if _BESIDE[0] else sys.stdout
 
 
@@ -50,36 +55,36 @@ AsJson = Annotated[
 
 
 def one_line(text: Any) -> str:
-    """Text from data or files as one line that cannot steer the terminal."""
+    """Text from data or files as one line without terminal control sequences."""
     return printable(" ".join(str(text).split()))
 
 
 def excerpt(text: str, size: int = EXCERPT) -> str:
-    """The beginning of a text as one line."""
+    """The beginning of a text, as one line."""
     line = one_line(text[: 4 * size])
     return line if len(line) <= size else line[: size - 1].rstrip() + "…"
 
 
 def emit(text: str, err: bool = False) -> None:
-    """Print lines; of control characters only tabs and line breaks reach the terminal.
+    """Print lines; the only control characters that reach the terminal are tabs and line breaks.
 
-    Every verb prints through here.
+    Every command prints with this function.
     """
     typer.echo(printable(text, keep="\t\n"), err=err)
 
 
 def say(line: str = "") -> None:
-    """One line on stdout, at once, so that a log shows where a long run is; on stderr beside JSON."""
+    """Print one line to stdout unbuffered, so that a log shows progress; with JSON output to stderr."""
     emit(one_line(line), err=_BESIDE[0])
 
 
 def note(line: str) -> None:
-    """One line on stderr: worth knowing, not part of the result."""
+    """Print one line to stderr: a note that is not part of the result."""
     emit(f"note: {one_line(line)}", err=True)
 
 
 def say_json(value: Any) -> None:
-    """A value for other programs; what a terminal would obey is written as JSON's escapes, and reads back."""
+    """Print a value as JSON; control characters are escaped."""
     text = json_text(value, indent=2, default=_plain)
     if not text.replace("\n", "").isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else json_text(c, ascii=True)[1:-1] for c in text)
@@ -87,7 +92,7 @@ def say_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: paths as text, numbers and arrays of numpy as numbers and lists."""
+    """Convert values that JSON lacks: paths to text, numpy numbers and arrays to numbers and lists."""
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):
@@ -97,7 +102,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr, if that is a terminal and several are to do; call what it gives with (done, total)."""
+    """A progress bar on stderr, if that is a terminal and ``total`` is above 1; yields its update function."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -110,7 +115,7 @@ def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[..., 
 def show_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()
 ) -> None:
-    """A table on stdout; the columns named in ``right`` hold numbers. Nothing in a cell is markup."""
+    """Print a table to stdout; columns in ``right`` are right-aligned. Cells are printed without markup."""
     table = Table(title=Text(one_line(title)), title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         justify = "right" if column in right else "left"
@@ -124,12 +129,12 @@ def show_table(
 
 
 def show(title: str, table: Metrics) -> None:
-    """A table of metrics on stdout."""
+    """Print a table of metrics to stdout."""
     show_table(title, table.heads, table.rows, [head for head in table.heads[1:] if head not in table.words])
 
 
 def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
-    """Every metric of one classifier, ``measure`` first, and precision, recall and F1 of every class."""
+    """Print all metrics of a classifier, ``measure`` first, and precision, recall and F1 per class."""
     from glassformer.report.metrics import leading, value_table
     from glassformer.report.wording import count, digits_for, percent
     from glassformer.targets import target_of
@@ -159,7 +164,7 @@ def abstention_line(found: dict[str, Any]) -> str:
 
 
 def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> None:
-    """A line for each split and search, and how the metrics were computed."""
+    """Print one line per split and search method, and how the metrics were computed."""
     from glassformer.report.metrics import metric_table
 
     found = [(split, name, s) for split, searches in splits.items() for name, s in searches.items()]
@@ -176,7 +181,7 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
 
 @contextmanager
 def said_plainly() -> Iterator[None]:
-    """Our own warnings are one line each, said once, without a place in the source."""
+    """Print our own warnings as one line each, once, without the position in the source."""
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
@@ -193,13 +198,13 @@ def said_plainly() -> Iterator[None]:
 
 # --- finished runs ----------------------------------------------------------------------------------
 
-HANDFUL = 30  # validation examples, below which a share is told as a count
-GAP = 0.05  # between mean probability and accuracy, from which it is told
-ENOUGH = 50  # validation examples that a temperature may rest on
+HANDFUL = 30  # with fewer validation examples, counts are printed instead of shares
+GAP = 0.05  # difference of mean probability and accuracy from which miscalibration is reported
+ENOUGH = 50  # validation examples needed for a temperature
 
 
 def show_run(run: Run, recipe: Any) -> None:
-    """A finished run on the terminal: its metrics, by what they are of, and where it lies."""
+    """Print a finished run: its metrics and the paths of model and report."""
     metrics = run.metrics
     if tried := metrics.get("tried"):
         show_tried(tried)
@@ -210,7 +215,7 @@ def show_run(run: Run, recipe: Any) -> None:
 
 
 def as_dict(run: Run) -> dict[str, Any]:
-    """A finished run for other programs: where it lies, and its figures."""
+    """A finished run as JSON: its paths and its metrics."""
     return {
         "folder": run.folder,
         "model": run.folder / "model",
@@ -221,7 +226,7 @@ def as_dict(run: Run) -> dict[str, Any]:
 
 
 def _verdict(run: Run) -> str:
-    """What a classifier's run comes to, in words; of other kinds nothing."""
+    """The result of a classifier's run in words; empty for other kinds."""
     from glassformer.report.wording import verdict_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
@@ -232,7 +237,7 @@ def _verdict(run: Run) -> str:
 
 
 def next_step(run: Run, recipe: Any) -> str:
-    """The one command that a finished training is good for."""
+    """The command to run after training."""
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import describe
 
@@ -251,13 +256,13 @@ def next_step(run: Run, recipe: Any) -> str:
 
 
 def sentence_of(recipe: Any) -> str:
-    """A text to try a model on, as a shell takes it: the recipe's own first sentence; empty: it has none."""
+    """An example text, quoted for a shell: the first sentence of the recipe; empty: it has none."""
     sentences = getattr(getattr(recipe, "evaluate", None), "sentences", ())
     return shlex.quote(one_line(sentences[0])) if sentences else ""
 
 
 def show_judged_run(run: Run, recipe: Any) -> None:
-    """A finished run that predicts labels, tags, answers or numbers: its scores beside the baselines'."""
+    """Print a finished run that predicts labels, tags, answers or numbers, with its baselines."""
     from glassformer.report.metrics import metric_table
     from glassformer.report.wording import model_name
     from glassformer.targets import target_of
@@ -304,7 +309,7 @@ def show_judged_run(run: Run, recipe: Any) -> None:
 
 
 def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
-    """The columns of a table of such scores, which fit a terminal."""
+    """The columns of a table of scores that fit a terminal."""
     from glassformer.targets import target_of
 
     target = target_of(scores)
@@ -324,7 +329,7 @@ def said_of_labels(run: Run, name: str, noun: str) -> Iterator[str]:
 
 
 def said_of_tags(run: Run, name: str, noun: str) -> Iterator[str]:
-    """No line; a table of the kinds with their errors."""
+    """Print a table of the kinds with their errors; yields no lines."""
     from glassformer.report.wording import percent
     from glassformer.targets.token_tags import ERRORS
 
@@ -355,7 +360,7 @@ def said_of_numbers(run: Run, name: str, noun: str) -> Iterator[str]:
         yield line
 
 
-PARTS = ("unanswerable", "answerable")  # of the judged questions
+PARTS = ("unanswerable", "answerable")  # groups of evaluated questions
 BELOW = {
     "labels": said_of_labels,
     "tags": said_of_tags,
@@ -365,7 +370,7 @@ BELOW = {
 
 
 def show_own(metrics: dict[str, Any]) -> None:
-    """Predictions for texts and questions of one's own."""
+    """Print predictions for the user's own texts and questions."""
     from glassformer.report.wording import percent
 
     given = metrics.get("sentences") or []
@@ -380,7 +385,7 @@ def show_own(metrics: dict[str, Any]) -> None:
 
 
 def show_tried(tried: Sequence[dict[str, Any]]) -> None:
-    """What ``model = auto`` has tried, on the terminal."""
+    """Print the models that ``model = auto`` has tried."""
     scored = [t for t in tried if "score" in t]
     title = f"tried: {scored[0]['metric']} on {scored[0]['examples']:,} examples by {scored[0]['by']}"
     rows = [
@@ -392,7 +397,7 @@ def show_tried(tried: Sequence[dict[str, Any]]) -> None:
 
 
 def _of_validation(scores: dict[str, Any], measure: str) -> str:
-    """The metric of the validation examples; of a few of them how many are right, which says more."""
+    """The metric on the validation examples; if there are few, the number of right predictions."""
     from glassformer.targets import target_of
 
     n, target = scores["n"], target_of(scores)
@@ -405,8 +410,8 @@ def _of_validation(scores: dict[str, Any], measure: str) -> str:
 
 
 def unsure(folder: Path, metrics: dict[str, Any]) -> str:
-    """A sentence where a classifier is surer than it is right on the judged split, or less sure, by more than
-    chance; with ``calibrate`` where the validation examples can mend it. Empty: neither."""
+    """A sentence if a classifier is significantly over- or underconfident on the evaluated split; it suggests
+    ``calibrate`` if the validation examples suffice for that. Otherwise empty."""
     judged, held = metrics.get("test"), metrics.get("validation")
     if not judged or judged.get("confidence") is None or judged.get("accuracy") is None:
         return ""
@@ -434,7 +439,7 @@ def unsure(folder: Path, metrics: dict[str, Any]) -> str:
 
 
 def _warnings(folder: Path) -> str:
-    """How many lines of warnings the data doctor said of a run's data; empty: none."""
+    """The number of warnings of the data doctor about a run's data, in words; empty: none."""
     from glassformer.checkpoints.files import read_json
     from glassformer.data.findings import warnings_said
 
@@ -444,7 +449,7 @@ def _warnings(folder: Path) -> str:
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
-    """A finished translator or masked language model on the terminal."""
+    """Print a finished run of a translator or a masked language model."""
     from glassformer.report.wording import percent
 
     metrics = run.metrics
@@ -464,7 +469,7 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
 
 
 def show_similarity_run(run: Run, recipe: Any) -> None:
-    """A finished embedder on the terminal: how far its cosines agree with the scores, beside baselines."""
+    """Print a finished run of an embedder: how well its cosines agree with the scores, with baselines."""
     metrics = run.metrics
     judged = metrics["judged"]
     found = {f"{recipe.model.model}, {split}": values for split, values in metrics["similarity"].items()}
@@ -474,7 +479,7 @@ def show_similarity_run(run: Run, recipe: Any) -> None:
 
 
 def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
-    """A line for each model: correlations with their intervals, or how well partners are found."""
+    """Print one line per model: correlations with intervals, or how well partners are found."""
     from glassformer.report.metrics import metric_table
     from glassformer.targets.similarity import Similarity
 
@@ -485,7 +490,7 @@ def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
 
 
 def show_vectors_run(run: Run, recipe: Any) -> None:
-    """A finished run of word vectors on the terminal."""
+    """Print a finished run of word vectors."""
     metrics = run.metrics
     show_tests(f"{recipe.name}: {metrics['words_per_second']:,.0f} words/s", metrics["tests"])
     for what in ("neighbours", "analogies"):
@@ -505,7 +510,7 @@ def show_vectors_run(run: Run, recipe: Any) -> None:
 
 
 def show_tests(title: str, tests: dict[str, Any]) -> None:
-    """A line for each test of word vectors."""
+    """Print one line per test of word vectors."""
     from glassformer.report.vectors import test_rows
 
     show_table(title, ("test", "figure", "of"), test_rows(tests))
@@ -515,7 +520,7 @@ def show_tests(title: str, tests: dict[str, Any]) -> None:
 
 
 def chosen_by(far: dict[str, Any]) -> str:
-    """That the epoch hangs on validation numbers far from all others, and the way out."""
+    """A warning that outliers among the validation numbers selected the best epoch, with a fix."""
     some, one = ", ".join(f"{value:.10g}" for value in far["first"]), far["count"] == 1
     epoch = "the epoch" if far["best_epoch"] is None else f"epoch {far['best_epoch']}"
     by = "a validation number" if one else f"{far['count']:,} validation numbers"
@@ -527,7 +532,7 @@ def chosen_by(far: dict[str, Any]) -> str:
 
 
 def said_of_intervals(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A line for each coverage: how many numbers lie in their intervals, and how wide these are."""
+    """One line per coverage: the share of numbers inside their intervals, and the width of the intervals."""
     for level in levels:
         asked = f"{level['asked']:.0%} intervals"
         if level["covered"] is None:
@@ -540,7 +545,7 @@ def said_of_intervals(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def in_ratios(scores: dict[str, Any]) -> str:
-    """Where logarithms are learned, how far off predictions are as ratios; else empty."""
+    """On a log scale, the typical error as a ratio; else empty."""
     found = scores.get("ratios") or {}
     if (factor := found.get("median_factor")) is None:
         return ""
@@ -549,7 +554,7 @@ def in_ratios(scores: dict[str, Any]) -> str:
 
 
 def show_number_figures(title: str, scores: dict[str, Any]) -> None:
-    """Every metric of one regressor, with its interval."""
+    """Print all metrics of a regressor, with intervals."""
     from glassformer.report.metrics import value_table
     from glassformer.targets.regression import Numbers
 

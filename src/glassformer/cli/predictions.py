@@ -1,6 +1,6 @@
-"""Predictions as lines, tables and JSON: one writer, and one class for each kind of prediction.
+"""Output of predictions as lines, tables and JSON: one writer, and one class per kind of prediction.
 
-A kind says which columns, cells, lines and JSON its predictions have; ``Writer`` writes them.
+A kind defines the columns, cells, lines and JSON of its predictions; ``Writer`` writes them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from glassformer.outputs import check_new_file, write_text_whole
 
 
 class Prediction(NamedTuple):
-    """One input, and what the model predicts for it."""
+    """One input and its prediction."""
 
     row: Row
-    found: Mapping[str, Any] | None  # by the names that JSON has; None: ``row.error`` says why
+    found: Mapping[str, Any] | None  # by JSON field; None: ``row.error`` has the reason
 
 
 def _shown(text: Any) -> str:
-    """A text of a line: cut on a terminal, whole in a pipe."""
+    """A text in a line: shortened on a terminal, complete in a pipe."""
     return excerpt(text) if sys.stdout.isatty() else one_line(text)
 
 
@@ -39,18 +39,18 @@ def _shown(text: Any) -> str:
 
 
 class Labels:
-    """A label, or several, for each text, pair of texts or image.
+    """One or several labels per text, pair of texts or image.
 
     Args:
-        model: that predicts.
-        layout: of all rows together.
-        coverage: of the intervals, for numbers only.
+        model: the model that predicts.
+        layout: the layout of all rows.
+        coverage: coverage of the intervals; only for numbers.
     """
 
     ENDS, WRITTEN_AS, FIX = (".csv",), "predictions are written as CSV", "Give --out a name that ends in"
     LINE_END = "\r\n"
     BEHIND: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table adds
-    KEYS: tuple[str, ...] = ("label", "probability", "probabilities")  # of JSON
+    KEYS: tuple[str, ...] = ("label", "probability", "probabilities")  # JSON fields
     classes: list[Any] | None = None
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
@@ -63,7 +63,7 @@ class Labels:
         self.beside = columns_beside(layout, (*self.own[:7], "error", "file", *self.second))
 
     def _own(self, coverage: float | None) -> list[str]:
-        """Our columns; raises ConfigError for a coverage."""
+        """Our columns; raises ConfigError if a coverage is given."""
         from glassformer.evaluate.predictions import HEADER
 
         if coverage is not None:
@@ -73,7 +73,7 @@ class Labels:
         return [*HEADER, *(f"p:{name}" for name in classes)]
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """What JSON says of each prediction."""
+        """The JSON fields of each prediction."""
         from glassformer.tasks.catalog import TASKS
 
         outputs = self.model.outputs(inputs, progress=progress)
@@ -90,11 +90,11 @@ class Labels:
             yield {"label": label, "probability": share, "probabilities": each}
 
     def header(self) -> list[str]:
-        """The table's columns."""
+        """The columns of the table."""
         return [*self.own, *self.second, *self.beside, *(["error"] if self.layout.errors else [])]
 
     def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
-        """The table's rows for a prediction, the ``number``-th."""
+        """The rows of the table for prediction number ``number``."""
         from glassformer.data.text_pairs import TextPair, second_of
         from glassformer.evaluate.predictions import cells_of
 
@@ -105,11 +105,11 @@ class Labels:
         yield [*cells_of(row.text, predicted, cells, row=row.row), *map(csv_safe, others)]
 
     def error(self, row: Row) -> list[str]:
-        """Why a row has no prediction, where the table has a column for that."""
+        """The reason why a row has no prediction, if the table has a column for it."""
         return [row.error or ""] if self.layout.errors else []
 
     def _cells(self, found: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
-        """What is predicted, and the cells behind it."""
+        """The prediction, and the cells after it."""
         from glassformer.evaluate.predictions import label_cells
 
         if found is None:
@@ -124,7 +124,7 @@ class Labels:
         return ["" if predicted is None else predicted, *cells[: len(self.BEHIND) - 1]]
 
     def line(self, one: Prediction) -> str:
-        """What a terminal shows of it."""
+        """The line of a prediction on a terminal."""
         if one.found is None:
             return f"\t\t{_shown(one.row.text)}"
         label, share = one.found["label"], one.found["probability"]
@@ -136,7 +136,7 @@ class Labels:
         return place | dict.fromkeys(self.KEYS) | dict(one.found or {}) | {"error": one.row.error}
 
     def as_dict(self, written: Writer) -> Any:
-        """All that other programs get: the predictions, or where they were written; their number."""
+        """The JSON output: the predictions, or the file they were written to; and their number."""
         counts = {
             "examples": written.count,
             "without_answer": len(written.rejected),
@@ -150,11 +150,11 @@ class Labels:
         return {**known, "answers": written.kept_back, **counts}
 
     def said(self, written: Writer) -> str:
-        """How much was written."""
+        """A summary of what was written."""
         return f"{written.count:,} {self.noun}"
 
     def notes(self, written: Writer) -> Iterator[str]:
-        """What is worth knowing of the predictions."""
+        """Notes about the predictions."""
         if unsure := self.abstained:
             what = f"{unsure:,} of {written.good:,} {self.noun} got no label"
             yield f"{what}: its probability is below {self.model.abstain_below_:g}, where the model abstains"
@@ -164,13 +164,13 @@ class Labels:
 
 
 class Numbers(Labels):
-    """A number for each input, with its interval; without one where too few examples were held out."""
+    """One number per input, with an interval unless too few examples were held out."""
 
     BEHIND, KEYS = ("predicted", "low", "high"), ("number", "interval")
-    USUAL = 0.9  # coverage of the intervals
+    USUAL = 0.9  # default coverage of the intervals
 
     def _own(self, coverage: float | None) -> list[str]:
-        """Our columns; raises ConfigError for a coverage that the held-out examples cannot give."""
+        """Our columns; raises ConfigError if there are too few held-out examples for the coverage."""
         from glassformer.evaluate.predictions import NUMBER_HEADER
         from glassformer.targets.regression import examples_needed
 
@@ -193,7 +193,7 @@ class Numbers(Labels):
         return repr(float(found["number"])), number_cells(found["interval"])
 
     def line(self, one: Prediction) -> str:
-        """What a terminal shows of it."""
+        """The line of a prediction on a terminal."""
         if one.found is None:
             return f"\t\t{_shown(one.row.text)}"
         shown, ends = self.model.kind_.shown, one.found["interval"]
@@ -201,11 +201,11 @@ class Numbers(Labels):
         return f"{shown(one.found['number'])}\t{inside}\t{_shown(one.row.text)}"
 
     def as_dict(self, written: Writer) -> Any:
-        """As of labels, with the coverage of the intervals."""
+        """Like for labels, with the coverage of the intervals."""
         return super().as_dict(written) | {"coverage": self.coverage if self.able else None}
 
     def notes(self, written: Writer) -> Iterator[str]:
-        """What is worth knowing of the predictions."""
+        """Notes about the predictions."""
         from glassformer.targets.regression import examples_needed
 
         yield from super().notes(written)
@@ -215,11 +215,11 @@ class Numbers(Labels):
 
 
 class _Told:
-    """What is common to tags and answers to questions: predictions of the task's ``tell``."""
+    """Base for tags and answers to questions: predictions that the task returns as records."""
 
     ENDS: tuple[str, ...]
     HEADER: tuple[str, ...]
-    TAKEN: tuple[str, ...] = ()  # names that the user's columns give way to; none: those of HEADER
+    TAKEN: tuple[str, ...] = ()  # names that the user's columns may not have; empty: those of HEADER
     FIX, LINE_END, classes = "End --out with", "\n", None
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
@@ -227,7 +227,7 @@ class _Told:
         self.beside = columns_beside(layout, self.TAKEN or self.HEADER)
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """What JSON says of each prediction."""
+        """The JSON fields of each prediction."""
         from glassformer.tasks.catalog import TASKS
 
         records_of = TASKS[self.model.RECIPE.task].predict_records
@@ -236,7 +236,7 @@ class _Told:
         progress(len(inputs))
 
     def header(self) -> list[str]:
-        """The table's columns."""
+        """The columns of the table."""
         return [*self.HEADER, *self.beside]
 
     def json(self, one: Prediction) -> dict[str, Any]:
@@ -247,12 +247,12 @@ class _Told:
         return {name: cell(one.row) for name, cell in self.beside.items()}
 
     def notes(self, written: Writer) -> Iterator[str]:
-        """Nothing more is worth knowing."""
+        """No notes."""
         yield from ()
 
 
 class Tags(_Told):
-    """The spans in each sentence: a row for each in a table, a line for each sentence elsewhere."""
+    """The spans in each sentence: one row per span in a table, otherwise one line per sentence."""
 
     ENDS, WRITTEN_AS = (".jsonl", ".csv", ".conll"), "spans are written as JSON Lines, CSV or CoNLL"
     HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence", "error")
@@ -264,13 +264,13 @@ class Tags(_Told):
         self.spans = 0
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """What JSON says of each prediction; spans are counted."""
+        """The JSON fields of each prediction; counts the spans."""
         for found in super().predict(inputs, progress):
             self.spans += len(found["spans"])
             yield found
 
     def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
-        """The table's rows for a sentence, the ``number``-th: none where it has no span."""
+        """The rows of the table for sentence number ``number``: one per span."""
         row, others = one.row.row or number, self._beside(one).values()
         keys = self.HEADER[1:-2]
         if one.found is None:
@@ -281,52 +281,52 @@ class Tags(_Told):
             yield [csv_safe(cell) for cell in cells]
 
     def line(self, one: Prediction) -> str:
-        """What a terminal shows of it."""
+        """The line of a prediction on a terminal."""
         if one.found is None:
             return "\t"
         spans = (f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in one.found["spans"])
         return f"{', '.join(spans)}\t{_shown(one.found['text'])}"
 
     def as_dict(self, written: Writer) -> Any:
-        """All that other programs get."""
+        """The JSON output."""
         if written.out is None:
             return written.kept_back
         return {self.noun: written.good, "spans": self.spans, "out": written.out}
 
     def said(self, written: Writer) -> str:
-        """How much was written."""
+        """A summary of what was written."""
         return f"{written.good:,} {self.noun}, {self.spans:,} spans"
 
 
 class Answers(_Told):
-    """The answer to each question, found in its text."""
+    """The answer to each question, a span of its context."""
 
     ENDS, WRITTEN_AS = (".jsonl", ".csv"), "answers are written as JSON Lines or CSV"
     HEADER = ("row", "question", "answer", "start", "end", "probability", "context", "error")
 
     def json(self, one: Prediction) -> dict[str, Any]:
-        """What other programs get of it, the user's columns last."""
+        """The JSON fields of a prediction, the user's columns last."""
         found = super().json(one)
         return {name: found[name] for name in found if name not in self.beside} | self._beside(one)
 
     def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
-        """The table's row for a question."""
+        """The row of the table for a question."""
         found = self.json(one)
         yield [csv_safe(found.get(name, "")) for name in self.header()]
 
     def line(self, one: Prediction) -> str:
-        """What a terminal shows of it."""
+        """The line of a prediction on a terminal."""
         if one.found is None:
             return "\t\t"
         answer = one_line(one.found["answer"]) or NO_ANSWER
         return f"{answer}\t{one.found['probability']:.4f}\t{_shown(one.found['question'])}"
 
     def as_dict(self, written: Writer) -> Any:
-        """All that other programs get."""
+        """The JSON output."""
         return written.kept_back if written.out is None else {"questions": written.count, "out": written.out}
 
     def said(self, written: Writer) -> str:
-        """How much was written."""
+        """A summary of what was written."""
         return f"{written.count:,} questions"
 
 
@@ -335,10 +335,10 @@ KINDS: dict[str, type[Kind]] = {"labels": Labels, "numbers": Numbers, "tags": Ta
 
 
 def kind_in(folder: Path) -> type[Kind]:
-    """What the model in a folder predicts; labels where that cannot be told without opening it.
+    """The kind of prediction of the model in a folder; labels if the folder does not state it.
 
     Raises:
-        ConfigError: a model that is asked by another command, which is named.
+        ConfigError: the model is used with another command, which the message names.
     """
     from glassformer.tasks.load import describe
 
@@ -352,7 +352,7 @@ def kind_in(folder: Path) -> type[Kind]:
 
 
 def asked_by(task: Any) -> str:
-    """How a model is asked whose predictions are no labels."""
+    """A hint on how to use a model that does not predict labels."""
     return (
         "Open it in Python with glassformer.load"
         if task.verb == "predict"
@@ -361,7 +361,7 @@ def asked_by(task: Any) -> str:
 
 
 def check_output(path: Path, kind: type[Kind] = Labels) -> None:
-    """Raises ConfigError where ``path`` exists, has no folder to lie in, or has an ending of another kind."""
+    """Raise ConfigError if ``path`` exists, its folder does not exist, or its extension is not supported."""
     check_new_file(path)
     if path.suffix.lower() not in kind.ENDS:
         between = " or " if len(kind.ENDS) == 2 else ", "
@@ -369,7 +369,7 @@ def check_output(path: Path, kind: type[Kind] = Labels) -> None:
 
 
 def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A CSV file in one move, safe to open in a spreadsheet; None is an empty cell."""
+    """Write a CSV file atomically, safe to open in a spreadsheet; None becomes an empty cell."""
     from glassformer.evaluate.predictions import table_file
 
     with table_file(out) as table:
@@ -381,13 +381,13 @@ def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]])
 
 
 class Writer:
-    """Predictions on their way to the terminal, into ``out`` or into JSON.
+    """Writes predictions to the terminal, to ``out``, or collects them for JSON.
 
     Args:
-        out: a file that is not there; None: a line each on the terminal, or JSON.
-        json: predictions are kept for ``as_dict`` instead of printed.
-        kept: the table that is given; then ``out`` is that table, with the predictions behind.
-        least: where set, its table takes the place of lines on the terminal.
+        out: a new file; None: one line per prediction on the terminal, or JSON.
+        json: collect predictions for ``as_dict`` instead of printing them.
+        kept: the input table; ``out`` is then that table with the predictions appended.
+        least: if set, its table is printed instead of lines.
     """
 
     def __init__(
@@ -401,12 +401,12 @@ class Writer:
         self.kind, self.out, self.json, self.kept, self.least = kind, out, json, kept, least
         self.count = self.good = 0
         self.rejected: list[Any] = []
-        self.kept_back: list[dict[str, Any]] = []  # predictions as JSON has them
+        self.kept_back: list[dict[str, Any]] = []  # predictions for JSON
         self._put: Callable[[Prediction], None] = self._on_terminal
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Around all ``add``: the file appears whole at its end, or not at all."""
+        """Context for all calls of ``add``: the file is written completely at its end, or not at all."""
         from glassformer.evaluate.predictions import table_file
 
         kind, out = self.kind, self.out
@@ -472,7 +472,7 @@ class Writer:
         return f"{self.kind.said(self)}: {self.out}"
 
     def notes(self) -> Iterator[str]:
-        """What is worth knowing of the predictions."""
+        """Notes about the predictions."""
         if missing := said_of(self.rejected):
             yield missing
         yield from self.kind.notes(self)

@@ -1,6 +1,6 @@
-"""Runs a list of checks on a data set; the checks that several kinds of data share.
+"""Runs checks on a data set, and the checks shared by several kinds of data.
 
-A kind of data is a list of such checks: see ``doctor.py``, ``image_doctor.py``, ``pair_doctor.py``.
+Each kind of data has a list of checks: see ``doctor.py``, ``image_doctor.py``, ``pair_doctor.py``.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def run_checks(
     rejected: Sequence[RejectedRow] = (),
     figures: dict[str, Any] | None = None,
 ) -> DoctorReport:
-    """All that ``checks`` find in the splits of a data set, in their order.
+    """The report of all ``checks`` on the splits of a data set, in order.
 
     Args:
-        rejected: rows that were left out, the first finding.
-        figures: of the report, to which the checks add theirs.
+        rejected: rows that were left out; they become the first finding.
+        figures: metrics of the report; the checks add to them.
     """
     figures = {} if figures is None else figures
     findings = [*bad_rows(rejected), *(one for check in checks for one in check(splits, figures))]
@@ -58,7 +58,7 @@ def run_checks(
 
 
 def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
-    """Checks of one split, ``check(name, split)``, on all of them: every check of a split before the next."""
+    """A check that runs checks of one split, ``check(name, split)``, on every split."""
 
     def check(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
         for (name, split), one in itertools.product(splits.items(), checks):
@@ -74,7 +74,7 @@ SHOWN = 10  # bad rows that are listed
 
 
 def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
-    """Rows that no training can use, by kind."""
+    """Rows that cannot be used for training, by kind."""
     if not rejected:
         return
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
@@ -90,7 +90,7 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
 
 
 def rows_of(split: Any, places: Sequence[int], most: int = 3) -> str:
-    """Where some examples of a split stand: ``rows 3, 8, 9 ...``; their places where it has no rows."""
+    """Row numbers of some examples, ``rows 3, 8, 9 ...``; their positions if the split has no row numbers."""
     rows = [i if split.rows is None else split.rows[i] for i in places[:most]]
     shown = ", ".join(map(str, rows)) + (" ..." if len(places) > most else "")
     noun = "place" if split.rows is None else "row"
@@ -98,20 +98,20 @@ def rows_of(split: Any, places: Sequence[int], most: int = 3) -> str:
 
 
 def counted_texts(splits: Mapping[str, Any]) -> dict[str, Counter[str]]:
-    """How often each text stands in each split."""
+    """How often each text occurs in each split."""
     return {name: Counter(split.texts) for name, split in splits.items()}
 
 
 def repeats(
     splits: Mapping[str, Any], figures: dict[str, Any], *, say_rows: bool = True
 ) -> Iterable[Finding]:
-    """Texts that stand in a split more than once; ``say_rows``: in which rows."""
+    """Texts that occur in a split more than once; with ``say_rows`` also their rows."""
     for name, count in counted_texts(splits).items():
         total, again = count.total(), count.total() - len(count)
         loose: dict[str, list[str]] = {}
         for text in count:
             loose.setdefault(same_but_for_case(text), []).append(text)
-        alike = total - len(loose)  # what drop_duplicates leaves out
+        alike = total - len(loose)  # the number of rows that drop_duplicates removes
         if not alike:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
             continue
@@ -132,7 +132,7 @@ def repeats(
 
 
 def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Texts in two splits: equal ones, and equal but for case, punctuation, markup and white space."""
+    """Texts in two splits, equal or differing only in case, punctuation, markup and white space."""
     counts = counted_texts(splits)
     loose: dict[str, dict[str, str]] = {
         name: {_words(text): text for text in count} for name, count in counts.items()
@@ -167,17 +167,17 @@ def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Findin
 
 
 def _words(text: str) -> str:
-    """A text without case, punctuation and markup; empty where it has no word."""
+    """A text without case, punctuation and markup; empty if it has no words."""
     return clean_text(text, "words").casefold()
 
 
 def doubled_quotes(
     splits: Mapping[str, Any], figures: dict[str, Any], texts: str = "texts"
 ) -> Iterable[Finding]:
-    """Quotation marks that a table's format has doubled, and that reading it once did not take away.
+    """Quotation marks that the table format has doubled, and that are still doubled after reading.
 
     Args:
-        texts: the attribute of a split that holds them.
+        texts: name of the split's attribute with the texts.
     """
     for name, split in splits.items():
         values = getattr(split, texts)
@@ -190,12 +190,12 @@ def doubled_quotes(
 
 # --- labels ---------------------------------------------------------------------------------------
 
-LISTED = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
-LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names, as a table in TOML has them
+LISTED = 5  # classes in a proposed setting that drops them; a longer one would be unreadable
+LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names of dropped classes in a TOML table
 
 
 def contradictions(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Equal texts under several labels."""
+    """Equal texts with different labels."""
     seen: dict[str, set] = {}
     for split in splits.values():
         for text, label in zip(split.texts, split.labels or ()):
@@ -214,7 +214,7 @@ def contradictions(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
 
 
 def _places(text: str, splits: Mapping[str, Any]) -> str:
-    """The rows of a text, split by split."""
+    """The rows of a text in each split."""
     places = {name: [i for i, own in enumerate(s.texts) if own == text] for name, s in splits.items()}
     alone = len(splits) == 1
     return "; ".join(
@@ -223,14 +223,14 @@ def _places(text: str, splits: Mapping[str, Any]) -> str:
 
 
 def odd_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Labels that are no classes: numbers to be predicted, several in one cell."""
+    """Labels that are not classes: numbers for regression, or several labels in one cell."""
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if odd := what_labels_are(labels):
         yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
 
 
 def no_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Classes whose names mean that an example has no label."""
+    """Classes whose names look like a missing label."""
     labels = [x for split in splits.values() for x in each(split.labels)]
     if not (names := missing_names(labels)):
         return
@@ -243,7 +243,7 @@ def no_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Fi
 
 
 def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """How even the classes are."""
+    """How balanced the classes are."""
     for name, split in splits.items():
         ranked = [] if are_sets(split.labels) else Counter(split.labels or ()).most_common()
         if not ranked:
@@ -263,7 +263,7 @@ def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Find
 
 
 def lone_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Classes with one example, which cannot be learnt and judged."""
+    """Classes with one example, which cannot be both trained and evaluated."""
     labels = splits["train"].labels if "train" in splits else None
     lone = sorted(str(label) for label, n in Counter(each(labels)).items() if n == 1)
     if not lone:
@@ -277,7 +277,7 @@ def lone_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable
 
 
 def missing_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Classes that a split lacks."""
+    """Classes that are missing in a split."""
     classes = {name: set(each(split.labels)) for name, split in splits.items() if split.labels is not None}
     if len(classes) < 2:
         return
@@ -296,7 +296,7 @@ def missing_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Itera
 
 
 def twin_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Classes whose names are one name, written in two ways."""
+    """Classes whose names are two spellings of one name."""
     known = {x for split in splits.values() for x in each(split.labels) if isinstance(x, str)}
     twins = [" and ".join(map(repr, names)) for names in written_twice(known)]
     message = "classes whose names differ only in case, white space, invisible characters, the encoding "
@@ -307,7 +307,7 @@ def twin_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable
 
 
 def written_twice(names: Iterable[str]) -> list[list[str]]:
-    """The names that are one name, written in several ways, see ``plain_name``."""
+    """Groups of names that are spellings of one name, see ``plain_name``."""
     spellings: dict[str, set[str]] = {}
     for name in names:
         spellings.setdefault(plain_name(name), set()).add(name)
@@ -315,7 +315,7 @@ def written_twice(names: Iterable[str]) -> list[list[str]]:
 
 
 def without_classes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, less what is said of classes where the labels look like numbers, or like several each."""
+    """The findings without those about classes if the labels look like numbers or like several labels."""
     if not any(f.code == "label-kind" and (NUMBER in f.fix or SEVERAL in f.fix) for f in findings):
         return list(findings)
     of_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
@@ -323,8 +323,8 @@ def without_classes(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings whose ways out do not undo each other: ``merge_labels`` can be given once, so that merging by
-    spelling and leaving classes out are put into one table, which both findings then name."""
+    """Combine the fixes of findings: ``merge_labels`` can be given only once, so merging spellings and
+    dropping classes are combined in one table, which both findings then propose."""
     out = [name for f in findings if f.code == "no-label" for name in LEFT_OUT(f.fix)]
     if not out or not any(f.code == "twin-classes" and f.severity == "warning" for f in findings):
         return list(findings)
@@ -336,18 +336,18 @@ def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
 
 # --- sets of labels -------------------------------------------------------------------------------
 
-RARE = 20  # examples of a label, below which its figures are chance
+RARE = 20  # with fewer examples of a label, its metrics are unreliable
 LEAVE_EMPTY = (
     "where an empty cell means that nobody looked, leave them out with "
     f'--set \'merge_labels={{"{NONE}" = ""}}\''
 )
-TIED = 0.95  # share of two labels' examples that have both: one name too many
+TIED = 0.95  # if two labels share this part of their examples, one of them is redundant
 
 
 def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Labels an example, rare labels and pairs that stand together; nothing where examples have one class.
+    """Labels per example, rare labels and frequent pairs of labels; yields nothing unless multi-label.
 
-    Adds ``labels`` to ``figures``: split -> labels an example and pairs (``label_sets.together``).
+    Adds ``labels`` to ``figures``: split -> labels per example and pairs (``label_sets.together``).
     """
     sets = {name: split for name, split in splits.items() if are_sets(split.labels)}
     if not sets:
@@ -384,7 +384,7 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
 
 
 def said_of_empty(name: str, labels: Sequence[Any] | None) -> str:
-    """How many examples of a split have no label, and what they are taken for; empty: there are none."""
+    """The number of examples without a label, and how they are treated; empty: there are none."""
     empty = sum(not own for own in labels or ()) if are_sets(labels) else 0
     if not empty:
         return ""
@@ -408,6 +408,6 @@ def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
     yield from found("note", "rare-labels", rare, message, fix, shown=rare[:10])
 
 
-# The checks on the labels of texts, in the order of the report.
+# The checks of the labels of texts, in the order of the report.
 LABELS: list[Check] = [contradictions, odd_labels, no_labels, balance]
 LABELS += [several_labels, lone_classes, missing_classes, twin_classes]

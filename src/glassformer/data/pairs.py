@@ -1,10 +1,9 @@
-"""Pairs of texts by name or from files: a sentence and its translation (``multi30k``), or two and how alike
-they are (``stsb``).
+"""Data sets of text pairs, by name or from files: translations (``multi30k``) or similar texts (``stsb``).
 
-A path is a table (CSV, TSV, JSONL, Parquet), which becomes the split ``train``, or a folder with one table a
-split. Translations may be a pair of plain files of one sentence a line, too, named by what they share:
-``corpus`` with ``corpus.en`` and ``corpus.de`` beside it, or a folder with ``train.en`` and ``train.de``. A
-score is a number, on any scale; compared texts without one belong together.
+A path is a table (CSV, TSV, JSONL, Parquet), which becomes the split ``train``, or a folder with one table
+per split. Translations may also be two plain files with one sentence per line, given by their common stem:
+``corpus`` for ``corpus.en`` and ``corpus.de``, or a folder with ``train.en`` and ``train.de``. A similarity
+score is a number, on any scale; pairs without scores are all positive.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from glassformer.errors import (
     UnequalLengthsError,
 )
 
-Gaps = Literal["refuse", "keep", "skip"]  # what becomes of an empty side
+Gaps = Literal["refuse", "keep", "skip"]  # how a missing side is treated
 SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # they say which side it is
 SOURCE_COLUMNS = (*SOURCE_NAMES, "en", "english")
 TARGET_COLUMNS = (*TARGET_NAMES, "de", "german")
@@ -45,7 +44,7 @@ TARGET_COLUMNS = (*TARGET_NAMES, "de", "german")
 
 @dataclass(frozen=True)
 class PairSplit(Split):
-    """Texts and their translations in file order."""
+    """Texts and their translations, in file order."""
 
     SHUFFLED = True
 
@@ -72,7 +71,7 @@ def check_both(
     """Both sides as lists of strings.
 
     Raises:
-        DataError: a missing, empty or wrongly typed text on a side (place named), or unequal numbers.
+        DataError: a missing, empty or wrongly typed text (its position is named), or unequal lengths.
     """
     if target is None:
         raise MissingValueError("the target side is missing", where=where, fix="Give source and target texts")
@@ -94,18 +93,19 @@ def load_pairs(
     keep_empty: bool = False,
     on_bad_row: str = "refuse",
 ) -> Dataset:
-    """A data set of pairs by name or path (see the top of this file).
+    """Load a data set of translations by name or path (see the module docstring).
 
     Args:
-        source_column, target_column: columns of a table; None finds them by their usual names, or takes the
-            first and the second of two that hold texts.
+        source_column, target_column: columns of a table; None: detected by their usual names, or else the
+            first and second of two columns of texts.
         limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
-        keep_empty: a missing or empty side is kept as an empty text instead of refused, to be looked at;
-            rows that are ragged are listed, not refused.
+        keep_empty: keep a missing or empty side as an empty text instead of an error, for checks; ragged rows
+            are listed instead of an error.
         on_bad_row: ``skip`` leaves out and lists pairs that cannot be used; ``refuse`` ends at the first.
 
     Raises:
-        DataError: no such data set, file or column, a missing side (file and row named), unequal files.
+        DataError: no such data set, file or column, a missing side (the message names file and row), files of
+            unequal length.
     """
     check_request(source, limit, f"Give a path or: {', '.join(PAIR_SOURCES)}", "pairs")
     known = PAIR_SOURCES.get(str(source))
@@ -143,7 +143,7 @@ def _named_folder(known: NamedSource) -> Path:
 
 
 def _pairs(table: Table, columns: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
-    """The pairs of a table, row by row."""
+    """Iterate over the pairs of a table."""
     of = [f"column {column!r}: " for column in columns]
     for *sides, row in zip(*map(table.read, columns), table.rows, strict=True):
         where = f"{table.origin}, row {row}"
@@ -151,14 +151,14 @@ def _pairs(table: Table, columns: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
 
 
 def _pair(sides: Sequence[tuple[Any, str, str]], gaps: Gaps) -> list[str]:
-    """Both texts of a pair.
+    """Both texts of a pair, checked.
 
     Args:
-        sides: of each the text, what an error begins with, and where it stands.
-        gaps: ``keep``: what is empty becomes an empty text.
+        sides: for each side its text, the beginning of an error message, and its position.
+        gaps: ``keep``: a missing text becomes an empty text.
 
     Raises:
-        DataError: a text that cannot be used.
+        DataError: an unusable text.
     """
     texts = []
     for text, of, where in sides:
@@ -174,7 +174,7 @@ def _pair(sides: Sequence[tuple[Any, str, str]], gaps: Gaps) -> list[str]:
 
 
 def _both_sides(path: Path) -> str:
-    """How a file of one side is named together with the other."""
+    """A hint on how to give a file of one side together with the other."""
     end = path.suffix.lstrip(".") or "en"
     stem = path.with_suffix("")
     there = [p.suffix.lstrip(".") for p in sorted(path.parent.glob(f"{stem.name}.*")) if p != path]
@@ -190,13 +190,13 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
     """The two columns of a table.
 
     Raises:
-        DataError: a column that is not there, one column only, or more of them and none with a usual name.
+        DataError: a column does not exist, there is only one, or several and none has a usual name.
     """
     table.check_columns(source or None, target or None)
     if source is not None and source == target:
         raise UnclearColumnError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
     if len(table.names) == 2 and source is None and target is None:
-        first, second = table.names  # as they stand, unless the names say which is which: a language does not
+        first, second = table.names  # in the order of the table, unless usual names decide
         turned = first.lower() in TARGET_NAMES or second.lower() in SOURCE_NAMES
         return (second, first) if turned else (first, second)
     free = [name for name in table.names if name not in (source, target)]
@@ -207,7 +207,7 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
     rest = [name for name in free if name not in found]
     if len(rest) != found.count(None):
         rest = [name for name in rest if _holds_texts(table, name)] if None in found else []
-    if len(rest) == found.count(None):  # the only ones that it can be, in their order
+    if len(rest) == found.count(None):  # the only possible ones, in order
         found = [name or rest.pop(0) for name in found]
     if len(table.names) == 1:
         what = f"a side is missing: {table.names[0]!r} is the only column"
@@ -221,32 +221,32 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
 
 
 def columns_in(source: str | Path) -> set[str] | None:
-    """The names of the columns of a table, or of the first of a folder, in lower case; None: plain files."""
+    """Lowercase column names of a table, or of the first table in a folder; None: plain files."""
     file = _first_file(Path(source).expanduser())
     return {name.lower() for name in read_table(file, pass_over).names} if file.is_file() else None
 
 
 def _first_file(path: Path) -> Path:
-    """The first table of a folder; else the path itself."""
+    """The first table in a folder; otherwise the path itself."""
     return next((parts[0] for parts in split_files(path).values()), path) if path.is_dir() else path
 
 
 def _holds_texts(table: Table, column: str) -> bool:
-    """Whether a column holds something else than numbers and gaps."""
+    """Whether a column holds more than numbers and missing values."""
     return any(isinstance(x, str) and x.strip() and not is_number(x) for x in table.read(column))
 
 
 def fitting_columns(
     source: str | Path, columns: tuple[str | None, str | None], asked: Sequence[str | None] = ()
 ) -> tuple[str | None, str | None]:
-    """The columns of other pairs than a recipe's own: a name that these lack gives way to what is found.
+    """The columns of other data than a recipe's: columns of the recipe that it lacks are detected instead.
 
     Args:
-        columns: as the recipe names them.
-        asked: names among these that the user gave, which therefore stay.
+        columns: columns of the recipe.
+        asked: those of them that the user has given explicitly, which are kept.
 
     Returns:
-        ``columns`` as they are for plain files and for what is not there: ``load_pairs`` says what is wrong.
+        ``columns`` unchanged for plain files and missing files: ``load_pairs`` reports what is wrong.
 
     Raises:
         DataError: see ``find_columns``.
@@ -264,10 +264,10 @@ def fitting_columns(
 
 
 def plain_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Path]:
-    """Split -> ``NAME.en`` that has ``NAME.de`` beside it, one sentence a line; empty: no such files.
+    """Split -> ``NAME.en`` for which ``NAME.de`` exists, with one sentence per line; empty: no such files.
 
     Raises:
-        DataError: one file without the other, or two names for one split.
+        DataError: one file without the other, or two files for one split.
     """
     stems = {"train": path}
     if path.is_dir():
@@ -293,7 +293,7 @@ def plain_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Pa
 
 
 def _lines(left: Path, ends: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
-    """The pairs of two plain files, line by line."""
+    """Iterate over the pairs of two plain files."""
     right = left.with_name(left.name.removesuffix(ends[0]) + ends[1])
     sides = [split_lines(read_utf8(file)) for file in (left, right)]
     if len(sides[0]) != len(sides[1]):
@@ -305,13 +305,13 @@ def _lines(left: Path, ends: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
 
 
 SCORES = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
-AUTO = "auto"  # a column of scores that is found by its name, or by its numbers
-NO_SCORE = "none"  # as a recipe says it, whose file has no None
+AUTO = "auto"  # detect the column of scores by its name, or by its numbers
+NO_SCORE = "none"  # None in a recipe, since TOML has no null
 
 
 @dataclass(frozen=True)
 class ScoredSplit(Split):
-    """Pairs in file order. ``scores`` is None where all of them belong together."""
+    """Pairs in file order. ``scores`` is None if all pairs are positive."""
 
     SHUFFLED = True
 
@@ -323,7 +323,7 @@ class ScoredSplit(Split):
 
     @property
     def source(self) -> list[str]:
-        """What ``groups_of`` keeps on one side of a random split."""
+        """The texts that ``groups_of`` keeps in one part of a random split."""
         return self.first
 
 
@@ -347,16 +347,16 @@ def load_scored_pairs(
     seed: int = 0,
     on_bad_row: str = "refuse",
 ) -> Dataset:
-    """A data set of compared texts by name or path (see the top of this file).
+    """Load a data set of text pairs with similarity scores, by name or path (see the module docstring).
 
     Args:
-        first, second: columns of a table; None finds them by their names, or takes the two that hold texts.
-        score: its column; ``"auto"`` finds it, None or ``"none"``: all pairs belong together.
+        first, second: columns of a table; None: detected by their names, or else the two columns of texts.
+        score: column of the scores; ``"auto"`` detects it; None or ``"none"``: all pairs are positive.
         limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
-        on_bad_row: ``skip`` leaves out and lists rows that cannot be used; ``refuse`` ends at the first.
+        on_bad_row: ``skip`` leaves out and lists unusable rows; ``refuse`` raises an error at the first.
 
     Raises:
-        DataError: no such data set, file or column, or a row that cannot be used (file and row are named).
+        DataError: no such data set, file or column, or an unusable row (the message names file and row).
     """
     check_request(source, limit, f"Give a path or: {', '.join(SCORED_SOURCES)}", "pairs")
     score = None if score == NO_SCORE else score
@@ -382,7 +382,7 @@ def load_scored_pairs(
 
 
 def _scored(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:
-    """The pairs of a table and their scores, row by row."""
+    """Iterate over the pairs of a table with their scores."""
     if missing := [name for name in columns if name is not None and name not in table.names]:
         what = f"no column {missing[0]!r}, which the first table has"
         raise NoSuchColumnError(what, where=table.origin, fix=nearest(missing[0], table.names))
@@ -403,7 +403,7 @@ def find_compared(
     """The columns of both texts and of the score.
 
     Raises:
-        DataError: a column that is not there, or that cannot be told.
+        DataError: a column does not exist or cannot be detected.
     """
     table.check_columns(first, second, None if score == AUTO else score)
     if first is None or second is None:
@@ -453,10 +453,10 @@ def _score(table: Table, first: str, second: str) -> str | None:
 def check_scores(
     values: Sequence[Any], origin: str = "scores", rows: Sequence[int] | None = None
 ) -> list[float]:
-    """Numbers, one a pair.
+    """Checked scores, one per pair.
 
     Raises:
-        DataError: one that is missing, infinite or no number (its row is named).
+        DataError: a score is missing, infinite or not a number (the message names its row).
     """
     found = []
     for i, value in enumerate(values):
