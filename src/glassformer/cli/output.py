@@ -38,7 +38,7 @@ _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is fo
 
 
 def stdout_for_json(wanted: bool) -> bool:
-    """With ``wanted``, lines and tables go to stderr until the next command, so that stdout has only JSON."""
+    """If True, lines and tables go to stderr until the next command, so that stdout has only JSON."""
     _BESIDE[0] = wanted
     return wanted
 
@@ -102,7 +102,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, if that is a terminal and ``total`` is above 1; yields its update function."""
+    """A progress bar on stderr, if that is a terminal and ``total`` exceeds 1; yields its update function."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

@@ -39,7 +39,7 @@ def _shown(text: Any) -> str:
 
 
 class Labels:
-    """One or several labels per text, pair of texts or image.
+    """The label (for multi-label: the labels) of each text, pair of texts or image.
 
     Args:
         model: the model that predicts.

@@ -223,7 +223,7 @@ def _places(text: str, splits: Mapping[str, Any]) -> str:
 
 
 def odd_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Labels that are not classes: numbers for regression, or several labels in one cell."""
+    """Labels that are not classes: numbers for regression, or multi-label cells."""
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if odd := what_labels_are(labels):
         yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
@@ -315,7 +315,7 @@ def written_twice(names: Iterable[str]) -> list[list[str]]:
 
 
 def without_classes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings without those about classes if the labels look like numbers or like several labels."""
+    """The findings without those about classes if the labels look like numbers or multi-label."""
     if not any(f.code == "label-kind" and (NUMBER in f.fix or SEVERAL in f.fix) for f in findings):
         return list(findings)
     of_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
