@@ -43,6 +43,11 @@ WITHOUT_CLASS = {
         "a field is missing, unknown or of another type.",
         "send what the message asks for; `GET /openapi.json` has the fields.",
     ),
+    "no-such-path": (
+        "The server has no such path (404).",
+        "a typing error in the URL.",
+        "take the path that the message suggests; `GET /openapi.json` lists all.",
+    ),
     "wrong-key": (
         "The key is missing or wrong (401).",
         "the server was started with GLASSFORMER_API_KEY.",

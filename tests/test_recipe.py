@@ -125,7 +125,7 @@ def test_unknown_recipe_names_the_nearest(shelf: Path):
 def test_unknown_keys_name_file_section_and_nearest(shelf: Path):
     (shelf / "text" / "burnt.toml").write_text("[train]\nepoch = 4\n")
     with pytest.raises(
-        ConfigError, match=r"burnt\.toml\.train: unknown key 'epoch'\. Did you mean 'epochs'\?"
+        ConfigError, match=r"burnt\.toml, \[train\]: unknown key 'epoch'\. Did you mean 'epochs'\?"
     ):
         load_recipe("burnt")
     (shelf / "text" / "burnt.toml").write_text("[trian]\nepochs = 4\n")

@@ -454,6 +454,16 @@ class NoGpuError(ConfigError):
     code = "no-gpu"
 
 
+class NotEnoughMemoryError(ConfigError):
+    """The model or a batch needs more memory than the machine or the GPU has.
+
+    Cause: a very large model (``d_model``, ``num_layers``), long inputs, or a large batch.
+    Fix: use a smaller model, shorter inputs (``--max-length``), or a smaller ``--batch-size``.
+    """
+
+    code = "out-of-memory"
+
+
 class NotARunError(ConfigError):
     """The folder is not a run, or there is no such folder.
 

@@ -136,7 +136,7 @@ def test_a_held_out_part_keeps_every_label(small):
             ConfigError,
             "Weigh several labels with pos_weight",
         ),
-        ({"pos_weight": "heavy"}, [["a"], ["b"], []] * 3, ConfigError, "'heavy' is not a weighting"),
+        ({"pos_weight": "heavy"}, [["a"], ["b"], []] * 3, ConfigError, "'heavy' is not valid"),
         ({"pos_weight": {"z": 2.0}}, [["a"], ["b"], []] * 3, ConfigError, "no label 'z'"),
         ({"pos_weight": 2.0}, ["a", "b", "a"] * 3, ConfigError, "Weigh classes with class_weight"),
     ],

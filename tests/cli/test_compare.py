@@ -199,7 +199,7 @@ def test_reproduce_lists_every_row(ok, refused, monkeypatch):
     assert all(f" {row.number} " in result.out for row in published_rows())
     assert "imdb-encoder-small" in result.out
     assert "2 h 30 min" in result.out
-    assert "no row '99'" in refused("reproduce", "99")
+    assert "no system '99'. Give a number from 1 to " in refused("reproduce", "99")
     assert "runs nothing" in refused("reproduce", "12", "--table")
     assert "Markdown file" in refused("reproduce", "--table", "--out", "nowhere/results.md")
     ok("reproduce", "--table", "--out", "results.md")

@@ -73,13 +73,19 @@ def test_an_unfinished_integral_is_noted(ok, trained):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--method", "rolout"], "Did you mean 'rollout'?"),
+        (
+            ["--method", "rolout"],
+            "Did you mean 'rollout'? For this model: attention, rollout, gradient_x_input",
+        ),
+        (["--method", "shap"], "Did you mean 'shapley'?"),
+        (["--method", "lime"], "no method 'lime'. For this model: attention, rollout"),
+        (["--method", "weights"], "weights: only for linear models of texts (tfidf), and "),
         (["--target", "pos"], "rollout has no target"),
         (["--method", "occlusion", "--target", "meh"], "no label 'meh'"),
         (["--set", "fusing=max"], "Did you mean 'fusion'?"),
         (["--set", "fusion"], "not KEY=VALUE"),
         (["--set", "residual=2"], "residual 2 is not in [0, 1]"),
-        (["--method", "attention", "--set", "layer=9"], "no layer 9"),
+        (["--method", "attention", "--set", "layer=9"], "no layer 9: the model has "),
         (["--method", "occlusion", "--set", "window=wide"], "window is a whole number, not 'wide'"),
         (["--method", "occlusion", "--set", "by=7"], "by is text, not 7"),
         (["--set", "residual=half"], "residual is a number, not 'half'"),

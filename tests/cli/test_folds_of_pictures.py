@@ -36,7 +36,7 @@ def test_they_go_into_the_folds_and_come_back_to_be_corrected(ok, refused, pictu
     if given[0] == "--images":
         said = refused("review-labels", *asked)
         assert "note.png: is not an image" in said  # before a fold is trained
-        assert "broken=skip" in said
+        assert "--on-bad-row skip" in said
         assert not (tmp_path / "folds").exists()
     result = ok("review-labels", *asked, "--on-bad-row", "skip")
     assert "14 examples in 2 folds" in result.out
@@ -65,7 +65,7 @@ def test_a_table_of_files_is_answered_row_for_row(ok, refused, pictures, tmp_pat
         ("4", "9", True, False),
     ]
     (tmp_path / "other.csv").write_text("nr,name\n7,mine/red/0.png\n")
-    assert "no column of images (columns: nr, name). Call it one of image," in refused(
+    assert "no column of images (columns: nr, name). This model reads images: give image files," in refused(
         "predict", "run", "other.csv"
     )
 

@@ -179,7 +179,7 @@ def test_both_texts_of_a_pair_go_back_to_their_columns(tmp_path: Path):
 def test_what_is_no_single_table_is_refused(refused, run: Path, tmp_path: Path):
     table = write_csv(tmp_path / "t.csv", [("a film",)], "text")
     for given in ((table,), (table, table, "--out", "o.csv"), ("a film", "--out", "o.csv")):
-        assert "is about one CSV or TSV file" in refused("predict", run, *given, "--keep-table")
+        assert "--keep-table: needs " in refused("predict", run, *given, "--keep-table")
     write_csv(tmp_path / "wide.csv", [["x"] * 201], ",".join(f"c{i}" for i in range(201)))
     said = refused("predict", run, "wide.csv", "--out", "o.csv", "--keep-table")
     assert "201 columns, at most 200 are kept" in said

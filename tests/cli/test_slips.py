@@ -30,7 +30,7 @@ SLIPS = [
     (("--label-column", "abuot"), "no column 'abuot'. Did you mean 'about'?"),
     (("--text-column", "coment"), "no column 'coment'. Did you mean 'comment'?"),
     (("--set", "class_wieght=balanced"), "unknown key 'class_wieght'"),
-    (("--set", "class_weight=balancd"), "'balancd' is not a weighting"),
+    (("--set", "class_weight=balancd"), "'balancd' is not valid. Did you mean 'balanced'?"),
     (("--set", "merge_labels=speling"), "'speling' does not say what to merge"),
     (("--set", "epochs=many"), "got 'many'"),
     (("--model", "minlm"), "no model 'minlm'. Did you mean 'minilm'?"),

@@ -22,12 +22,16 @@ from glassformer.errors import DataError
         (
             ["0.0", "0.31", "2.5", "1.7", "0.0"],
             "numbers, not classes ('0.0', '0.31', '1.7')",
-            "Cut them into a few",
+            "cut them into a few",
         ),
-        ([0.5, 1.5, 2.25, 3.75], "numbers", "Cut them"),
-        ([*(f"{i / 4}" for i in range(60)), "11,00", "60,00", "11"], "numbers", "Cut them"),  # prices
-        ([*range(40)] * 3 + [1000], "numbers", "Cut them"),  # one that never comes again among many
-        (list(range(30)), "numbers", "Cut them"),
+        ([0.5, 1.5, 2.25, 3.75], "numbers", "Learn the numbers"),
+        (
+            [*(f"{i / 4}" for i in range(60)), "11,00", "60,00", "11"],
+            "numbers",
+            "Learn the numbers",
+        ),  # prices
+        ([*range(40)] * 3 + [1000], "numbers", "Learn the numbers"),  # one that never comes again among many
+        (list(range(30)), "numbers", "Learn the numbers"),
         (["['joy']", "['joy', 'fear']"], "lists, several labels", "label_separator"),
         (["joy", "fear", "joy|fear", "joy"], "several labels per example ('joy|fear')", "label_separator"),
         (["a", "b", "a, b"], "several labels", "label_separator"),
@@ -63,7 +67,7 @@ def test_what_may_be_classes(labels):
 
 
 def test_a_split_of_numbers_says_so():
-    with pytest.raises(DataError, match=r"has one example.*these look like numbers, not classes.*Cut them"):
+    with pytest.raises(DataError, match=r"these look like numbers, not classes.*Learn the numbers"):
         stratified_split([f"{i / 7:.2f}" for i in range(30)], 0.2, 0)
 
 
@@ -117,7 +121,7 @@ def test_splits_of_two_files_are_one_spelling(tmp_path):
     ],
 )
 def test_numbers_are_called_so_on_every_road(road):
-    with pytest.raises(DataError, match=r"these look like numbers, not classes.*Cut them"):
+    with pytest.raises(DataError, match=r"these look like numbers, not classes.*Learn the numbers"):
         road([i / 7 for i in range(1, 60)])
 
 

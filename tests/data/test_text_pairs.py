@@ -77,7 +77,7 @@ def test_what_is_taken_for_pairs(X):
         ([("a", "b"), ("c", " ")], r"texts\[1\]: the second text is empty"),
         ([("a", "b"), (None, "d")], r"texts\[1\]: the first text is missing"),
         ([("a", "b"), ("c", 3)], r"texts\[1\]: the second text is not a string but int"),
-        (pd.DataFrame({"x": ["a"], "y": ["b"], "z": ["c"]}), "a table of 3 columns"),
+        (pd.DataFrame({"x": ["a"], "y": ["b"], "z": ["c"]}), "a table with 3 columns"),
         ([], "no texts"),
         ("ab", "one string where a list"),
     ],

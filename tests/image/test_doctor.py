@@ -83,9 +83,9 @@ def test_a_cut_picture_of_test_is_found_before_the_training(folder, tmp_path, ca
     assert main(command) == 2
     err = capsys.readouterr().err
     assert str(bad) in err
-    assert "--set broken=skip" in err
+    assert "--on-bad-row skip" in err
     assert not (tmp_path / "run").exists()
-    assert main([*command, "--set", "broken=skip"]) == 0
+    assert main([*command, "--on-bad-row", "skip"]) == 0
     assert "1 image of test left out" in capsys.readouterr().out
 
 
@@ -109,8 +109,8 @@ def test_a_run_is_judged_on_what_can_be_read_and_again_without_training(folder, 
     assert str(bad) in found["left_out"][0]
     (run / "metrics.json").unlink()  # as if judging had failed on it
     assert main([*command, "--resume"]) == 2
-    assert "--set broken=skip" in capsys.readouterr().err
-    assert main([*command, "--resume", "--set", "broken=skip"]) == 0
+    assert "--on-bad-row skip" in capsys.readouterr().err
+    assert main([*command, "--resume", "--on-bad-row", "skip"]) == 0
     assert "1 image of test left out" in capsys.readouterr().out
     assert json.loads((run / "metrics.json").read_text())["test"]["n"] == whole["test"]["n"] - 1
     assert (run / "model" / "model.safetensors").read_bytes() == before

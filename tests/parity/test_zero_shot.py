@@ -66,7 +66,7 @@ def test_what_cannot_be_asked_is_refused_in_one_line(tmp_path):
     with pytest.raises(ConfigError, match="no one class of entailment among x, y, z"):
         gf.ZeroShotClassifier(clf, LABELS)
     clf.pairs_ = False
-    with pytest.raises(ConfigError, match="reads no pairs of texts"):
+    with pytest.raises(ConfigError, match="only for entailment models"):
         gf.ZeroShotClassifier(clf, LABELS)
 
 

@@ -52,7 +52,7 @@ def test_a_request_for_labels_is_told_where_answers_are_asked(served):
     assert found.body["error"]["what"] == "no model here reads pairs of texts"
     assert found.body["error"]["fix"] == "POST /v1/answer for facts"
     picture = served[1].ask("/v1/predict", {"images": ["AAAA"]})
-    assert (picture.status, picture.body["error"]["fix"]) == (422, "Serve one that does")
+    assert (picture.status, picture.body["error"]["fix"]) == (422, "Start the server with one that does")
 
 
 def test_an_answer_is_explained(served):

@@ -119,7 +119,12 @@ def test_base64_may_stand_in_lines(server):
         ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]: has half of a surrogate pair"),
         ("/v1/explain", {"image": ""}, 422, "image: the image is empty"),
         ("/v1/predict", {"texts": ["a"], "model": "none"}, 404, "no such model"),
-        ("/v1/predict", {"texts": ["a"], "model": "pictures"}, 422, "reads images"),
+        (
+            "/v1/predict",
+            {"texts": ["a"], "model": "pictures"},
+            422,
+            "model: this model reads images. Send images, or name a model of texts: ",
+        ),
         ("/v1/predict", {"texts": ["a"], "url": "http://x"}, 422, "url: there is no such field"),
         ("/v1/predict", {"images": ["***"]}, 422, "images[0]: not base64"),
         ("/v1/predict", {"images": ["aGVsbG8="]}, 422, "images[0]: not an image"),
@@ -138,12 +143,13 @@ def test_base64_may_stand_in_lines(server):
         ("/v1/explain", {"text": "a", "method": "attention", "layer": 7}, 422, "no layer 7"),
         ("/v1/explain", {"text": "a", "layer": 1}, 422, "no option 'layer'"),
         ("/v1/explain", {"text": "a", "method": "occlusion", "target": "x"}, 422, "no label 'x'"),
-        ("/nowhere", None, 404, "Not Found"),
-        ("/predict", None, 404, "Not Found"),
-        ("/static/../app.py", None, 404, "Not Found"),
-        ("/static/%2e%2e/app.py", None, 404, "Not Found"),
+        ("/nowhere", None, 404, "no such path. "),
+        ("/predict", None, 404, "/predict: no such path. Did you mean /v1/predict?"),
+        ("/static/../app.py", None, 404, "no such path. "),
+        ("/static/%2e%2e/app.py", None, 404, "no such path. "),
         ("/v1/predict", None, 405, "Method Not Allowed. Use POST"),
-        ("/docs", None, 404, "Not Found"),
+        ("/v1/predictions", None, 404, "no such path. Did you mean /v1/predict? GET /openapi.json"),
+        ("/docs", None, 404, "no such path. "),
     ],
 )
 def test_what_cannot_be_answered_says_why(server: Running, path, body, status, what):
@@ -185,7 +191,7 @@ def test_top_gives_the_likeliest_classes_alone(server: Running, classifiers):
 def test_a_path_without_its_version_is_answered_with_the_whole(server: Running):
     answer = server.ask("/predict", {"texts": ["a dull film"]})
     assert answer.status == 404
-    assert answer.body["error"]["fix"] == "Use /v1/predict"
+    assert answer.body["error"]["fix"] == "Did you mean /v1/predict? GET /openapi.json lists all paths"
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_without_a_tagger_the_way_out_is_told(classifiers, tmp_path):
         Server(models, Limits()).choose(None, Served, "tags")
     assert (caught.value.what, caught.value.fix) == (
         "no model here gives tags",
-        "Serve a run of a TokenTagger",
+        "Start the server with a run of a TokenTagger",
     )
 
 

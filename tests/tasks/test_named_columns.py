@@ -144,7 +144,7 @@ def test_a_model_fitted_on_a_list_asks_for_one_column():
     clf = classifier(epochs=1).fit(TEXTS, LABELS)
     assert clf.predict(FRAME[["text"]]).tolist() == clf.predict(TEXTS).tolist()
     with pytest.raises(
-        DataError, match=r"a table of 2 columns \(text, label\).*Give the column of texts: X\['text'\]"
+        DataError, match=r"a table with 2 columns \(text, label\).*Give the column of texts: X\['text'\]"
     ):
         clf.predict(FRAME)
 
@@ -375,7 +375,7 @@ def test_word_vectors_of_a_column():
     ):
         np.testing.assert_array_equal(clone(model).fit(X).vectors_, by_list.vectors_)
     assert clone(model).fit(pd.DataFrame({"text": sentences})).feature_names_in_.tolist() == ["text"]
-    with pytest.raises(DataError, match=r"a table of 2 columns"):
+    with pytest.raises(DataError, match=r"a table with 2 columns"):
         clone(model).fit(pd.DataFrame({"id": range(len(sentences)), "text": sentences}))
 
 

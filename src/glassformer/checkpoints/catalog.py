@@ -20,6 +20,7 @@ class Known:
     revision: str
     package: str | None = None  # an installable package that carries the folder as package/model
     sha256: str | None = None  # of model.safetensors in that package
+    reads: str = "texts"
 
 
 CATALOG = {
@@ -40,11 +41,15 @@ CATALOG = {
     "all-mpnet-base-v2": Known(
         "sentence-transformers/all-mpnet-base-v2", "e8c3b32edf5434bc2275fc9bab85f82640a19130"
     ),
-    "vit-base-patch16-224": Known("google/vit-base-patch16-224", "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3"),
-    "vit-base-patch16-224-in21k": Known(
-        "google/vit-base-patch16-224-in21k", "b4569560a39a0f1af58e3ddaf17facf20ab919b0"
+    "vit-base-patch16-224": Known(
+        "google/vit-base-patch16-224", "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3", reads="images"
     ),
-    "dinov2-small": Known("facebook/dinov2-small", "ed25f3a31f01632728cabb09d1542f84ab7b0056"),
+    "vit-base-patch16-224-in21k": Known(
+        "google/vit-base-patch16-224-in21k", "b4569560a39a0f1af58e3ddaf17facf20ab919b0", reads="images"
+    ),
+    "dinov2-small": Known(
+        "facebook/dinov2-small", "ed25f3a31f01632728cabb09d1542f84ab7b0056", reads="images"
+    ),
 }
 
 # One word is enough for the usual ones.
@@ -53,6 +58,11 @@ CATALOG |= {
     "mpnet": CATALOG["all-mpnet-base-v2"],
     "dinov2": CATALOG["dinov2-small"],
 }
+
+
+def names_reading(reads: str) -> list[str]:
+    """The names of checkpoints of ``reads`` ("texts" or "images")."""
+    return [name for name, known in CATALOG.items() if known.reads == reads]
 
 
 def is_named(name: str | Path) -> bool:

@@ -31,6 +31,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from glassformer.checkpoints.catalog import is_named
 from glassformer.checkpoints.locks import alive, is_alive, moving
 from glassformer.errors import (
     CannotWriteError,
@@ -322,8 +323,7 @@ def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool 
         if not stat.S_ISREG(info.st_mode):
             raise CheckpointError("is not a plain file", where=str(file), fix=_SAVE_AGAIN)
         if info.st_size != expected["size"]:
-            word = "is cut" if info.st_size < expected["size"] else "has grown"
-            what = f"{word}: {info.st_size:,} bytes instead of {expected['size']:,}"
+            what = f"was changed: {info.st_size:,} bytes instead of {expected['size']:,}"
             raise IncompleteError(what, where=str(file), fix=_SAVE_AGAIN)
         if contents and _sum_of(file) != expected["sha256"]:
             what = "is damaged: its SHA-256 is not the one in the manifest"
@@ -515,7 +515,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
     """The files in the manifest of a folder, after checking that it is ours and may be replaced."""
     if not overwrite:
         raise FolderExistsError(
-            "exists already", where=str(path), fix="Name another folder, remove it, or overwrite it"
+            "exists already", where=str(path), fix="Name another folder, remove it, or pass overwrite=True"
         )
     if path.is_symlink() or not path.is_dir():
         raise FolderExistsError("is not a folder", where=str(path), fix="Name another folder")
@@ -594,17 +594,45 @@ def _render(manifest: Mapping[str, Any]) -> bytes:
     return (json_text(signed, indent=1, sort_keys=True, ascii=True) + "\n").encode()
 
 
+GIVE_A_MODEL = "Give a folder that save() or 'glassformer train' wrote"
+OF_A_MODEL = (
+    MANIFEST,
+    "config.toml",
+    "model",
+    "glassformer.json",
+    "config.json",
+    "model.safetensors",
+    "state.json",
+)
+
+
+def no_folder(path: str | Path) -> NoSuchModelError:
+    """The error of a model's folder that is not there."""
+    fix = GIVE_A_MODEL
+    if is_named(path):
+        fix = f"{path} is a checkpoint: load_pretrained opens it, a classifier is trained from it"
+    return NoSuchModelError("no such folder", where=str(path), fix=fix)
+
+
+def check_is_model(folder: Path) -> None:
+    """Raises CheckpointError for a folder that holds nothing of a saved model or a run."""
+    if folder.is_dir() and not any((folder / name).exists() for name in OF_A_MODEL):
+        what = f"not a saved model or run: it has neither {MANIFEST} nor config.toml"
+        raise NoSuchModelError(what, where=str(folder), fix=GIVE_A_MODEL)
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
     file = folder / MANIFEST
     if not folder.is_dir():
-        raise NoSuchModelError("no such folder", where=str(folder))
+        raise no_folder(folder)
     if not os.path.lexists(file):
         raise IncompleteError("is missing: the folder is incomplete", where=str(file), fix=_SAVE_AGAIN)
     raw = _read_bounded(file, MAX_JSON_BYTES)
     manifest = _parse_json(raw, file)
     manifest.pop("check", None)
     if raw != _render(manifest):
-        raise CheckpointError("is damaged: it does not match its own sum", where=str(file), fix=_SAVE_AGAIN)
+        what = "was changed or damaged: its checksum differs"
+        raise CheckpointError(what, where=str(file), fix=_SAVE_AGAIN)
     version = manifest.get("format")
     if type(version) is not int or version < 1:
         raise CheckpointError(f"has format {version!r}", where=str(file), fix=_SAVE_AGAIN)

@@ -163,6 +163,9 @@ def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
         return None
 
 
+OTHER_DATA = "was made with other training data: they have changed since"
+
+
 def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Raises CheckpointError, naming the first difference, where a checkpoint is of other data or settings.
 
@@ -170,7 +173,14 @@ def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mappi
         before: what a setting counts as where the checkpoint was made before there was such a setting.
     """
     theirs = {key: before[key] for key in ours if key in before} | found.state.get("fingerprint", {})
-    for key in sorted(ours.keys() | theirs.keys()):
+    # Settings first: many change what is made of the data, too.
+    for key in sorted(ours.keys() | theirs.keys(), key=lambda key: (key == "data_sha256", key)):
+        if key == "data_sha256" and ours.get(key) != theirs.get(key):
+            raise CheckpointError(
+                OTHER_DATA,
+                where=str(found.path),
+                fix="Put the data back as they were, or start a new run",
+            )
         if ours.get(key) != theirs.get(key):
             made = f"with {key} = {theirs[key]!r}" if key in theirs else f"without {key}"
             now = f"now it is {ours[key]!r}" if key in ours else "which is not so now"
@@ -226,6 +236,12 @@ def refuse_unfinished(folder: str | Path) -> None:
     restore_folder(folder / "model")  # of a save that a kill, or this instant, finds between its moves
     if any((folder / name).exists() for name in FINISHED):
         return
+    if (folder / "metrics.json").is_file():
+        what, fix = (
+            "the run has ended, but its folder model/ is gone",
+            f"Copy it back, or train again: {go_on(folder)}",
+        )
+        raise IncompleteError(what, where=str(folder), fix=fix)
     what = f"training is not finished ({reached(folder)}), so there is no model yet"
     try:
         refuse_held(folder)

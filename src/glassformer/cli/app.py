@@ -42,7 +42,7 @@ from glassformer.cli import (
 from glassformer.cli.options import instead_of_option, named_as_options
 from glassformer.cli.output import emit, one_line, said_plainly, say_json, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
-from glassformer.errors import GlassformerError
+from glassformer.errors import GlassformerError, NotEnoughMemoryError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
 from glassformer.sklearn_base import go_plain
 
@@ -206,6 +206,9 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
     except Exception as error:
         if listening.heard:  # what a library has made of the interruption
             raise KeyboardInterrupt from error
+        if _is_out_of_memory(error):
+            lacking = _no_memory(error)
+            return _fail(lacking, arguments, debug, lacking.code)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "" if debug else " (run with --debug for the traceback)"
         return _fail(GlassformerError(f"{what}{hint}"), arguments, debug, "unexpected")
@@ -234,6 +237,25 @@ def _misused(error: Any, arguments: list[str]) -> str:
     if found := UNFIT.fullmatch(said):
         said = f"{found[1]} takes {KINDS.get(found[2], found[2])}."
     return f"{said.rstrip('.')}. See '{help_for} --help'"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or torch (on a CPU or a GPU) got no more memory."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "can't allocate memory" in str(error)
+
+
+def _no_memory(error: Exception) -> NotEnoughMemoryError:
+    """That in one line, with the size of the piece that was asked for, where the error names it."""
+    found = re.search(r"allocate (\d[\d.]*) (bytes|[KMGT]iB)", str(error))
+    what = "not enough memory"
+    if found:
+        size = float(found[1]) * {"b": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2][0]]
+        unit = max((u for u in (1e3, 1e6, 1e9, 1e12) if size >= u), default=1e3)
+        names = {1e3: "KB", 1e6: "MB", 1e9: "GB", 1e12: "TB"}
+        what += f": one piece alone needs {size / unit:,.1f} {names[unit]}"
+    fix = "Use a smaller model (such as a smaller d_model), shorter inputs or smaller batches"
+    return NotEnoughMemoryError(what, fix=fix)
 
 
 @cache

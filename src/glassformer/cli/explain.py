@@ -82,8 +82,11 @@ def explain(
     reads = inputs_of(clf, pair_column)
     inputs = reads.explained(words, rows)
     if len(inputs) > MAX_INPUTS:
+        of_file = len(given) == 1 and Path(given[0]).is_file()
         raise ConfigError(
-            f"{len(inputs)} inputs are too many for one page (at most {MAX_INPUTS})", fix="Give fewer"
+            f"{len(inputs)} inputs, and explain takes {MAX_INPUTS} at most",
+            where=given[0] if of_file else None,
+            fix="Choose rows: --row 2 --row 3" if of_file else "Give fewer",
         )
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
     settings |= {"cross": True} if cross else {}
@@ -138,8 +141,9 @@ Method = Annotated[
     str,
     option(
         None,
-        "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, "
-        "occlusion; for linear models: weights.",
+        "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
+        "occlusion, shapley; for linear models: weights, occlusion.",
+        show_default="weights for linear models, rollout for models with attention, occlusion for others",
     ),
 ]
 Target = Annotated[str | None, option("LABEL", "Label to explain (default: the predicted one).")]
@@ -192,11 +196,11 @@ def explain_command(
         show_explained(explain_pairs(str(run), [(given[0], given[1])]), out, as_json)
         return
     options = parse_options(set_ or [])
-    _check_options(method, target, options)
+    _check_options(method, named, target, options)
     made = explain(
         run,
         given,
-        method=method if named or options or target else None,
+        method=method if named else None,
         target=target,
         trust=trust,
         cross=cross,
@@ -231,11 +235,13 @@ def _tell(made: Sequence[Any], out: Path | None, as_json: bool) -> None:
             )
 
 
-def _check_options(method: str, target: str | None, options: dict[str, Any]) -> None:
-    """Check the method and its options before a model is loaded."""
-    from glassformer.explain.methods import check_method, options_of
+def _check_options(method: str, named: bool, target: str | None, options: dict[str, Any]) -> None:
+    """Check the options of the method that was named before a model is loaded; what the model's own default
+    has, and which methods fit where none has this name, only the model can tell."""
+    from glassformer.explain.methods import METHODS, check_method, options_of
 
-    check_method(method, target, {name: value for name, value in options.items() if name != "maps"})
+    if named and method in METHODS:
+        check_method(method, target, {name: value for name, value in options.items() if name != "maps"})
     if "maps" in options:  # an option of the library; here only a page keeps the maps
         known = ", ".join(sorted(options_of(method))) or "it has none"
         raise ConfigError(f"{method} has no option 'maps'", where="--set", fix=f"Known: {known}")

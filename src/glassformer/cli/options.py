@@ -382,12 +382,13 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
             return f"--set: {found[1]!r} is not a recipe key. Use the option {option}"
     if "--on-bad-row" in have:
         message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
+        message = message.replace("with --set broken=skip", "with --on-bad-row skip")
     else:
         message = message.replace(f", {WAY_OUT}", "")
         if "--set" in have:
             message = message.replace("with on_bad_row=skip", "with --set on_bad_row=skip")
         else:  # the command has no option that fixes it
-            message = re.sub(r", or leave such \w+ out with on_bad_row=skip", "", message)
+            message = re.sub(r"(, or|(?<=\?) Or) leave such \w+ out with on_bad_row=skip", "", message)
             for key in re.findall(r"--set (\w+)=", message):
                 if f"--{key}" in have:
                     message = message.replace(f"--set {key}=", f"--{key} ")

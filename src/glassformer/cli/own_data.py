@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from glassformer.checkpoints.catalog import AUTO
 from glassformer.cli.options import data_option, is_run, no_run
 from glassformer.cli.output import note
-from glassformer.config import apply_overrides, build, nearest, parse_settings, read_toml
+from glassformer.config import apply_overrides, build, check_heads, nearest, parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.folders import split_files, tables_in
 from glassformer.errors import (
@@ -20,6 +20,7 @@ from glassformer.errors import (
     ConflictError,
     DataError,
     NoSuchColumnError,
+    NoSuchFileError,
     NotForThisModelError,
     NothingGivenError,
     UnknownModelError,
@@ -29,6 +30,7 @@ from glassformer.finite import json_text
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
+from glassformer.train.config import no_class_weight
 
 HELD_OUT = 0.1  # of a file without splits
 
@@ -76,8 +78,10 @@ def check_values(recipe: Any) -> None:
     """Raises ConfigError for values that only the training or its data would refuse, much later."""
     weight = getattr(getattr(recipe, "train", None), "class_weight", None)
     if isinstance(weight, str) and weight != "balanced":
-        fix = "Use balanced or a table {label: weight}"
-        raise BadValueError(f"{weight!r} is not a weighting", where="class_weight", fix=fix)
+        raise no_class_weight(weight)
+    model = getattr(recipe, "model", None)
+    if (d_model := getattr(model, "d_model", None)) and (heads := getattr(model, "num_heads", None)):
+        check_heads(d_model, heads)
     merge = getattr(recipe.data, "merge_labels", "none")
     if isinstance(merge, str) and merge not in ("none", "spelling"):
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
@@ -87,7 +91,7 @@ def check_values(recipe: Any) -> None:
 
 def check_model(recipe: Any) -> None:
     """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
-    from glassformer.checkpoints.catalog import CATALOG
+    from glassformer.checkpoints.catalog import CATALOG, names_reading
 
     name = getattr(getattr(recipe, "model", None), "model", None)
     pictures = hasattr(recipe, "image")
@@ -97,7 +101,8 @@ def check_model(recipe: Any) -> None:
         return
     from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
 
-    known = [*(IMAGE_ARCHITECTURES if pictures else TEXT_ARCHITECTURES), *CATALOG]
+    own = IMAGE_ARCHITECTURES if pictures else TEXT_ARCHITECTURES
+    known = [*own, *names_reading("images" if pictures else "texts")]
     if name in (TEXT_ARCHITECTURES if pictures else IMAGE_ARCHITECTURES):
         reads, given = ("texts", "images") if pictures else ("images", "texts")
         what = f"{name!r} reads {reads}, and the data are {given}"
@@ -329,6 +334,8 @@ def choose_recipe(
         )
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
+    if not data and name not in recipe_names() and not is_set("source", settings):
+        _check_source(recipe, name, begun)
     if begun is None and isinstance(recipe, Recipe | ImageRecipe):
         check_values(recipe)
     if data and whole_path(data) != whole_path(recipe.data.source):
@@ -338,6 +345,18 @@ def choose_recipe(
     elif not whole and name in recipe_names() and is_set("source", settings):
         recipe = with_held_out(recipe, settings, begun)
     return as_the_command_reads(recipe)
+
+
+def _check_source(recipe: Any, name: str, begun: Path | None) -> None:
+    """Raises DataError, with the TOML file and its key, where the table that it names is not there."""
+    from glassformer.data.files import close_to
+    from glassformer.data.tables import READERS
+
+    path = Path(recipe.data.source).expanduser()
+    if path.suffix.lower() in READERS and not path.exists():
+        what = f"{recipe.data.source!r} does not exist"
+        fix = close_to(path) if begun is None else "Put it back, or start a new run with another --out"
+        raise NoSuchFileError(what, where=f"{name}, [data] source", fix=fix)
 
 
 def _check_one_source(given: Given, command: str) -> None:

@@ -104,7 +104,10 @@ def opened(folder: Path, precision: str | None, labels: Sequence[str], template:
     from glassformer.tasks.text_classification.zero_shot import TEMPLATE, ZeroShotClassifier
 
     named = [label.strip() for words in labels for label in words.split(",") if label.strip()]
-    return ZeroShotClassifier(model, named, template=template or TEMPLATE)
+    try:
+        return ZeroShotClassifier(model, named, template=template or TEMPLATE)
+    except NotForThisModelError as error:  # of labels it is that a model of another kind was asked
+        raise error.but(where="--labels") from None
 
 
 def _counted(kind: Kind, total: int) -> AbstractContextManager[Any]:

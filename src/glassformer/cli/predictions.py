@@ -544,8 +544,10 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
         DataError: it cannot be read.
     """
     path = Path(given[0])
-    if out is None or len(given) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
-        what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
+    if out is None:
+        raise BadValueError("needs an output file", where=KEEP_TABLE, fix="Add --out FILE.csv")
+    if len(given) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
+        what, fix = "needs one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
         raise BadValueError(what, where=KEEP_TABLE, fix=fix)
     from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
     from glassformer.data.tables import delimiter_of, whole_records

@@ -30,7 +30,7 @@ from glassformer.cli.options import (
     tell,
     with_columns,
 )
-from glassformer.cli.output import AsJson, as_dict, next_step, say, say_json, show_run, stream
+from glassformer.cli.output import AsJson, as_dict, next_step, note, say, say_json, show_run, stream
 from glassformer.cli.own_data import (
     OTHERS,
     Given,
@@ -127,7 +127,7 @@ BadRow = Annotated[
     str | None,
     option(
         "refuse|skip",
-        "Stop at an unusable row or image, or skip it and list it in rejected.jsonl.",
+        "Stop at an unusable row or image, or skip it; skipped rows are listed in rejected.jsonl.",
         panel=DATA,
     ),
 ]
@@ -202,10 +202,14 @@ def train_command(
         begun=out if resume else None,
         settled=True,
     )
+    from glassformer.runtime import world
     from glassformer.tasks.run_folder import Helped
 
     _say_held_out(chosen, given, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
+    new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if resume and new and world()[0] == 0:
+        note(f"nothing to resume in {folder}: a new run begins")
     try:
         run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)
     except Helped:

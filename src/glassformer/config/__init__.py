@@ -108,7 +108,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         text = read_regular(path, MAX_TOML_BYTES).decode("utf-8")
         return tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except (FileNotFoundError, NotADirectoryError):
-        raise NoSuchRecipeError("no such recipe file", where=str(path)) from None
+        fix = "'glassformer new' writes a recipe, 'glassformer recipes' lists those of the package"
+        raise NoSuchRecipeError("no such recipe file", where=str(path), fix=fix) from None
     except NotRegularError as error:
         raise NoSuchRecipeError(f"no such recipe file: {error.strerror}", where=str(path)) from None
     except OSError as error:
@@ -118,11 +119,35 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="save it as UTF-8") from None
     except ValueError as error:  # tomllib's own, and Python's on a number of thousands of digits
-        raise ConfigError(f"not valid TOML: {error}", where=str(path)) from None
+        fix = "Correct it"
+        if "Invalid value" in str(error):
+            fix = 'Put text into quotes, as in source = "reviews.csv"; write true and false in lower case'
+        raise ConfigError(f"not valid TOML: {error}", where=str(path), fix=fix) from None
 
 
-def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
+def place_in_file(where: str, section: bool = False) -> str:
+    """A section or key of a TOML file as a reader finds it: "run.toml, [data] source" for
+    ``run.toml.data.source``; other places as they are.
+
+    Args:
+        section: whether the last part names a section.
+    """
+    file, dot, inside = where.rpartition(".toml.")
+    if not dot:
+        return where
+    *sections, key = inside.split(".")
+    sections, key = ([*sections, key], "") if section else (sections, key)
+    heading = f"[{'.'.join(sections)}] " if sections else ""
+    return f"{file}.toml, {heading}{key}".rstrip()
+
+
+def build(
+    cls: type[T], values: Mapping[str, Any], where: str = "config", homes: Mapping[str, str] | None = None
+) -> T:
     """A dataclass from a (nested) mapping; types are checked, an int is taken for a float.
+
+    Args:
+        homes: key -> the section that has it, of the whole that this is a section of.
 
     Raises:
         ConfigError: an unknown key (with the nearest name) or a value of the wrong type.
@@ -139,16 +164,29 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
             continue
         if key not in fields:
             fix = suggestion(key, fields) or nearest(key, list(fields))
-            raise UnknownKeyError(f"unknown key {key!r}", where=where, fix=fix)
+            if (home := (_homes(hints) if homes is None else homes).get(key)) is not None:
+                fix = f"It belongs under [{home}]"
+            raise UnknownKeyError(
+                f"unknown key {key!r}", where=place_in_file(where, homes is not None), fix=fix
+            )
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-            kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}")
+            kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}", _homes(hints))
         else:
             kwargs[key] = _coerce(value, hint, f"{where}.{key}")
     try:
         return cls(**kwargs)
     except TypeError as error:
         raise ConfigError(str(error), where=where) from None
+
+
+def _homes(hints: Mapping[str, Any]) -> dict[str, str]:
+    """Key -> the section among these fields that has it; of several the first."""
+    homes: dict[str, str] = {}
+    for section, hint in hints.items():
+        if dataclasses.is_dataclass(hint):
+            homes = {f.name: section for f in dataclasses.fields(hint)} | homes
+    return homes
 
 
 def _python(value: Any) -> Any:
@@ -192,7 +230,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             return value
         elif origin is str and isinstance(value, Path):
             return str(value)
-    where = re.sub(r"^--set\.(\w+\.)*", "--set ", where)  # the key alone, as it is written
+    where = place_in_file(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # the key alone, as it is written
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     if choices and isinstance(value, str):
         raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
@@ -444,7 +482,17 @@ def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES
             high = MOST
         if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
             bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
+            bound = f"from {low:g} to less than 1" if high == BELOW_1 else bound
             raise BadValueError(f"{value} is out of range", where=name, fix=f"Use a value {bound}")
+
+
+def check_heads(d_model: int, num_heads: int) -> None:
+    """Raises ConfigError where ``num_heads`` does not divide ``d_model``."""
+    if d_model % num_heads:
+        known = [str(n) for n in range(1, 65) if d_model % n == 0]
+        fix = f"Use {', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else "Use another d_model"
+        what = f"d_model {d_model} is not a multiple of num_heads {num_heads}"
+        raise ConfigError(what, where="num_heads", fix=fix)
 
 
 @section

@@ -73,6 +73,12 @@ def _text_error(text: Any, where: str) -> DataError:
             keys = ", ".join(repr(str(key)[:20]) for key in [*text][:3]) if isinstance(text, dict) else ""
             kind = f"an object ({keys})" if isinstance(text, dict) else "a list"
             fix = "Write the text itself in its place, or name another column of texts"
+        if isinstance(text, bytes | bytearray):
+            fix = "Decode it: text.decode()"
+        elif len(shape := getattr(text, "shape", ())) > 1:
+            kind, fix = f"an array of shape {tuple(shape)}", "For images use ImageClassifier"
+        elif type(text).__module__.startswith("PIL."):
+            kind, fix = "an image", "For images use ImageClassifier"
         return MissingValueError(f"{NO_TEXT} but {kind}", where=where, fix=fix)
     if not text.strip():
         return MissingValueError("the text is empty", where=where, fix="Fill it in or remove the row")
@@ -213,7 +219,8 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
         raise UnclearColumnError(what, where=origin, fix=odd[1])
     if len(classes) < 2:
         what = f"one class only ({classes[0]!r})" if classes else "no labels"
-        raise OneClassError(what, where=origin, fix="A classifier needs examples of at least two classes")
+        fix = "A classifier needs examples of at least two classes: check label_column"
+        raise OneClassError(what, where=origin, fix=fix)
     return classes
 
 
@@ -237,7 +244,9 @@ def check_pairs(
     checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
         raise UnequalLengthsError(
-            f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels", where=where
+            f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels",
+            where=where,
+            fix="Give lists of equal length: one label for each example",
         )
     return checked, list(targets)
 

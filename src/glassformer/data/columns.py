@@ -95,8 +95,11 @@ def find_columns(
     if found_text is None:
         raise no_column(table, "text")
     if found_text == found_label:
+        other = [name for name in table.names if name != found_text]
+        fix = f"Name another one with label_column: {listed(other)}"
+        fix = "Name both with text_column and label_column" if label is None else fix
         what = f"column {found_text!r} is taken for the text and for the label"
-        raise UnclearColumnError(what, where=table.origin, fix="Name both with text_column and label_column")
+        raise UnclearColumnError(what, where=table.origin, fix=fix)
     several: list[str] = []
     if found_label is None:
         look = labels or need_labels
@@ -516,7 +519,7 @@ def read_labels(
     """
     values = table.read(column)
     if separator is not None or holds_sets(values):
-        sets = check_sets(of_column(values, separator), table.origin, table.rows)
+        sets = check_sets(of_column(values, separator, column), table.origin, table.rows)
         return named_labels(sets, class_names, table) if class_names else sets
     if not table.typed:
         values = [value.strip() for value in values]

@@ -265,11 +265,14 @@ def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Find
 def lone_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes with one example, which cannot be both trained and evaluated."""
     labels = splits["train"].labels if "train" in splits else None
-    lone = sorted(str(label) for label, n in Counter(each(labels)).items() if n == 1)
+    counts = Counter(each(labels))
+    lone = sorted(str(label) for label, n in counts.items() if n == 1)
     if not lone:
         return
     message = f"train: classes with one example: {len(lone):,} ({listed_in_part([*map(repr, lone)])})"
-    fix = f"add examples of it: a random split needs two; or {without_class(*lone[:LISTED])}"
+    fix = "add examples of it: a random split needs two"
+    if len(counts) - len(lone) >= 2:  # without them there are classes to tell apart
+        fix += f"; or {without_class(*lone[:LISTED])}"
     if hardly_classes(each(labels)):
         message += f"; {len(set(each(labels))):,} classes in {len(labels or ()):,} rows"
         fix = "are these the labels? Name the column of classes with label_column"

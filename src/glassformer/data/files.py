@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -225,7 +225,7 @@ def check_file(path: Path, most: int | None = None) -> None:
     except PermissionError:
         raise CannotReadError("cannot be read", where=str(path), fix="Check its rights") from None
     except (OSError, ValueError):
-        raise NoSuchFileError("no such file", where=str(path), fix=_close_to(path)) from None
+        raise NoSuchFileError("no such file", where=str(path), fix=close_to(path)) from None
     if stat.S_ISDIR(info.st_mode):
         raise CannotReadError("no such file, but a folder", where=str(path), fix="Name a file in it")
     if not stat.S_ISREG(info.st_mode):
@@ -237,13 +237,27 @@ def check_file(path: Path, most: int | None = None) -> None:
         raise TooLargeError(f"larger than {size}", where=str(path), fix=more_room(path, info.st_size))
 
 
-def _close_to(path: Path) -> str:
+def close_to(path: Path) -> str:
+    """How to go on where there is no such file: the file that may be meant, or where it was looked for."""
     try:
         siblings = [p.name for p in path.parent.iterdir()][:10_000] if path.parent.is_dir() else []
     except (OSError, ValueError):
         siblings = []
-    close = difflib.get_close_matches(path.name[:255], siblings, n=1)
-    return f"Did you mean {close[0]!r}?" if close else "Check the path"
+    close = near_name(path.name[:255], siblings)
+    seen_from = "" if path.is_absolute() else f": {str(path)!r} is looked for in {Path.cwd()}"
+    return f"Did you mean {close!r}?" if close else f"Check the path{seen_from}"
+
+
+def near_name(name: str, names: Sequence[str]) -> str | None:
+    """The file that a slip of a letter or two, or another ending, makes of ``name``; None: there is none.
+
+    The ending alone, which most tables share, is no likeness.
+    """
+    stem = Path(name).stem
+    for near in difflib.get_close_matches(name, names, n=5, cutoff=0.75):
+        if difflib.SequenceMatcher(None, stem, Path(near).stem).ratio() >= 0.6:
+            return near
+    return next((other for other in names if Path(other).stem == stem), None)
 
 
 def is_clutter(path: Path) -> bool:
@@ -272,6 +286,10 @@ def encoding_of(path: Path) -> str:
     return UTF8
 
 
+EXPORT = "If it is a file of another program, export it as CSV in UTF-8"
+CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))  # which no text has
+
+
 def encoding_fix(path: Path) -> str:
     """How a file that is not UTF-8 is read after all: by the encoding that it shows, where it shows one."""
     if given := said("encoding"):
@@ -289,6 +307,13 @@ def encoding_fix(path: Path) -> str:
     if damaged or UNDEFINED(piece):
         return "Save it as UTF-8"
     return f"Read it with {OPTION} {WESTERN}, or save it as UTF-8"
+
+
+def _is_binary(path: Path) -> bool:
+    """Whether a file's beginning has control characters that no text has, at least one in fifty bytes."""
+    with opened(path) as file:
+        piece = file.read(_CHUNK)
+    return 50 * (len(piece) - len(piece.translate(None, CONTROLS))) > len(piece)
 
 
 def _wide_encoding(begin: bytes) -> str:
@@ -369,11 +394,14 @@ def _check_decoded(path: Path, encoding: str) -> None:
             while piece := file.readline(_CHUNK):
                 size += len(piece)
                 if "\0" in piece:
-                    raise MalformedFileError(
-                        "a NUL byte: not a text file, or a damaged one", where=where(), fix=fix
-                    )
+                    what = "a NUL byte: not a text file, or a damaged one"
+                    fix = EXPORT if _is_binary(path) else fix
+                    raise MalformedFileError(what, where=where(), fix=fix)
                 if not piece.isascii() and (found := NOT_UTF8(piece)):
                     what = f"not {name}: byte 0x{ord(found[0]) - 0xDC00:02x}"
+                    if _is_binary(path):
+                        what = f"not a text file ({what})"
+                        raise NotUtf8Error(what, where=str(path), fix=EXPORT)
                     raise NotUtf8Error(what, where=where(), fix=encoding_fix(path))
                 if size > MAX_LINE:
                     fix = "Check that it is the file you mean, or break the line"

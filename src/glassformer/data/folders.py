@@ -13,8 +13,9 @@ from glassformer.config import nearest, read_toml
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits
 from glassformer.data.files import MAX_TEXT, is_clutter, read_utf8
+from glassformer.data.image import is_image_name
 from glassformer.data.parquet import PARTITION
-from glassformer.data.rejected import RejectedRow
+from glassformer.data.rejected import SKIP, RejectedRow, or_else
 from glassformer.data.spreadsheet import other_kind, unread
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import (
@@ -24,6 +25,7 @@ from glassformer.errors import (
     NoSuchFileError,
     NoSuchSplitError,
     WrongInputError,
+    counted,
 )
 
 # --- tables in folders ----------------------------------------------------------------------------
@@ -214,7 +216,12 @@ def split_folders(folder: Path, what: str, fix: str) -> dict[str, Path]:
     below = subfolders(folder)
     if not below:
         refuse_tables(folder)
-        raise WrongInputError(f"neither tables nor folders of {what}", where=str(folder), fix=fix)
+        found = f"neither tables nor folders of {what}"
+        images = sum(map(is_image_name, folder.iterdir()))
+        if images and what == "images":
+            found = f"{counted(images, 'image')}, but no folders of classes"
+            fix = f"Move them into one folder for each class: {folder.name}/CLASS/"
+        raise WrongInputError(found, where=str(folder), fix=fix)
     if not all(sub.name.lower() in SPLIT_OF for sub in below):
         return {}
     parts = {SPLIT_OF[sub.name.lower()]: sub for sub in below}
@@ -261,7 +268,7 @@ def read_texts(
             labels.append(label)
         except DataError as error:
             if rejected is None:
-                fix = f"{error.fix or 'Correct it'}, or leave such files out with on_bad_row=skip"
+                fix = or_else(error.fix, f"leave such files out with {SKIP}")
                 where = error.where if error.where and str(path) in error.where else str(path)
                 raise error.but(where=where, fix=fix) from None
             rejected.append(RejectedRow(str(path), 1, error.what))
@@ -291,6 +298,9 @@ def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
     for name, files in classes.items():
         if not files:
             refuse_tables(given)
+            if any(map(is_image_name, (folder / name).iterdir())):
+                fix = "Give texts (.txt files or a table); images are for a model of images (--images)"
+                raise WrongInputError("holds images, not texts", where=str(given), fix=fix)
             fix = "Give its files names that end in .txt, or put the classes into a folder of their own"
             raise MissingValueError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
     return classes

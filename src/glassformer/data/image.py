@@ -25,6 +25,7 @@ from glassformer.data.files import is_clutter
 from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tags
 from glassformer.data.image_range import FEW, RangeError, eight_bits, few_bits, scaled, white_of
 from glassformer.data.in_memory import read_rows, table_of
+from glassformer.data.rejected import or_else
 from glassformer.errors import (
     BadImageError,
     CannotReadError,
@@ -304,6 +305,9 @@ def _absent(path: Path) -> DataError:
         return CannotReadError(
             "a URL, which is not opened", where=name, fix="Download the image and name its file"
         )
+    if " " in name and not path.suffix:
+        fix = "Give paths of images, arrays or PIL images. For texts use TextClassifier (--text)"
+        return NoSuchFileError("no such image file", where=repr(name[:80]), fix=fix)
     windows = "It is a path of Windows: name the file by its path from the folder of the table"
     return NoSuchFileError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
 
@@ -335,7 +339,8 @@ def decoding(where: str) -> Iterator[None]:
         try:
             yield
         except UnidentifiedImageError:
-            fix = f"Known: {', '.join(FORMATS[:7])}"
+            *known, last = FORMATS[:7]
+            fix = f"Save it as {', '.join(known)} or {last}"
             raise FileTypeError("is not an image that can be read", where=where, fix=fix) from None
         except Image.DecompressionBombError:
             raise _too_large("it has", where) from None
@@ -552,7 +557,7 @@ def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) ->
     first = errors[0]
     counts = ", ".join(f"{len(found):,} of {name}" for name, found in bad.items() if found)
     what = f"{first.what}; images that cannot be read: {counts}" if len(errors) > 1 else first.what
-    fix = f"{first.fix or 'Fetch it again or remove it'}, or {SKIP}"
+    fix = or_else(first.fix or "Fetch it again or remove it", SKIP)
     raise first.but(what=what, fix=fix)
 
 

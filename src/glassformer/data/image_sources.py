@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import listed
 from glassformer.data.checks import check_class_names
 from glassformer.data.columns import (
     LABEL_COLUMNS,
@@ -183,8 +184,9 @@ def _from_tables(
         for i, table in enumerate(parts):
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
-                fix = f"There are: {', '.join(table.names)}. Name it with image_column"
-                raise NoSuchColumnError("no column of images", where=table.origin, fix=fix)
+                what = f"no column of images (columns: {listed(list(table.names))})"
+                fix = "For texts use a model of texts (--text); else name the column with image_column"
+                raise NoSuchColumnError(what, where=table.origin, fix=fix)
             table, label = kind.find(table, column)
             if rejected is not None and label is not None:
                 checks = kind.checks(table, label)
@@ -288,7 +290,7 @@ def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
 def _load_stored(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
     fix = (
         f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or images "
-        f"(train/CLASS/*.jpg) into a folder {source.folder!r}, and set GLASSFORMER_DATA to the one around it"
+        f"(train/CLASS/*.jpg) into DIR/{source.folder}, and set GLASSFORMER_DATA=DIR"
     )
     return _load_path(find_folder(source.folder, fix, where=""), None, _Labels(), wanted)
 

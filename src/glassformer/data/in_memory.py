@@ -255,7 +255,8 @@ def other_width(
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
     shown = listed([str(label) for label in table.labels])
-    what = f"a table of {len(table)} columns ({shown}) where one of {noun} is expected"
+    kind = "an array" if table.names is None else "a table"
+    what = f"{kind} with {len(table)} columns ({shown}), expected one of {noun}"
     what += ", or two for pairs" if most > 1 else ""
     wanted = wanted or [likeliest(table)]
     fix = f"Give the {'column' if len(wanted) == 1 else 'columns'} of {noun}: {table.code(*wanted)}"
@@ -283,9 +284,8 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
         return y
     if isinstance(y, str):
         what = f"one string, {y[:40]!r}, where a list of {noun} is expected"
-        raise WrongInputError(
-            what, where=origin, fix=f"Give a list, such as a column of a table: X[{y[:40]!r}]"
-        )
+        fix = f"Give two lists of equal length, examples and {noun}; of a table its column {y[:40]!r}"
+        raise WrongInputError(what, where=origin, fix=fix)
     table = table_of(y)
     if table is not None:
         return table.column(0) if len(table) == 1 else y
@@ -311,7 +311,7 @@ def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
     refuse_unordered(y, origin, noun)  # None
     if (table := table_of(y)) is not None:
         shown = listed([str(label) for label in table.labels])
-        what = f"a table of {len(table)} columns ({shown}) where one of {noun} is expected"
+        what = f"a table with {len(table)} columns ({shown}), expected one of {noun}"
         raise WrongInputError(what, where=origin, fix="Give one column")
     if y.ndim > 1:
         raise WrongInputError(f"{noun} of shape {y.shape}", where=origin, fix="Give one for each example")

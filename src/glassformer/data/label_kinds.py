@@ -20,8 +20,8 @@ FEW = 10  # examples of a class, on average: with fewer, numbers are measurement
 TRUTH = {"false": 0, "true": 1}
 NUMBER = "--set target=number"
 CUT = (
-    "Cut them into a few classes first (such as low, middle, high), or learn the numbers themselves with "
-    f"{NUMBER} (in Python: TextRegressor, ImageRegressor)"
+    f"Learn the numbers themselves with {NUMBER} (in Python: TextRegressor, ImageRegressor), "
+    "or cut them into a few classes first (such as low, middle, high)"
 )
 SEVERAL = "Name what stands between them with label_separator"
 BETWEEN = re.compile(r"label[-_]separator '(.)'").search  # which the labels show

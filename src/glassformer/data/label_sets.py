@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
@@ -13,7 +14,7 @@ import numpy as np
 
 from glassformer.data.checks import check_label, check_labels, is_missing, place
 from glassformer.data.in_memory import table_of
-from glassformer.errors import DataError
+from glassformer.errors import DataError, IdleSettingWarning
 
 JOIN = " | "  # between the labels of a set that is shown
 NONE = "(none)"  # how a set without labels is shown
@@ -67,6 +68,28 @@ def holds_sets(y: Any) -> bool:
 def _is_set(label: Any) -> bool:
     flat = isinstance(label, np.ndarray) and label.ndim == 1
     return flat or isinstance(label, list | tuple | set | frozenset)
+
+
+def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
+    """Nothing, unless every row is a list of 0 and 1 of one length: a matrix, which as sets of labels would
+    say "both" of every row.
+
+    Raises:
+        DataError: it is; how to give either is told.
+    """
+    rows = [row for row in y if not (row is None or isinstance(row, float))]
+    if any(isinstance(row, LabelSet) or not isinstance(row, list | tuple | np.ndarray) for row in rows):
+        return
+    if len({len(row) for row in rows}) == 1 < len(rows[0]) and all(
+        isinstance(value, int | np.integer | np.bool_) and value in (0, 1) for row in rows for value in row
+    ):
+        what = (
+            "every row is a list of 0 and 1 of one length, which can be an indicator matrix or sets of labels"
+        )
+        fix = (
+            "Give an indicator matrix as np.array(y), or the names of each row's labels: [['a'], ['a', 'b']]"
+        )
+        raise DataError(what, where=origin, fix=fix)
 
 
 def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | None = None) -> list[LabelSet]:
@@ -185,10 +208,27 @@ def _in_brackets(text: str) -> bool:
     return False
 
 
-def of_column(values: Sequence[Any], separator: str | None) -> Sequence[Any]:
-    """A column's labels as lists where its cells are joined names; as they are without a separator."""
+def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> None:
+    """Warn where no cell has the separator, and some have another usual one."""
+    if any(not isinstance(v, str) or separator in v for v in values):
+        return
+    others = Counter(mark for value in values for mark in "|;," if mark in value)
+    if others:
+        other = others.most_common(1)[0][0]
+        what = f"no cell of {column!r} has {separator!r}, and some have {other!r}: is that label_separator?"
+        warnings.warn(what, IdleSettingWarning, stacklevel=2)
+
+
+def of_column(values: Sequence[Any], separator: str | None, column: str | None = None) -> Sequence[Any]:
+    """A column's labels as lists where its cells are joined names; as they are without a separator.
+
+    Args:
+        column: its name, for a warning where no cell has the separator; None: no warning.
+    """
     if separator is None or any(map(_is_set, values)):
         return values
+    if column is not None:
+        _warn_of_separator(values, column, separator)
     return [split_cell(cell, separator) for cell in values]
 
 

@@ -198,8 +198,12 @@ def open_parquet(path: str | Path, *leaves: str) -> Any:
     try:
         return pq.ParquetFile(path, read_dictionary=list(leaves) or None, buffer_size=1 << 20)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        what = f"not a Parquet file ({first_line(error)})"
-        raise MalformedFileError(what, where=str(path), fix="Write it again as Parquet") from None
+        what, fix = f"not a Parquet file ({first_line(error).rstrip('.')})", "Write it again as Parquet"
+        with open(path, "rb") as file:
+            begin = file.read(4096)
+        if begin and begin[:4] != b"PAR1" and begin.isascii() and begin.replace(b"\n", b" ").isspace() < 1:
+            what, fix = "not a Parquet file: it looks like text", "If it is CSV, rename it to .csv"
+        raise MalformedFileError(what, where=str(path), fix=fix) from None
 
 
 def partitions(path: str | Path) -> dict[str, str | None]:

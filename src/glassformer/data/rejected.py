@@ -32,6 +32,14 @@ class RejectedRow:
     reason: str
 
 
+def or_else(fix: str | None, other: str) -> str:
+    """A fix, and another way out behind it, in one sentence or two."""
+    fix = fix or "Correct it"
+    if fix.startswith("Known: "):
+        fix = f"Correct it ({fix[0].lower()}{fix[1:]})"
+    return f"{fix} Or {other}" if fix.endswith("?") else f"{fix}, or {other}"
+
+
 def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
     """A file's table, its ragged rows left out and listed; None: the first of them ends the reading."""
     if rejected is None:
@@ -67,7 +75,7 @@ def way_out(
         if rejected is not None or not error.where or ", row " not in error.where:
             raise
         fix = error.fix or "Correct it"
-        fix += "" if SKIP in fix else f", or leave such rows out with {SKIP}"
+        fix = fix if SKIP in fix else or_else(fix, f"leave such rows out with {SKIP}")
         bad: list[RejectedRow] = []
         if others is not None:
             with suppress(DataError):  # none is left

@@ -14,6 +14,7 @@ from glassformer.config import nearest
 from glassformer.data.columns import refuse_target_columns
 from glassformer.data.copies import distinct, groups_of
 from glassformer.data.dataset import Dataset
+from glassformer.data.findings import listed_in_part
 from glassformer.data.label_kinds import FEW, about_labels, hardly_classes, what_labels_are, without_class
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
@@ -75,9 +76,12 @@ def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError
         what = f"{len(labels):,} distinct examples in {total:,} rows; {what}"
         fix = "Is that their column? Name it with text_column or image_column, or set copies=apart"
     elif len(lone) > 1:
-        what += f", and so {'has' if len(lone) == 2 else 'have'} {len(lone) - 1:,} more"
+        names = listed_in_part(list(map(repr, lone)))
+        what = f"{len(lone):,} of {len(counts):,} classes have one {distinct}example ({names})"
         fix = f"Add examples of them, or {'set copies=apart' if copies > 1 else without_class(*lone[:MANY])}"
-    what, fix = about_labels(labels, f"{what}, which cannot be in both parts", fix)
+    if copies == 1 and len(counts) - len(lone) < 2:  # without them there is nothing to tell apart
+        fix = "Add examples: each class needs two or more"
+    what, fix = what_labels_are(labels) or (f"{what}, which cannot be in both parts", fix)
     return TooFewExamplesError(what, where=where, fix=fix)
 
 

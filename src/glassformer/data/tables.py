@@ -809,7 +809,7 @@ def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
             raise MalformedFileError("nested too deeply", where=where, fix="Write flat objects") from None
         except ValueError as error:
             if at + size >= len(text):
-                raise MalformedFileError(f"not JSON ({error})", where=where, fix=fix) from None
+                raise MalformedFileError(not_json(error), where=where, fix=fix) from None
             if size >= MAX_TEXT:
                 what = f"more than {MAX_TEXT:,} characters in one object, or not JSON"
                 raise MalformedFileError(what, where=where, fix=fix) from None
@@ -839,7 +839,16 @@ def _parse(text: str, where: str) -> Any:
         ) from None
     except ValueError as error:
         fix = "Write one JSON object per line"
-        raise MalformedFileError(f"not JSON ({error})", where=where, fix=fix) from None
+        raise MalformedFileError(not_json(error), where=where, fix=fix) from None
+
+
+def not_json(error: ValueError) -> str:
+    """What is wrong with a text that is not JSON, and at which of its characters."""
+    if not isinstance(error, json.JSONDecodeError):
+        return f"not JSON ({error})"
+    cut = error.pos >= len(error.doc.rstrip())
+    why = "it ends too early" if cut else error.msg[:1].lower() + error.msg[1:]
+    return f"not JSON ({why}, character {error.pos + 1})"
 
 
 # --- Parquet ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Z = 1.959964  # of 95 %
+FEW = 10  # examples below which the rule of three is too rough
 
 
 def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
@@ -31,14 +32,15 @@ def share_interval(share: float, n: int, drawn: Sequence[float] | None = None) -
 
     Resamples of examples that are all right are all right, and their percentiles say 1 to 1. Where all
     examples count, or none, the "rule of three" tells how far from there the share may be (Hanley and
-    Lippman-Hand, 1983).
+    Lippman-Hand, 1983). Below ``FEW`` examples it is far too wide (3 of 3 would say "at least 0 %"): there
+    the exact bound that it approximates is taken, 0.05^(1/n).
 
     Args:
         drawn: the percentiles of resamples; None: Wilson's interval. One that knows more of 0 or 1 than
             percentiles do, as of a macro-F1, stays as it is.
     """
     if share in (0, 1) and (drawn is None or drawn[0] == drawn[1]):
-        reach = min(3 / max(n, 1), 1.0)
+        reach = 3 / n if n >= FEW else 1 - 0.05 ** (1 / max(n, 1))
         return [1 - reach, 1.0] if share else [0.0, reach]
     if drawn is None:
         return [float(end) for end in wilson(np.array(share * n), np.array(n))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from glassformer.errors import WrongInputError
 from glassformer.sklearn_base import check_is_fitted
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class Explains:
         """
         options.update(method=method, target=target, trust=trust)
         check_is_fitted(self, "model_")
+        if isinstance(X, list) and len(X) > 1 and getattr(self, "pairs_", None) is False:
+            what = f"takes one text, got a list of {len(X)}"
+            raise WrongInputError(what, where="explain", fix="Use explain_many(texts)")
         return self._explained(self.examples_of([X]), None, options)[0]
 
     def explain_many(

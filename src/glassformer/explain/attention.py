@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from glassformer.errors import BadValueError, InputError
+from glassformer.errors import BadValueError, InputError, counted
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import Subject, attention_maps, rows_read, run_rows, whole_map
 from glassformer.nn.trace import Trace
@@ -102,6 +102,8 @@ def attention_gradient(subject: Subject, target: int) -> Scores:
 
 def _number(wanted: int, count: int, what: str) -> int:
     if not -count <= wanted < count:
-        fix = f"Give 0 to {count - 1}, or -1 for the last"
-        raise InputError(f"no {what} {wanted}: there are {count}", where="explain", fix=fix)
+        fix = f"Use {what}=0" if count == 1 else f"Use {what}=0 to {count - 1}, or -1 for the last"
+        raise InputError(
+            f"no {what} {wanted}: the model has {counted(count, what)}", where="explain", fix=fix
+        )
     return wanted % count

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -106,16 +107,16 @@ def check_attention(clf: Any, method: str) -> None:
     """Raises InputError where a method cannot explain the model of a classifier, such as one that shows
     attention where there is none."""
     able = methods_for(clf.model_)
-    if method not in able and (_is_linear(clf.model_) or method == "weights"):
-        linear = _is_linear(clf.model_)
-        why = "a linear model has no layers" if linear else "its words have no weights of their own"
-        other = ", or an encoder: model=all-minilm-l6-v2" if linear else ", or a linear model: model=tfidf"
-        what = f"{method} does not explain {clf.model!r}: {why}"
-        raise NotForThisModelError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}{other}")
-    if method not in able:
+    if method in able:
+        return
+    if _is_linear(clf.model_):
+        what = f"needs layers, and {clf.model!r} is a linear model"
+    elif method == "weights":
+        what = f"only for linear models of texts (tfidf), and {clf.model!r} is not one"
+    else:
         name = "a linear model" if clf.model_.fixed else repr(clf.model)
         what = f"{name} {_why_not(clf.model_, method)}"
-        raise NotForThisModelError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}")
+    raise NotForThisModelError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}")
 
 
 @computes_gradients
@@ -140,7 +141,7 @@ def explain_input(
     """
     by: str = method or getattr(clf, "EXPLAINED_BY", None) or methods_for(clf.model_)[0]
     asked = {name: options.pop(name) for name in getattr(clf, "EXPLAINED_OF", ()) if name in options}
-    check_method(by, target, options)
+    check_method(by, target, options, methods_for(clf.model_))
     check_attention(clf, by)
     if cross and _is_linear(clf.model_):
         what = "a linear model reads the words of both texts, and not what one does to another"
@@ -252,10 +253,18 @@ def target_number(subject: Subject, target: Any) -> int:
     return names.index(str(target))
 
 
-def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
-    """Raises InputError for a method, or an option of it, that is not there."""
+def check_method(
+    method: str, target: Any, options: dict[str, Any], able: Sequence[str] = tuple(METHODS)
+) -> None:
+    """Raises InputError for a method, or an option of it, that is not there.
+
+    Args:
+        able: the methods that an error may propose.
+    """
     if not isinstance(method, str) or method not in METHODS:
-        raise BadValueError(f"no method {method!r}", where="explain", fix=nearest(str(method), list(METHODS)))
+        close = get_close_matches(str(method), able, n=1, cutoff=0.7)
+        fix = (f"Did you mean {close[0]!r}? " if close else "") + f"For this model: {', '.join(able)}"
+        raise BadValueError(f"no method {method!r}", where="explain", fix=fix)
     known = options_of(method)
     for name, value in options.items():
         if name == "maps":
@@ -272,7 +281,7 @@ def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
             wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
             raise BadValueError(f"{name} is {wanted}, not {value!r}", where=method)
     if target is not None and not takes_target(method):
-        having = ", ".join(name for name in METHODS if takes_target(name))
+        having = ", ".join(name for name in able if takes_target(name))
         raise NotForThisModelError(
             f"{method} has no target",
             where="explain",

@@ -11,7 +11,7 @@ from html import escape
 
 import numpy as np
 
-from glassformer.errors import InputError
+from glassformer.errors import InputError, counted
 from glassformer.explain.result import Result
 from glassformer.explain.view import certainty, inert, picture_url, short_names
 
@@ -54,7 +54,7 @@ def heads(explanation: Result, layer: int = -1) -> str:
     if e.maps is None or e.image is not None:
         raise InputError("no maps of a text", where="heads", fix="Explain a text with maps=True")
     if not -len(e.maps) <= layer < len(e.maps):
-        raise InputError(f"no layer {layer}: there are {len(e.maps)}", where="heads")
+        raise InputError(f"no layer {layer}: the model has {counted(len(e.maps), 'layer')}", where="heads")
     if len(e.tokens) > MOST:
         raise InputError(f"{len(e.tokens)} tokens, at most {MOST} can be drawn", where="heads")
     tokens = [escape(token) for token in short_names(e.tokens, LONGEST)]

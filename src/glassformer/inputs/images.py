@@ -242,7 +242,9 @@ def table_of_pictures(path: Path, given: Given) -> list[Row]:
         column = find_column(table, None, IMAGE_COLUMNS, "image")
         if column is None:
             what = f"no column of images (columns: {', '.join(table.names)})"
-            raise NoSuchColumnError(what, where=str(path), fix=f"Call it one of {', '.join(IMAGE_COLUMNS)}")
+            fix = "This model reads images: give image files, or a table that names them in a column called "
+            fix += f"{', '.join(IMAGE_COLUMNS[:-1])} or {IMAGE_COLUMNS[-1]}"
+            raise NoSuchColumnError(what, where=str(path), fix=fix)
         return (column,)
 
     found = []

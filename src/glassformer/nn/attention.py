@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from glassformer.config import nearest
+from glassformer.config import check_heads, nearest
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
@@ -461,8 +461,9 @@ class MultiHeadAttention(nn.Module):
         rotary: float | None = None,
     ):
         super().__init__()
-        if num_heads < 1 or d_model % num_heads:
-            raise ConfigError(f"d_model {d_model} is not a multiple of num_heads {num_heads}")
+        if num_heads < 1:
+            raise ConfigError(f"num_heads {num_heads} is less than 1")
+        check_heads(d_model, num_heads)
         check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
         self.heads = num_heads, d_model // num_heads  # [H, K]

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import nearest
+from glassformer.config import check_heads, nearest
 from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.cheaper import LinearAttention, LocalAttention, check_window
@@ -65,10 +65,7 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
             raise ConfigError("d_model, num_layers, num_heads and d_ff must be at least 1", where="encoder")
-        if self.d_model % self.num_heads:
-            raise ConfigError(
-                f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}", where="encoder"
-            )
+        check_heads(self.d_model, self.num_heads)
         for name in ("dropout", "attention_dropout", "stochastic_depth", "feed_forward_dropout"):
             check_rate(name, getattr(self, name))
         kinds = get_args(AttentionKind)

@@ -58,8 +58,8 @@ def find_row(text: str) -> Row:
     rows = published_rows()
     row = next((row for row in rows if str(row.number) == text.strip()), None)
     if row is None:
-        fix = f"Rows are 1 to {len(rows)}: see --table"
-        raise NoSuchRecipeError(f"no row {text!r}", where="reproduce", fix=fix)
+        fix = f"Give a number from 1 to {len(rows)}; 'glassformer reproduce --table' lists them"
+        raise NoSuchRecipeError(f"no system {text!r}", where="reproduce", fix=fix)
     if not row.recipes:
         what = f"row {row.number} ({row.system}) has no recipe"
         raise ConfigError(what, where="reproduce", fix=row.missing)

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -159,13 +160,16 @@ class Server:
             if able:
                 return able[0]
             if made_by := KINDS[gives].made_by:
-                raise Problem(422, f"no model here gives {gives}", fix=f"Serve a run of {made_by}")
+                fix = f"Start the server with a run of {made_by}"
+                fix += ", or a checkpoint such as all-minilm-l6-v2" if gives == "vectors" else ""
+                raise Problem(422, f"no model here gives {gives}", where="model", fix=fix)
             others = [s for s in self.models.values() if s.kind == reads.kind and s.target.made_by]
             ways = [f"POST {paths_of(s.gives)[0]} for {s.name}" for s in others]
             if near and not ways:
                 raise _of_pairs(near[0])
             what = "pairs of texts" if pairs else reads.noun
-            raise Problem(422, f"no model here reads {what}", fix=" or ".join(ways) or "Serve one that does")
+            fix = " or ".join(ways) or "Start the server with one that does"
+            raise Problem(422, f"no model here reads {what}", where="model", fix=fix)
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
         if name not in self.models:
@@ -173,7 +177,11 @@ class Server:
         served = self.models[name]
         if served.kind != reads.kind:
             other = served.inputs.noun
-            raise Problem(422, f"this model reads {other}", where="model", fix=f"Send {other}")
+            fitting = [s.name for s in self.models.values() if (s.kind, s.gives) == (reads.kind, gives)]
+            fix = f"Send {other}" + (
+                f", or name a model of {reads.noun}: {', '.join(fitting)}" if fitting else ""
+            )
+            raise Problem(422, f"this model reads {other}", where="model", fix=fix)
         if served.gives != gives:
             *paths, last = paths_of(served.gives)
             use = f"{', '.join(paths)} or {last}" if paths else last
@@ -385,17 +393,21 @@ def _add_page(app: FastAPI) -> None:
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     unread = error.status_code == 400  # a body that cannot be parsed: no UTF-8, compressed, or far too deep
-    where, fix = ("body", JSON) if unread else (None, None)
-    meant = f"/v1{request.url.path}"
-    if error.status_code == 404 and any(
-        getattr(route, "path", None) == meant for route in request.app.routes
-    ):
-        fix = f"Use {meant}"
-    elif error.status_code == 404:
-        fix = "GET /openapi.json says which paths there are"
+    what, where, fix = str(error.detail), request.url.path, None
+    if unread:
+        where, fix = "body", JSON
+    if error.status_code == 404:
+        paths = [str(path) for route in request.app.routes if (path := getattr(route, "path", None))]
+        close = [path for path in paths if path == f"/v1{where}"] or get_close_matches(
+            where[:200], paths, n=1
+        )
+        what = "no such path"
+        fix = (f"Did you mean {close[0]}? " if close else "") + "GET /openapi.json lists all paths"
     if error.status_code == 405 and (allowed := (error.headers or {}).get("Allow")):
         fix = f"Use {allowed}"
-    response = Problem(error.status_code, str(error.detail), where=where, fix=fix).response()
+    response = Problem(
+        error.status_code, what, where=where, fix=fix, code="no-such-path" if what == "no such path" else None
+    ).response()
     response.headers.update(error.headers or {})
     return response
 

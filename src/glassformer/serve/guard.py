@@ -310,7 +310,10 @@ class Guard:
 
     def _too_large(self) -> Problem:
         return Problem(
-            413, f"more than {self.limits.body_bytes:,} bytes", where="body", fix="Send several requests"
+            413,
+            f"more than {self.limits.body_bytes:,} bytes",
+            where="body",
+            fix="Send fewer or shorter inputs in one request; the server's option --body-bytes allows more",
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.label_sets import are_truths, holds_sets, is_matrix, read_matrix
+from glassformer.data.label_sets import are_truths, holds_sets, is_matrix, read_matrix, refuse_indicators
 from glassformer.errors import CheckpointError
 from glassformer.targets.answer_span import AnswerSpan
 from glassformer.targets.multiclass import Classes
@@ -49,7 +49,10 @@ def kind_of_targets(y: Any) -> Classes:
     """The kind of raw targets: several labels for a matrix or a list of lists or sets; else one class."""
     if not holds_sets(y):
         return Classes(truth=are_truths(y))
-    return LabelSets(True, tuple(read_matrix(y)[1]), truth=are_truths(y)) if is_matrix(y) else LabelSets()
+    if is_matrix(y):
+        return LabelSets(True, tuple(read_matrix(y)[1]), truth=are_truths(y))
+    refuse_indicators(y)
+    return LabelSets()
 
 
 def kind_saved(about: Mapping[str, Any], where: str) -> Classes:

@@ -29,6 +29,7 @@ from glassformer.data.label_sets import (
     labels_in,
     names_of_matrix,
     read_matrix,
+    refuse_indicators,
     together,
 )
 from glassformer.errors import (
@@ -98,6 +99,8 @@ class LabelSets(Classes):
 
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
         if not is_matrix(y):
+            if self.matrix:
+                refuse_indicators(y, origin)
             return check_sets(y, origin)
         sets, labels = read_matrix(y, origin)
         if self.columns and len(labels) != len(self.columns):
@@ -292,8 +295,8 @@ def pos_weights(targets: np.ndarray, classes: list[Any], asked: Any) -> tuple[fl
     if isinstance(asked, Real):
         return (float(asked),) * len(classes)
     if not isinstance(asked, Mapping):
-        what = f"{asked!r} is not a weighting"
-        raise BadValueError(what, where="pos_weight", fix="Use balanced, root, a number or {label: weight}")
+        what, fix = f"{asked!r} is not valid", "Use 'balanced', 'root', a number or {label: weight}"
+        raise BadValueError(what, where="pos_weight", fix=fix)
     by_text = {label_text(label): weight for label, weight in asked.items()}
     for label, weight in by_text.items():
         if label not in map(str, classes):

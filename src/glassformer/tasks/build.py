@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.catalog import CATALOG
+from glassformer.checkpoints.catalog import CATALOG, names_reading
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.sentences import sentences_of
 from glassformer.config import nearest
@@ -24,7 +24,7 @@ from glassformer.errors import (
     NotForThisModelError,
     UnknownModelError,
 )
-from glassformer.families import TEXT_ARCHITECTURES, family_of
+from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
 from glassformer.finite import json_text
 from glassformer.inputs.start import check_start
@@ -78,8 +78,11 @@ def is_linear(model: str) -> bool:
 
 def check_name(model: str) -> None:
     """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
-    known = [*TEXT_ARCHITECTURES, *CATALOG]
-    if model not in known and "/" not in model and not Path(model).expanduser().exists():
+    if model in (*IMAGE_ARCHITECTURES, *names_reading("images")):
+        what = f"{model!r} reads images, and this is a model of texts"
+        raise NotForThisModelError(what, where="model", fix="Use it with ImageClassifier")
+    known = [*TEXT_ARCHITECTURES, *names_reading("texts")]
+    if model not in (*known, *CATALOG) and "/" not in model and not Path(model).expanduser().exists():
         raise UnknownModelError(f"no model {model!r}", where="model", fix=nearest(model, known))
 
 

@@ -193,7 +193,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     """
     task = task_with_target(values.get("task", DEFAULT_TASK), values, overrides)
     if not isinstance(task, str) or task not in TASKS:
-        raise BadValueError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
+        raise BadValueError(f"no task {task!r}", where=f"{where}, task", fix=nearest(str(task), list(TASKS)))
     cls = TASKS.recipe(task)
     values = with_values_in_files(cls, values) | {"task": task}
     return _with_paths(build(cls, apply_overrides(values, overrides, cls), where))

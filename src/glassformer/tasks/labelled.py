@@ -23,9 +23,9 @@ from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import each
 from glassformer.data.mending import mended
-from glassformer.data.rejected import SKIP, summary
+from glassformer.data.rejected import SKIP, or_else, summary
 from glassformer.data.splits import Splits, as_they_are, split_up, stratified_subset
-from glassformer.errors import DataError, NoSuchSplitError, UnclearColumnError
+from glassformer.errors import DataError, NoSuchSplitError, OneClassError, UnclearColumnError
 from glassformer.evaluate.predictions import SIMPLE, write_simple
 from glassformer.inputs.inputs import Inputs
 from glassformer.targets.multiclass import Classes, unseen, without_unseen
@@ -176,7 +176,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
         except DataError as error:
             if drop_unreadable or not error.where:
                 raise
-            fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
+            fix = or_else(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
             raise error.but(fix=fix) from None
         return split, ""
     found = unseen(kind.normalize(split.labels, classes), classes)
@@ -191,7 +191,12 @@ def fit(context: RunContext, **options: Any) -> None:
     held = context.data.validation if context.task.target.labels_given else None
     if held and context.estimator.learns_in_steps and (said := few_to_choose_by(held, context.recipe.train)):
         context.log(said)
-    judging.fit(context, **options)
+    try:
+        judging.fit(context, **options)
+    except OneClassError as error:
+        label = getattr(context.data.dataset, "columns", (None, None))[1]
+        column = f", column {label!r}" if label else ""
+        raise error.but(where=f"{context.data.train.origin}{column}") from None
     name_columns(context)
 
 
@@ -467,7 +472,7 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
     except DataError as error:
         if context.drop_unreadable or not error.where:
             raise
-        fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
+        fix = or_else(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
         raise error.but(fix=fix) from None
     context.data = splits
     if clf.inputs.can_be_cut and (cut := int(clf.truncated(split.examples).sum())):

@@ -11,7 +11,9 @@ import numpy as np
 
 from glassformer.checkpoints.files import (
     MANIFEST,
+    check_is_model,
     models_below,
+    no_folder,
     read_json,
     restore_folder,
     steadily,
@@ -23,7 +25,7 @@ from glassformer.checkpoints.sentences import MODULES
 from glassformer.checkpoints.settings import ABOUT, about_in, read_about, section, shown
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_cut, model_max_length
-from glassformer.errors import CheckpointError, NoSuchModelError, UnsupportedModelError
+from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
@@ -74,7 +76,7 @@ def _load(folder: Path, path: str | Path) -> Any:
         fix = "Name the folder around it; a file of word vectors opens with Word2Vec.load"
         raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
     if not folder.is_dir():
-        raise NoSuchModelError("no such folder", where=str(path))
+        raise no_folder(path)
     folder = folder.resolve()  # a folder may be called as a checkpoint of the Hub is
     if not (folder / ABOUT).exists() and (folder / "config.json").is_file():
         if (folder / MANIFEST).exists():  # an export of ours has one; so has an estimator that lost its file
@@ -86,6 +88,7 @@ def _load(folder: Path, path: str | Path) -> Any:
         and (found := models_below(folder, ABOUT, "config.json"))
     ):
         raise CheckpointError("holds no model itself", where=str(path), fix=f"Give one below it: {found}")
+    check_is_model(folder)
     verify_folder(folder)
     about = read_about(folder, FORMAT)
     task = task_making(about["kind"])

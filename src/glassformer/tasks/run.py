@@ -16,10 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from glassformer.checkpoints.native import OTHER_DATA
 from glassformer.data.files import reading_as
 from glassformer.data.findings import in_lines
 from glassformer.data.rejected import summary, write_rejected
-from glassformer.errors import ConfigError, NotForThisModelError, counted
+from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError, counted
 from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions, world
 from glassformer.tasks.card import write_card
@@ -106,7 +107,15 @@ def _run(
     setup = time.perf_counter() - started
     begun = time.perf_counter()
     calls = _beside(doctor, callbacks, best_so_far)
-    task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
+    try:
+        task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
+    except CheckpointError as error:
+        source = getattr(recipe.data, "source", "")
+        if error.what != OTHER_DATA or not source:
+            raise
+        what = f"{source} has changed since the run began"
+        fix = "Put it back as it was, or start a new run with another --out"
+        raise error.but(what=what, where=str(folder), fix=fix) from None
     fitted = time.perf_counter() - begun
     one_writer()
     context.estimator.save(folder / "model", overwrite=True)

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from glassformer.config import (
@@ -28,6 +29,14 @@ from glassformer.errors import (
 )
 
 LORA_TARGETS = ("q", "v")  # as in the paper
+
+
+def no_class_weight(value: Any) -> BadValueError:
+    """The error of a ``class_weight`` that is none."""
+    fix = "Use 'balanced' or {label: weight}"
+    if isinstance(value, str) and get_close_matches(value.casefold(), ["balanced"]):
+        fix = "Did you mean 'balanced'? {label: weight} is possible, too"
+    return BadValueError(f"{value!r} is not valid", where="class_weight", fix=fix)
 
 
 @section

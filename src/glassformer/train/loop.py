@@ -172,9 +172,9 @@ def run(
             loss_sum, count, tokens = sums["loss"], sums["count"], sums.pop("tokens")
             _add(training.epoch_sums, **sums)
             if not np.isfinite(loss_sum):
+                clip = "" if config.clip else " or set clip=1"
                 raise DivergedError(
-                    f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}) or set "
-                    "clip"
+                    f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}){clip}"
                 )
             lr = learning_rate(training.step, training.total_steps, config)
             optimizer.update(lr, gradient_norm)

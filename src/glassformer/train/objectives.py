@@ -27,6 +27,7 @@ from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
+from glassformer.train.config import no_class_weight
 
 # --- losses of numbers and sets of labels ---------------------------------------------------------
 #
@@ -302,13 +303,8 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
     if class_weight == "balanced":
         per_class = compute_class_weight("balanced", classes=present, y=targets)
         table = dict(zip(present.tolist(), per_class.tolist(), strict=True))
-    elif isinstance(class_weight, str):
-        raise BadValueError(
-            f"{class_weight!r} is not a weighting", where="class_weight", fix="Use balanced or a table"
-        )
     elif not isinstance(class_weight, Mapping):
-        what = f"a {type(class_weight).__name__} is not a weighting"
-        raise BadValueError(what, where="class_weight", fix="Use balanced or a table {label: weight}")
+        raise no_class_weight(class_weight)
     else:
         by_text = {label_text(label): weight for label, weight in class_weight.items()}
         for label, weight in by_text.items():

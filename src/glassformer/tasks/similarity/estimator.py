@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.files import verify_folder
+from glassformer.checkpoints.files import check_is_model, verify_folder
 from glassformer.checkpoints.sentences import write_sentences
-from glassformer.checkpoints.settings import read_about
+from glassformer.checkpoints.settings import about_in, read_about, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
 from glassformer.data.batching import BatchSettings
@@ -37,6 +37,7 @@ from glassformer.errors import (
     OneClassError,
     UnequalLengthsError,
     UnknownLabelError,
+    with_article,
 )
 from glassformer.models.sentences import COSINE, Sentences, lowercased, token_limit
 from glassformer.models.text import TextEncoder
@@ -343,11 +344,14 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         Raises:
             CheckpointError: no such folder, a damaged one, or one of another kind.
         """
-        folder = Path(path)
+        folder, _ = about_in(path)
+        check_is_model(folder)
         verify_folder(folder)
         about = read_about(folder, FORMAT)
         if about["kind"] != cls.__name__:
-            raise CheckpointError("holds no Embedder", where=str(folder), fix="Open it with glassformer.load")
+            held = with_article(shown(about["kind"]).strip("'"))
+            what = f"holds {held}, not an Embedder"
+            raise CheckpointError(what, where=str(path), fix="Open it with glassformer.load")
         with computing(gradients=True):
             return cls.restore(folder, about)
 

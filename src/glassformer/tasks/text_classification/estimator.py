@@ -319,8 +319,9 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         """
         model = self.predictor()
         if not self.reads_tokens:
-            what = "a linear model makes no vectors of texts"
-            raise NotForThisModelError(what, where="embed", fix="Name an encoder: model=all-minilm-l6-v2")
+            what = "a linear model has no vectors of texts"
+            fix = "Use an encoder instead of it, such as all-minilm-l6-v2"
+            raise NotForThisModelError(what, where="embed", fix=fix)
         if head or self.pairs_ or getattr(model, "sentences", None) is None:
             if prompt_name is not None or prompt is not None:
                 what = "prompts belong to models from folders with a modules.json"

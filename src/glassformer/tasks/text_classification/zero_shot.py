@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.config import listed
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.in_memory import read_rows
 from glassformer.data.text import Windows
@@ -68,10 +69,12 @@ class ZeroShotClassifier:
 
             clf = load(model)
         if not isinstance(clf, TextClassifier) or clf.pairs_ is False:
-            what = f"{model if isinstance(model, str | Path) else type(clf).__name__} reads no pairs of texts"
-            raise NotForThisModelError(
-                what, where="model", fix="Name a model of entailment: fit one on pairs"
-            )
+            where = str(model) if isinstance(model, str | Path) else type(clf).__name__
+            what = "labels to choose from are only for entailment models (zero-shot)"
+            if isinstance(clf, TextClassifier):
+                what += f", and this one classifies texts as {listed(list(map(str, clf.classes_)))}"
+            fix = "Leave the labels out, or name an entailment model: a classifier of pairs"
+            raise NotForThisModelError(what, where=where, fix=fix)
         names = [str(label).lower() for label in clf.classes_.tolist()]
         self.entailment = _class_of(names, (ENTAILS,), clf)
         self.against = _against(names, self.entailment, clf) if multi_label or len(labels) == 1 else None

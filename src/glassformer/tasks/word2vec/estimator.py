@@ -24,7 +24,7 @@ from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2ve
 from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
 from glassformer.data.tags import is_sentence
-from glassformer.errors import CheckpointError, ConfigError, DataError, FolderExistsError
+from glassformer.errors import CheckpointError, ConfigError, DataError, FolderExistsError, with_article
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.finite import json_text
 from glassformer.inputs import sentences
@@ -270,8 +270,10 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
         verify_folder(folder)
         about = read_about(folder, FORMAT)
         if about["kind"] != cls.__name__:
-            what = f"holds a {shown(about['kind'])}, not word vectors"
-            raise CheckpointError(what, where=str(folder), fix="Open it with glassformer.load")
+            held = with_article(shown(about["kind"]).strip("'"))
+            what = f"holds {held}, not word vectors"
+            fix = "Name a run or saved model of Word2Vec, or a file of word vectors"
+            raise CheckpointError(what, where=str(folder), fix=fix)
         return cls.restore(folder, about)
 
     def _take(self, words, vectors, counts, contexts=None) -> None:

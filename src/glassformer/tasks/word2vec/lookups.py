@@ -77,9 +77,9 @@ class LookUps:
             return found
         same = [w for w in self.words_ if w.casefold() == str(word).casefold()]
         near = same or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
-        fix = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        fix = f"Did you mean {' or '.join(map(repr, near))}?" if near else "words_ lists them"
         what = f"the word {word!r} is not among the {len(self.words_):,} that have a vector"
-        raise UnknownWord(what, where="Word2Vec", fix=fix or None)
+        raise UnknownWord(what, where="Word2Vec", fix=fix)
 
     def __contains__(self, word: object) -> bool:
         self._check_fitted()

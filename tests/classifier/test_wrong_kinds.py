@@ -1,0 +1,119 @@
+"""Inputs of another kind in Python: the error says what was given and what takes it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.errors import (
+    BadValueError,
+    CheckpointError,
+    DataError,
+    FolderExistsError,
+    MissingValueError,
+    NoSuchFileError,
+    NoSuchModelError,
+    NotForThisModelError,
+    UnequalLengthsError,
+    UnknownModelError,
+    WrongInputError,
+)
+
+X = [f"visit {i} was {'great' if i % 2 else 'bad'}" for i in range(20)]
+Y = ["p" if i % 2 else "n" for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def clf():
+    return gf.TextClassifier("tfidf").fit(X, Y)
+
+
+@pytest.mark.parametrize("rows", [[[1, 0], [0, 1]], [(1, 0), (1, 1)], [np.array([0, 1]), np.array([1, 0])]])
+def test_lists_of_0_and_1_may_be_a_matrix_and_are_not_guessed(rows):
+    with pytest.raises(DataError, match=r"every row is a list of 0 and 1 of one length.*np\.array\(y\)"):
+        gf.TextClassifier("tfidf").fit(X, rows * 10)
+    matrix = gf.TextClassifier("tfidf").fit(X, np.array([[1, 0], [0, 1]] * 10))
+    with pytest.raises(DataError, match="every row is a list of 0 and 1"):
+        matrix.score(X, rows * 10)
+    assert matrix.score(X, np.array([[1, 0], [0, 1]] * 10)) == 1
+
+
+@pytest.mark.parametrize("rows", [[[0, 1], [0]], [[0, 2], [1, 2]], [{0, 1}, {1}], [["0", "1"], ["1", "0"]]])
+def test_sets_of_labels_that_are_numbers_stay_sets(rows):
+    found = gf.TextClassifier("tfidf").fit(X, rows * 10)
+    assert len(found.classes_) == len({label for row in rows for label in row})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (
+            lambda c: c.fit(X, Y[1:]),
+            UnequalLengthsError,
+            "20 texts but 19 labels. Give lists of equal length",
+        ),
+        (lambda c: c.fit("one", "p"), WrongInputError, "Give two lists of equal length, examples and labels"),
+        (lambda c: c.predict([b"a"]), MissingValueError, r"bytes. Decode it: text.decode\(\)"),
+        (
+            lambda c: c.predict(np.zeros((2, 8, 8, 3), np.uint8)),
+            MissingValueError,
+            r"an array of shape \(8, 8, 3\). For images use ImageClassifier",
+        ),
+        (
+            lambda c: c.predict(np.array([["a", "b"]])),
+            WrongInputError,
+            r"an array with 2 columns \(0, 1\), expected one",
+        ),
+        (
+            lambda c: c.explain(["great", "bad"]),
+            WrongInputError,
+            r"takes one text, got a list of 2. Use explain_many",
+        ),
+        (lambda c: c.explain("a", method="lime"), BadValueError, "For this model: weights, occlusion"),
+        (
+            lambda c: gf.TextClassifier("tfidf", class_weight="balance").fit(X, Y),
+            BadValueError,
+            "Did you mean 'balanced'",
+        ),
+        (
+            lambda c: gf.TextClassifier("vit-tiny").fit(X, Y),
+            NotForThisModelError,
+            "reads images, and this is a model of texts",
+        ),
+        (
+            lambda c: gf.ImageClassifier("vit-tiny").fit(X, Y),
+            NoSuchFileError,
+            "no such image file.*use TextClassifier",
+        ),
+        (lambda c: gf.load("nothing"), NoSuchModelError, "no such folder. Give a folder that save"),
+        (
+            lambda c: gf.load("bert-base-uncased"),
+            NoSuchModelError,
+            "is a checkpoint: load_pretrained opens it",
+        ),
+    ],
+)
+def test_what_is_given_is_named_and_what_takes_it(clf, call, error, said):
+    with pytest.raises(error, match=said):
+        call(clf)
+
+
+def test_models_of_images_are_not_known_to_a_text_classifier():
+    with pytest.raises(UnknownModelError, match="no model 'zzzz'") as error:
+        gf.TextClassifier("zzzz").fit(X, Y)
+    assert "bert-base-uncased" in str(error.value)
+    assert "vit" not in str(error.value)
+    assert "dinov2" not in str(error.value)
+
+
+def test_a_folder_says_what_it_holds(clf, tmp_path):
+    clf.save(tmp_path / "m")
+    with pytest.raises(FolderExistsError, match="pass overwrite=True"):
+        clf.save(tmp_path / "m")
+    with pytest.raises(CheckpointError, match="holds a TextClassifier, not an Embedder"):
+        gf.Embedder.load(tmp_path / "m")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "m").rename(tmp_path / "run" / "model")
+    with pytest.raises(CheckpointError, match=r"run: holds a TextClassifier, not an Embedder. Open it with"):
+        gf.Embedder.load(tmp_path / "run")
