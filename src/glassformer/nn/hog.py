@@ -1,4 +1,4 @@
-"""Histograms of oriented gradients (Dalal and Triggs, 2005): what an image looks like, without a weight.
+"""Histograms of oriented gradients (HOG; Dalal and Triggs, 2005): image features without weights.
 
     gradients       of each pixel, of the channel where it is largest
     histograms      of their directions, one for each cell; a pixel votes by the size of its gradient, shared
@@ -23,12 +23,12 @@ from torch.nn import functional as F
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.packing import Packing
 
-FLAT = 1e-3  # a gradient much smaller than this, of values from -1 to 1, is none
+FLAT = 1e-3  # a gradient much smaller than this, for values from -1 to 1, counts as zero
 
 
 @dataclass(frozen=True)
 class HogConfig:
-    """What is read of an image.
+    """Sizes of the features of an image.
 
     Raises:
         ConfigError: a cell larger than the image, or a size below 1.
@@ -49,7 +49,7 @@ class HogConfig:
 
     @cached_property
     def grid(self) -> tuple[int, int]:
-        """Cells along height and width; what is left over is not read."""
+        """Number of cells along height and width; remaining pixels are ignored."""
         (h, w), (p, q) = self.image_size, self.patch_size
         return h // p, w // q
 
@@ -60,12 +60,12 @@ class HogConfig:
 
     @property
     def d_model(self) -> int:
-        """D, what is known of a cell: its histogram in four blocks, and its color."""
+        """D, the number of features per cell: its histogram in four blocks, and its color."""
         return 4 * self.directions + self.channels
 
 
 def votes(images: Tensor, directions: int) -> Tensor:
-    """The vote of each pixel for each direction of an edge: ``[B, C, H, W]`` -> ``[B, K, H, W]``.
+    """Votes of the pixels for each direction of an edge: ``[B, C, H, W]`` -> ``[B, K, H, W]``.
 
     Direction k of K is that of gradients at (k + 1/2) * 180 / K degrees.
     """
@@ -82,8 +82,8 @@ def votes(images: Tensor, directions: int) -> Tensor:
 
 
 def nearness(cells: int, size: int, device: torch.device) -> Tensor:
-    """How much each row (or column) of pixels counts for a cell, ``[cells, cells * size]``: most in its
-    middle, nothing from the middle of the next one on. They sum to 1, but for the outer cells."""
+    """Weight of each row (or column) of pixels for each cell, ``[cells, cells * size]``: largest in the middle
+    of the cell, zero from the middle of the next cell on. Weights sum to 1, except for the outer cells."""
     pixels = (torch.arange(cells * size, device=device) + 0.5) / size
     middles = torch.arange(cells, device=device)[:, None] + 0.5
     return (1.0 - (pixels - middles).abs()).clamp(min=0.0) / size
@@ -102,7 +102,7 @@ def histograms(images: Tensor, config: HogConfig) -> Tensor:
 
 
 class HogEmbedding(nn.Module):
-    """Images as packed rows, one for each cell: its histograms, then its mean color. Always in fp32."""
+    """Images as packed rows, one per cell: its histograms, then its mean color. Always in fp32."""
 
     def __init__(self, config: HogConfig):
         super().__init__()

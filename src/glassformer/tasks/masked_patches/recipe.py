@@ -1,4 +1,4 @@
-"""What a recipe of masked patches can say. Keys of ``image``, ``model``, ``train``: ``MaskedPatches``."""
+"""Recipe of masked patches; the keys of ``image``, ``model`` and ``train`` are those of ``MaskedPatches``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PicturesConfig(TableKeys):
 
 @section
 class PatchImageConfig(PixelConfig):
-    """From images to patches, seen and hidden. None and empty mean: as the model has it."""
+    """From images to visible and masked patches. None and empty mean: as the model has it."""
 
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
         "none", "augmentation before patches are masked; light is what the paper uses"
@@ -46,7 +46,7 @@ class PatchImageConfig(PixelConfig):
     mask_share: float = setting(0.75, "share of patches of each image that are masked and reconstructed")
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.mask_share < 1.0:  # also what is no number
+        if not 0.0 < self.mask_share < 1.0:  # also rejects NaN
             what = f"mask_share = {self.mask_share} is out of range"
             raise ConfigError(what, where="mask_share", fix="Use 0.75")
         super().__post_init__()
@@ -54,7 +54,7 @@ class PatchImageConfig(PixelConfig):
 
 @section
 class PatchModelConfig(EncoderSizes):
-    """Which encoder learns, and the decoder that is thrown away. None means: as the architecture has it."""
+    """The encoder to train, and the decoder used only in training. None means: as the architecture has it."""
 
     model: str = by_place(
         default="vit-tiny",
@@ -79,7 +79,7 @@ class PatchModelConfig(EncoderSizes):
 
 @section
 class PatchFitConfig(FitConfig):
-    """One fit; the loss is a mean over hidden patches."""
+    """One fit; the loss is a mean over masked patches."""
 
     epochs: int = setting(50, "passes over the images, with new masks in each")
     lr: float = setting(1e-3, "peak learning rate, reached at the end of the warm-up")
