@@ -82,8 +82,8 @@ def votes(images: Tensor, directions: int) -> Tensor:
 
 
 def nearness(cells: int, size: int, device: torch.device) -> Tensor:
-    """Weight of each row (or column) of pixels for each cell, ``[cells, cells * size]``: largest in the middle
-    of the cell, zero from the middle of the next cell on. Weights sum to 1, except for the outer cells."""
+    """Weight of each row (or column) of pixels for each cell, ``[cells, cells * size]``: largest in the
+    middle of the cell, zero from the middle of the next on. They sum to 1, except for the outer cells."""
     pixels = (torch.arange(cells * size, device=device) + 0.5) / size
     middles = torch.arange(cells, device=device)[:, None] + 0.5
     return (1.0 - (pixels - middles).abs()).clamp(min=0.0) / size
