@@ -16,7 +16,7 @@ from glassformer.data.checks import place
 from glassformer.data.files import pass_over
 from glassformer.data.tables import READERS, read_table
 from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError
-from glassformer.tasks.catalog import TASKS, build_recipe
+from glassformer.tasks.catalog import build_recipe, task_with
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.labelled import load_other, with_known_labels
 from glassformer.tasks.load import load
@@ -142,7 +142,7 @@ def _context(
     folder: Path, data: str | None, columns: Mapping[str, str], on_bad_row: str | None, log: Log, count: Count
 ) -> RunContext:
     clf = load(folder)
-    task = next((task for task in TASKS.values() if type(clf) is task.estimator), None)
+    task = task_with(type(clf))
     if task is None or not isinstance(clf, Supervised):
         what = f"holds a {type(clf).__name__}, and only classifiers and regressors can be examined"
         raise NotForThisModelError(what, where=str(folder))

@@ -138,6 +138,11 @@ def task_making(kind: str | None) -> Task | None:
     return next((task for task in TASKS.values() if task.estimator.saved_as() == kind), None)
 
 
+def task_with(estimator: type) -> Task | None:
+    """The task of an estimator's class; None: it has none."""
+    return next((task for task in TASKS.values() if task.estimator is estimator), None)
+
+
 def task_of(folder: str | Path) -> Task:
     """The task of a run folder: of its recipe, else of its metrics; the default one where neither names it.
 
