@@ -29,7 +29,7 @@ torch.manual_seed(0)  # change me
 # A token is a row of numbers. Its *query* says what it looks for, its *key* what it offers, its *value* what it gives.
 # The softmax turns numbers into shares that sum to 1: eˣ of each, divided by the sum of all.
 # The weight of token j for token i is the softmax, over j, of qᵢ·kⱼ/√d_k; the output is the weighted mean of the values.
-# d_k is the number of entries of a query and a key, here 2.
+# d_k is the number of entries of a query and a key, here 2. The diagram, which calls it K, has other words and numbers than the cell.
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py), `attend`.
 #
 # ![One query compared with three keys](../docs/_static/diagrams/queries-keys-values.svg)

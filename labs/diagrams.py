@@ -101,37 +101,33 @@ def row_of(seed: int, width: int = 6) -> list[list[float]]:
 
 
 def text_to_rows(s: Sheet) -> int:
-    """A text becomes tokens, tokens become ids, and each id picks a row of a table; a row for its position is added."""
-    tokens = ["[CLS]", "the", "story", "is", "not", "dull", "[SEP]"]
-    ids = [2, 11, 87, 14, 52, 940, 3]
-    s.text(24, 30, "“The story is not dull”", size=17, anchor="start")
-    for y, name in ((72, "tokens"), (112, "ids"), (188, "token rows"), (282, "+ position rows"), (376, "= rows [T, D]")):  # fmt: skip
+    """A text becomes tokens, tokens become ids, and each id picks a row of a table."""
+    tokens = ["the", "story", "is", "not", "dull", "."]
+    ids = [2, 65, 9, 24, 751, 3]  # of lab 0's vocabulary
+    s.text(24, 30, "“The story is not dull.”", size=17, anchor="start")
+    for y, name in ((72, "tokens"), (112, "ids"), (188, "rows [T, D]")):
         s.text(24, y, name, size=14, kind="muted", anchor="start")
     for i, (token, number) in enumerate(zip(tokens, ids, strict=True)):
         x = 160 + 90 * i
-        token_row, place_row = row_of(number), row_of(i + 1)
         s.box(x, 56, 78, 30, token, "a")
         s.text(x + 39, 112, str(number))
-        s.grid(x + 32, 146, token_row, 14)
-        s.grid(x + 32, 240, place_row, 14)
-        s.grid(x + 32, 334, [[(a[0] + b[0]) / 2] for a, b in zip(token_row, place_row, strict=True)], 14)
+        s.grid(x + 32, 146, row_of(number), 14)
         s.arrow((x + 39, 122), (x + 39, 142))
-    return 440
+    return 252
 
 
 def queries_keys_values(s: Sheet) -> int:
-    """The query of “sleeps” is compared with every key; the softmax of the scores gives weights; the output is the weighted mean of the values."""
-    words, query, keys = ["the", "cat", "sleeps"], (2.0, 2.0), [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)]
+    """The query of “film” is compared with every key; the softmax of the scores gives weights; the output is the weighted mean of the values."""
+    words, query, keys = ["a", "dull", "film"], (1.0, 2.0), [(1.0, 0.0), (2.0, 1.0), (0.0, 1.0)]
     scores = [sum(a * b for a, b in zip(query, key, strict=True)) / math.sqrt(2) for key in keys]
     weights = softmax(scores)
-    for x, name in ((72, "row"), (212, "query, key, value"), (420, "q · k / √d"), (545, "softmax"), (700, "output")):  # fmt: skip
+    for x, name in ((72, "row"), (212, "query, key, value"), (420, "q · k / √K"), (545, "softmax"), (700, "output")):  # fmt: skip
         s.text(x, 28, name, size=14, kind="muted")
     for i, (word, key) in enumerate(zip(words, keys, strict=True)):
         y = 50 + 92 * i
         s.box(24, y + 14, 96, 44, word, "n", 17)
-        reads = word == "sleeps"
-        if reads:
-            s.box(150, y - 8, 150, 26, "q = (2, 2)", "a", 14)
+        if word == "film":
+            s.box(150, y - 8, 150, 26, f"q = ({query[0]:g}, {query[1]:g})", "a", 14)
         s.box(150, y + 22, 150, 26, f"k = ({key[0]:g}, {key[1]:g})", "b", 14)
         s.box(150, y + 52, 150, 26, f"v of “{word}”", "c", 14)
         s.arrow((122, y + 36), (146, y + 36))
@@ -144,8 +140,8 @@ def queries_keys_values(s: Sheet) -> int:
     s.text(
         400,
         338,
-        "Every row asks with its own query in the same way; all of it is softmax(Q Kᵀ / √d) V",
-        size=15,
+        "every row asks with its own query in the same way; K: how many numbers a query and a key have",
+        size=14,
     )
     return 368
 
@@ -162,7 +158,7 @@ def heads(s: Sheet) -> int:
     )
     for h, shares in enumerate(maps):
         y = 30 + 100 * h
-        s.text(360, y + 8, f"head {h + 1}: [T, D/3]", size=13, kind="muted")
+        s.text(360, y + 8, f"head {h + 1}: map [T, T]", size=13, kind="muted")
         s.grid(330, y + 20, shares, 20)
         s.arrow((252, 170), (324, y + 50))
         s.arrow((394, y + 50), (496, 170))
@@ -171,7 +167,12 @@ def heads(s: Sheet) -> int:
     s.box(716, 130, 66, 80, "[T, D]", "n")
     s.arrow((592, 170), (622, 170))
     s.arrow((688, 170), (712, 170))
-    s.text(400, 346, "The maps differ, and the number of parameters is the same: 4 (D² + D) for any number of heads", size=14)  # fmt: skip
+    s.text(
+        400,
+        346,
+        "3 heads: each reads its own D/3 numbers of every query, key and value, so the maps differ",
+        size=14,
+    )
     return 372
 
 
@@ -326,11 +327,11 @@ def cross_attention(s: Sheet) -> int:
     s.arrow((176, 85), (220, 85))
     s.arrow((176, 240), (220, 220))
     s.arrow((176, 250), (220, 270))
-    s.grid(420, 92, [[0.05, 0.05, 0.9], [0.1, 0.8, 0.1], [0.85, 0.1, 0.05]], 46, numbers=True)
+    s.grid(420, 92, [[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]], 46, numbers=True)
     s.arrow((316, 85), (414, 120))
     s.arrow((316, 220), (414, 190))
     s.text(490, 72, "weights [T, S]", size=14, kind="muted")
-    s.text(490, 252, "read the words backwards", size=13, kind="muted")
+    s.text(490, 212, "here T = 2, S = 3", size=13, kind="muted")
     s.arrow((316, 270), (640, 270), (640, 202))
     s.arrow((562, 160), (606, 160))
     s.box(610, 124, 160, 74, "weighted means of\nvalues [T, D]", "c")
@@ -363,8 +364,8 @@ def teacher_forcing(s: Sheet) -> int:
 
 
 def beam(s: Sheet) -> int:
-    """Greedy search takes the better first word and ends with the worse sentence; a beam of 2 keeps both beginnings."""
-    tree = {"a": (0.6, {"c": 0.5, "d": 0.5}), "b": (0.4, {"e": 1.0})}
+    """A tree of words with the probability of each after the words before it; a sentence is worth the product along its path."""
+    tree = {"a": (0.6, {"c": 0.45, "d": 0.55}), "b": (0.4, {"e": 1.0})}
     s.box(30, 140, 84, 40, "[BOS]", "n")
     y = 40.0
     for first, (p, nexts) in tree.items():
@@ -373,15 +374,12 @@ def beam(s: Sheet) -> int:
         s.arrow((116, 160), (266, at + 20))
         s.text(196, (160 + at + 20) / 2 - 14, f"{p:g}", size=15)
         for word, q in nexts.items():
-            best = p * q == max(a * b for a, rest in tree.values() for b in rest.values())
-            s.box(510, y, 84, 40, word, "c" if best else "n", 17)
+            s.box(510, y, 84, 40, word, "n", 17)
             s.arrow((356, at + 20), (506, y + 20))
             s.text(436, (at + y) / 2 + 4, f"{q:g}", size=15)
-            s.text(612, y + 20, f"{p:g} × {q:g} = {p * q:.2f}", anchor="start")
+            s.text(612, y + 20, f"p = {p:g} × {q:g}", anchor="start")
             y += 92
-    s.text(312, 306, "greedy keeps “a” only", size=14, kind="muted")
-    s.text(640, 306, "the best sentence begins with “b”", size=14, kind="muted")
-    return 334
+    return 300
 
 
 PIXELS = (  # a small handwritten 3, 8 x 8

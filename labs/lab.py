@@ -1,6 +1,7 @@
 """What every lab uses: its budget, answers, plots, reviews, tests of exercises, and the result files of long trainings.
 
-GLASSFORMER_LAB_BUDGET=small shrinks every training to seconds: everything runs, the figures mean little.
+GLASSFORMER_LAB_BUDGET=small shrinks every training to seconds: everything runs, the scores mean little.
+GLASSFORMER_LAB_BUDGET=medium trains fewer seeds and variants where a lab is slow: the scores are those of one training.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import runpy
 import traceback
 from collections.abc import Callable, Sequence
@@ -26,7 +28,8 @@ from sklearn.linear_model import LogisticRegression
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-SMALL = os.environ.get("GLASSFORMER_LAB_BUDGET", "full") == "small"
+BUDGET = os.environ.get("GLASSFORMER_LAB_BUDGET", "full")
+SMALL, MEDIUM = BUDGET == "small", BUDGET == "medium"
 INK, BLUE, RED, GREEN, GREY = "#23303d", "#2f6db5", "#c8553d", "#4f8a5b", "#9aa5b1"
 ANSWERS: dict[str, str] = {}  # question -> the answer, of the lab that runs
 T = TypeVar("T")
@@ -40,9 +43,11 @@ mpl.rcParams.update({
 })  # fmt: skip
 
 
-def budget(small: T, full: T) -> T:
-    """The first on the small budget, the second otherwise."""
-    return small if SMALL else full
+def budget(small: T, full: T, medium: T | None = None) -> T:
+    """The value for the budget that GLASSFORMER_LAB_BUDGET names; without a medium value, medium takes the full one."""
+    if SMALL:
+        return small
+    return medium if MEDIUM and medium is not None else full
 
 
 def answer(question: str, text: str) -> None:
@@ -65,19 +70,30 @@ def check(lab: str, **mine: Callable[..., Any]) -> None:
     Args:
         lab: the two digits of the lab's file.
         mine: your functions, under the names of the exercise.
+
+    Raises:
+        ValueError: no such lab, or it has no exercise of this name.
     """
-    file = next(ROOT.glob(f"labs/solutions/{lab}_*.py"))
-    test = runpy.run_path(str(file))["test"]
+    files = sorted(ROOT.glob(f"labs/solutions/{lab}_*.py"))
+    if not re.fullmatch(r"\d\d", lab) or not files:
+        raise ValueError(f'no lab {lab!r}: give the two digits of its file, as in check("00", ...)')
+    found = runpy.run_path(str(files[0]))
+    test = found.pop("test")
+    known = [name for name, f in found.items() if getattr(f, "__module__", "") == test.__module__]
+    if unknown := mine.keys() - set(known):
+        raise ValueError(
+            f"lab {lab} has no exercise {', '.join(sorted(unknown))}. It has: {', '.join(known)}"
+        )
     test.__globals__.update(mine)  # the solutions of the other exercises stay
     try:
         with torch.random.fork_rng(devices=[]):  # what follows in the lab does not depend on the test
             test()
-        found = "solved"
+        told = "solved"
     except Exception as error:  # an exercise that is not done yet fails in any way
         steps = [step for step in traceback.extract_tb(error.__traceback__) if step.name == "test"]
         reason = "" if isinstance(error, AssertionError) else f" with {type(error).__name__}: {error}"
-        found = f"not solved yet, the test stops at `{steps[-1].line}`{reason}"
-    print(f"{', '.join(mine)}: {found}")
+        told = f"not solved yet, the test stops at `{steps[-1].line}`{reason}"
+    print(f"{', '.join(mine)}: {told}")
 
 
 def span(values: Any, form: str = "{:.1%}") -> str:
@@ -305,17 +321,24 @@ def panels(images: dict[str, Any], **shown: Any) -> Any:
 
 
 def maps(
-    weights: Any, names: list[str] | None = None, titles: list[str] | None = None, *, across: Any = None
-):
-    """A row of attention maps ``[T, S]``, dark where much is read; ``names`` on the sides."""
+    weights: Any, names: list[str] | None = None, titles: list[str] | None = None, *, across: Any = None,
+    top: float | None = None,
+):  # fmt: skip
+    """A row of attention maps ``[T, S]``, dark where much is read; ``names`` on the sides.
+
+    Args:
+        top: the weight that is darkest, with a color bar; None: the largest of each map.
+    """
     figure, axes = plt.subplots(1, len(weights), figsize=(2.6 * len(weights) + 0.5, 2.9), squeeze=False)
     for i, (ax, w) in enumerate(zip(axes[0], weights, strict=True)):
-        ax.imshow(w, vmin=0, vmax=max(float(w.max()), 1e-9))
+        image = ax.imshow(w, vmin=0, vmax=top or max(float(w.max()), 1e-9))
         ax.set(title=titles[i] if titles else "", xticks=[], yticks=[])
         if names and len(names) <= 16:
             above = across or names
             ax.set_xticks(range(len(above)), above, rotation=60, ha="right", fontsize=8)
             ax.set_yticks(range(len(names)), names if i == 0 else [""] * len(names), fontsize=8)
+    if top:
+        figure.colorbar(image, ax=axes[0, -1], shrink=0.7)
     return figure
 
 

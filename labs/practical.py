@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## 1. A corpus of countries
 #
-# 20,000 sentences on countries, capitals, currencies and families, made from one seed. Some have a clause of unrelated news.
+# Sentences on countries, capitals, currencies and families, made from one seed; we read the first 6,000 of 20,000. Some have a clause of unrelated news.
 
 # %%
 texts = gf.data.load_text_dataset("countries").splits["train"].texts[: budget(1_000, 6_000)]  # change me
@@ -48,7 +48,7 @@ for text in texts[:3]:
 
 # %%
 vectors = gf.Word2Vec(
-    dim=50, window=5, negative=5, min_count=1, epochs=budget(2, 8), add_contexts=True, seed=0, threads=1
+    dim=50, window=5, negative=15, min_count=1, epochs=budget(2, 30), add_contexts=True, seed=0, threads=1
 ).fit(texts)  # change me
 for word in ("Paris", "euro", "king"):
     print(f"{word:6s}", [(near, round(score, 2)) for near, score in vectors.most_similar(word, 3)])

@@ -1,6 +1,6 @@
 """Run the labs, cell by cell, and write what they show into the documentation.
 
-    python labs/run.py [1 2 ...] [--again]      pages go to docs/labs/, the table of answers to labs/README.md
+    python labs/run.py [1 2 ...] [--again]      pages go to docs/labs/, with a table of all answers: answers.md
 
 A lab is a Python file in percent format: ``# %% [markdown]`` opens text, ``# %%`` opens code. A lab whose code and
 result files have not changed since its page was written is not run again, so a run that was stopped goes on where it
@@ -27,7 +27,6 @@ import matplotlib as mpl
 HERE = Path(__file__).resolve().parent
 PAGES = HERE.parent / "docs" / "labs"
 OTHER_LAB = re.compile(r"\]\((\d\d_\w+)\.py\)")  # a link that a notebook can follow; pages link to pages
-START, END = "<!-- answers: written by labs/run.py -->", "<!-- end of answers -->"
 sys.path.insert(0, str(HERE))
 
 
@@ -210,15 +209,17 @@ def table() -> str:
     for name, question in QUESTIONS.items():
         path, heading = where[name]
         said = " ".join([known.get(name, ""), *with_power(name)]).strip().replace("|", "\\|")
-        lines.append(f"| {question} | [{path.stem}]({path.name}) | {heading} | {said} |")
+        lines.append(f"| {question} | [{path.stem}]({path.stem}.md) | {heading} | {said} |")
     return "\n".join(lines)
 
 
-def readme() -> str:
-    """labs/README.md with the table of now."""
-    text = (HERE / "README.md").read_text(encoding="utf-8")
-    head, _, rest = text.partition(START)
-    return f"{head}{START}\n{table()}\n{END}{rest.partition(END)[2]}"
+def answers_page() -> str:
+    """docs/labs/answers.md."""
+    return (
+        "<!-- written by labs/run.py -->\n\n# All questions and measured answers\n\n"
+        "Every question that a lab asks, the cell that answers it, and what the last full run measured.\n\n"
+        f"{table()}\n"
+    )
 
 
 def main() -> None:
@@ -230,7 +231,7 @@ def main() -> None:
     args = parser.parse_args()
     import lab
 
-    if lab.SMALL:
+    if lab.BUDGET != "full":
         raise SystemExit("pages come from full runs: unset GLASSFORMER_LAB_BUDGET")
     from glassformer.runtime import machine_facts
 
@@ -260,7 +261,7 @@ def main() -> None:
         known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         file.write_text(json.dumps(known | answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"{path.name}: {seconds:.0f} s, {len(answers)} answers", flush=True)
-    (HERE / "README.md").write_text(readme(), encoding="utf-8")
+    (PAGES / "answers.md").write_text(answers_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

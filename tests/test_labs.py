@@ -83,6 +83,68 @@ def test_the_hidden_test_of_an_exercise_tells_right_from_wrong(run, capsys):
     assert "TypeError" in empty
 
 
+def test_a_check_of_no_exercise_says_which_there_are(run, capsys):
+    import lab
+
+    with pytest.raises(ValueError, match=r"lab 00 has no exercise caussal\. It has: known_share, causal, "):
+        lab.check("00", caussal=lambda q, k, v: ...)
+    with pytest.raises(ValueError, match="lab 00 has no exercise F"):
+        lab.check("00", F=...)
+    for wrong in ("0", "77"):
+        with pytest.raises(ValueError, match="give the two digits of its file"):
+            lab.check(wrong, causal=...)
+    assert not capsys.readouterr().out
+
+
+def unstable_loss(logits, targets):
+    return -logits.softmax(-1).log().gather(1, targets[:, None]).mean()
+
+
+def packed_with_full_lengths(ids, pad=0):
+    real = ids != pad
+    return ids[real], (ids != 0).sum(1).tolist()
+
+
+def precision_of_sets(said: str, reference: str) -> float:
+    words = said.split()
+    return len(set(words) & set(reference.split())) / len(words)
+
+
+def endless_greedy(step, longest: int = 20) -> tuple[str, ...]:
+    words: tuple[str, ...] = ()
+    while len(words) < 20 and words[-1:] != (".",):
+        words += (max(step(words).items(), key=lambda pair: pair[1])[0],)
+    return words
+
+
+@pytest.mark.parametrize(
+    ("lab_", "name", "wrong"),
+    [
+        ("00", "loss_of", unstable_loss),
+        ("00", "packed_ids", packed_with_full_lengths),
+        ("00", "max_of_real", lambda x, mask: (x * mask[..., None]).amax(1)),
+        ("05", "precision", precision_of_sets),
+        ("05", "greedy", endless_greedy),
+        ("05", "packed", lambda ids, words: sum(ids)),
+    ],
+)
+def test_a_wrong_solution_does_not_pass(run, capsys, lab_: str, name: str, wrong):
+    import lab
+
+    lab.check(lab_, **{name: wrong})
+    assert capsys.readouterr().out.startswith(f"{name}: not solved yet")
+
+
+def test_the_medium_budget_takes_its_own_values_or_the_full_ones(run, monkeypatch):
+    import lab
+
+    assert lab.budget(1, 3, medium=2) == 1
+    monkeypatch.setattr(lab, "SMALL", False)
+    assert lab.budget(1, 3, medium=2) == 3
+    monkeypatch.setattr(lab, "MEDIUM", True)
+    assert (lab.budget(1, 3, medium=2), lab.budget(1, 3)) == (2, 3)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_check_of_a_lab_names_a_solution_and_every_exercise_is_checked(run, path: Path):
     """In labs that have checks in their code: one for each exercise, under the name that the text gives."""
@@ -164,7 +226,7 @@ def test_every_question_is_answered_by_one_cell(run):
 
 
 def test_the_table_is_that_of_the_labs(run):
-    assert (LABS / "README.md").read_text(encoding="utf-8") == run.readme(), "run `make labs`"
+    assert (run.PAGES / "answers.md").read_text(encoding="utf-8") == run.answers_page(), "run `make labs`"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -28,9 +28,9 @@ def post_norm(x: Tensor, f, norm) -> Tensor:
     return norm(x + f(x))
 
 
-def mean_of_real(x: Tensor, mask: Tensor) -> Tensor:
-    """Rows of padding count as 0 in the sum and not at all in the number."""
-    return (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+def max_of_real(x: Tensor, mask: Tensor) -> Tensor:
+    """-∞ is never the largest; 0 would be where all real numbers are negative."""
+    return x.masked_fill(~mask[..., None], -torch.inf).amax(1)
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
@@ -47,16 +47,20 @@ def packed_ids(ids: Tensor, pad: int = 0) -> tuple[Tensor, list[int]]:
 def test() -> None:
     assert known_share(["a", "good", "film", "a"], ["[PAD]", "a", "film"]) == 0.75
     q, k, v = torch.randn(3, 2, 5, 4)
-    torch.testing.assert_close(causal(q, k, v), F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(causal(q, k, v), expected)
     assert attention_parameters(16) == sum(p.numel() for p in nn.MultiheadAttention(16, 2).parameters())
     x = torch.randn(2, 3, 4)
     norm = nn.LayerNorm(4)
-    torch.testing.assert_close(post_norm(x, lambda rows: 2 * rows, norm), norm(3 * x))
+    expected = norm(3 * x)
+    torch.testing.assert_close(post_norm(x, lambda rows: 2 * rows, norm), expected)
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    expected = torch.stack([x[0, :2].mean(0), x[1, 0]])
-    torch.testing.assert_close(mean_of_real(x, mask), expected)
-    logits, targets = torch.tensor([[1000.0, 0.0], [0.5, -0.5]]), torch.tensor([0, 1])
+    expected = torch.stack([-torch.minimum(*x[0, :2].abs()), -x[1, 0].abs()])
+    torch.testing.assert_close(max_of_real(-x.abs(), mask), expected)
+    logits, targets = torch.tensor([[1000.0, 0.0], [1000.0, 0.0], [0.5, -0.5]]), torch.tensor([0, 1, 1])
     torch.testing.assert_close(loss_of(logits, targets), F.cross_entropy(logits, targets))
     ids, lengths = packed_ids(torch.tensor([[5, 6, 0], [7, 0, 0]]))
     assert ids.tolist() == [5, 6, 7]
     assert lengths == [2, 1]
+    ids, lengths = packed_ids(torch.tensor([[5, 0, 9], [7, 9, 9]]), pad=9)
+    assert (ids.tolist(), lengths) == ([5, 0, 7], [2, 1])

@@ -41,6 +41,14 @@ def teacher_forced(target: list[int], begin: int, end: int) -> tuple[list[int], 
     return [begin, *target], [*target, end]
 
 
+def packed(ids: list[int], words: int) -> int:
+    """The ids are the digits of a number to the base ``words``."""
+    number = 0
+    for i in ids:
+        number = number * words + i
+    return number
+
+
 def reversal(length: int) -> Tensor:
     """The identity, turned around."""
     return torch.eye(length).flip(1)
@@ -48,12 +56,16 @@ def reversal(length: int) -> Tensor:
 
 def test() -> None:
     assert precision("the the the", "the cat") == 1 / 3
-    tree = {(): {"a": 0.6, "b": 0.4}, ("a",): {"c": 0.5, "d": 0.5}, ("b",): {"e": 1.0}}
+    assert precision("the cat the cat", "the cat and the dog") == 3 / 4
+    tree = {(): {"a": 0.6, "b": 0.4}, ("a",): {"c": 0.45, "d": 0.55}, ("b",): {"e": 1.0}}
     step: Step = lambda words: tree.get(words, {END: 1.0})  # noqa: E731
-    assert greedy(step)[0] == "a"
-    assert greedy(step)[-1] == END
+    assert greedy(step) == ("a", "d", END)
+    assert greedy(lambda words: {"on": 1.0}, longest=3) == ("on", "on", "on")
     layer, x = nn.RNN(3, 4), torch.randn(5, 3)
     weights = layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0 + layer.bias_hh_l0
     torch.testing.assert_close(rnn_states(x, *weights), layer(x)[0])
     assert teacher_forced([5, 7], 0, 1) == ([0, 5, 7], [5, 7, 1])
-    assert reversal(3).tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert {packed([i, j, k], 4) for i in range(4) for j in range(4) for k in range(4)} == set(range(64))
+    assert packed([19] * 14, 20) < 2**64
+    expected = [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert reversal(3).tolist() == expected

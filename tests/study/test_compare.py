@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.tables import read_csv
 
-from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.study import render_study, run_pages, write_study_report
 from glassformer.study import arms as arms_module
@@ -52,6 +52,15 @@ def test_folder_is_complete(done):
     (last,) = [line for line in lines if "[4/4]" in line]
     assert last.endswith(" s")
     assert [line.endswith(" left)") for line in lines if line.startswith("[")] == [True] * 3 + [False]
+
+
+def test_missing_weights_end_a_study_before_any_data_are_read(study: Study, tmp_path: Path):
+    lacking = replace(study, grid={}, arms={"here": {}, "away": {"model": "runs/no-such-run/model"}})
+    lines: list[str] = []
+    with pytest.raises(CheckpointError, match="runs/no-such-run/model"):
+        compare(lacking, tmp_path / "away", workers=0, say=lines.append)
+    assert [line for line in lines if "train" in line] == []
+    assert [*(tmp_path / "away" / "arms").iterdir()] == []
 
 
 def test_figures_are_those_of_the_predictions(done):

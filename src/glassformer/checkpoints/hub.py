@@ -107,6 +107,17 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
     raise NoSuchModelError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
 
 
+def fetch_if_checkpoint(recipe: Any) -> None:
+    """Fetch the weights that a recipe starts from; a model from scratch has none.
+
+    Raises:
+        CheckpointError: as ``resolve_checkpoint`` does.
+    """
+    name = str(getattr(getattr(recipe, "model", None), "model", ""))
+    if name.lower() in CATALOG or "/" in name:
+        resolve_checkpoint(name, recipe.model.revision)
+
+
 def is_at_hand(name: str) -> bool:
     """Whether the weights of a checkpoint of the catalog lie on this machine: nothing is fetched or asked."""
     from huggingface_hub import try_to_load_from_cache

@@ -210,13 +210,10 @@ def run_row(
 
 def check_weights(recipe: Any, row: Row) -> None:
     """Raises CheckpointError where a recipe's weights cannot be had; it names what stands for the row."""
-    from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
+    from glassformer.checkpoints.hub import fetch_if_checkpoint
 
-    name = str(getattr(getattr(recipe, "model", None), "model", ""))
-    if name.lower() not in CATALOG and "/" not in name:
-        return
     try:
-        resolve_checkpoint(name, recipe.model.revision)
+        fetch_if_checkpoint(recipe)
     except CheckpointError as error:
         others = " or ".join(stand_ins(row))
         fix = f"{error.fix}; in its place: {others}" if others else error.fix

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import replace_text
+from glassformer.checkpoints.hub import fetch_if_checkpoint
 from glassformer.config import key_places, lay_over, to_dict
 from glassformer.errors import ExistsError, GlassformerError, InputError
 from glassformer.finite import json_text
@@ -160,6 +161,8 @@ def run_jobs(
     todo = [job for job in jobs if not is_finished(job)]
     if len(todo) < len(jobs):
         say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished already")
+    for recipe in {job.arm: job.recipe for job in todo if engine == "serial"}.values():
+        fetch_if_checkpoint(recipe)  # missing weights end a study before any data are read
     failed: dict[str, str] = {}
     done = len(jobs) - len(todo)
     alone = done == 0  # nothing has shown yet that the data and the settings can be used
