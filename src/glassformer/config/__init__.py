@@ -488,7 +488,7 @@ def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES
 
 def check_heads(d_model: int, num_heads: int) -> None:
     """Raises ConfigError where ``num_heads`` does not divide ``d_model``."""
-    if d_model % num_heads:
+    if num_heads < 1 or d_model % num_heads:
         known = [str(n) for n in range(1, 65) if d_model % n == 0]
         fix = f"Use {', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else "Use another d_model"
         what = f"d_model {d_model} is not a multiple of num_heads {num_heads}"

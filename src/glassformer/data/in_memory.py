@@ -284,7 +284,7 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
         return y
     if isinstance(y, str):
         what = f"one string, {y[:40]!r}, where a list of {noun} is expected"
-        fix = f"Give two lists of equal length, examples and {noun}; of a table its column {y[:40]!r}"
+        fix = f"Give two lists of equal length, examples and {noun}; for a table its column, X[{y[:40]!r}]"
         raise WrongInputError(what, where=origin, fix=fix)
     table = table_of(y)
     if table is not None:

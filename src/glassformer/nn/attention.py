@@ -461,8 +461,6 @@ class MultiHeadAttention(nn.Module):
         rotary: float | None = None,
     ):
         super().__init__()
-        if num_heads < 1:
-            raise ConfigError(f"num_heads {num_heads} is less than 1")
         check_heads(d_model, num_heads)
         check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
