@@ -423,7 +423,7 @@ sentence = "the story is not dull ."  # change me
 with torch.no_grad():
     logits = model(encode([sentence]))
 print(f"probability of {classes[1]!r}: {float(logits.softmax(1)[0, 1]):.2f}")
-lab.maps(model.layers[1].attention.weights[0], sentence.split(), [f"head {h + 1}" for h in range(4)], top=1)
+lab.maps(model.layers[1].attention.weights[0], sentence.split(), [f"head {h + 1}" for h in range(4)], top=0.5)
 lab.plt.show()
 
 # %% [markdown]

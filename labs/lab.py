@@ -329,7 +329,7 @@ def maps(
     Args:
         top: the weight that is darkest, with a color bar; None: the largest of each map.
     """
-    figure, axes = plt.subplots(1, len(weights), figsize=(2.6 * len(weights) + 0.5, 2.9), squeeze=False)
+    figure, axes = plt.subplots(1, len(weights), figsize=(2.6 * len(weights) + 0.5, 3.3), squeeze=False)
     for i, (ax, w) in enumerate(zip(axes[0], weights, strict=True)):
         image = ax.imshow(w, vmin=0, vmax=top or max(float(w.max()), 1e-9))
         ax.set(title=titles[i] if titles else "", xticks=[], yticks=[])
