@@ -112,7 +112,7 @@ def test_keys_are_all_listed_with_their_meaning(ok):
     assert listed == {".".join(path) for path in key_places(Recipe).values()}
     by_name = {k.name: k for k in keys}
     assert by_name["warmup"].default == "none"
-    assert by_name["warmup"].meaning.startswith("share of all steps; none: what suits")
+    assert by_name["warmup"].meaning.startswith("share of all steps in which the learning rate rises")
     assert by_name["optimizer"].meaning == (
         "adam: weight decay is part of the gradient; adamw-hat: adam_eps is added before bias correction "
         "(adamw | adam | muon | adamw-hat)"

@@ -164,7 +164,7 @@ def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") ->
 
 
 def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json") -> str:
-    """What a classification head's outputs are, in words, where they are no scores of classes; else empty.
+    """What a classification head's outputs are, in words, where they are not scores of classes; else empty.
 
     Raises:
         CheckpointError: a ``problem_type`` that nobody knows.

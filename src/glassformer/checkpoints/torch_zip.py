@@ -106,7 +106,7 @@ def read_zip(file: Path) -> dict[str, Tensor]:
             what, fix = "is a Git LFS pointer, not the weights", "Run 'git lfs pull' in the repository"
             raise IncompleteError(what, where=str(file), fix=fix) from None
         if start and start[:2] != b"PK":
-            what = "is pickled: reading it could run any code, so it is refused"
+            what = "is pickled: reading it could run any code, so it is not read"
             raise PickleError(what, where=str(file), fix=CONVERT) from None
         raise CheckpointError(f"is not readable as a zip file: {error}", where=str(file)) from None
     except (OSError, EOFError, NotImplementedError, RuntimeError) as error:

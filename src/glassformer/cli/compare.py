@@ -50,7 +50,7 @@ def models_study(
 ) -> Any:
     """A study of several models on one table: each gets the recipe that ``glassformer train`` would give it.
 
-    Their recipes are written into the study's folder, so that it goes on from there.
+    Their recipes are written into the study's folder, so that it continues from there.
 
     Raises:
         ConfigError: fewer than two models, one twice, or a setting that cannot be.

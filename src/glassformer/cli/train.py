@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -207,8 +208,8 @@ def train_command(
 
     _say_held_out(chosen, given, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
-    new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if resume and new and world()[0] == 0:
+    there = os.path.isdir(folder) and any(os.scandir(folder))  # os.path: False for a name that cannot be
+    if resume and world()[0] == 0 and not there:
         note(f"nothing to resume in {folder}: a new run begins")
     try:
         run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)

@@ -251,7 +251,7 @@ def close_to(path: Path) -> str:
 def near_name(name: str, names: Sequence[str]) -> str | None:
     """The file that a slip of a letter or two, or another ending, makes of ``name``; None: there is none.
 
-    The ending alone, which most tables share, is no likeness.
+    The ending alone, which most tables share, does not count.
     """
     stem = Path(name).stem
     for near in difflib.get_close_matches(name, names, n=5, cutoff=0.75):
