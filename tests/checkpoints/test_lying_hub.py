@@ -39,7 +39,7 @@ def test_sums_are_said_to_differ(tmp_path, fake_hub):
 )
 def test_names_that_lead_out_are_refused_before_anything_is_fetched(tmp_path, fake_hub, name):
     fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0) | {name: b"!"}}
-    with pytest.raises(CheckpointError, match=r"names a file 'model-.*, which is none of a model"):
+    with pytest.raises(CheckpointError, match=r"names a file 'model-.*, which does not belong to a model"):
         resolve_checkpoint("org/tiny")
     assert not any("/resolve/" in path for path in fake_hub.requests)
     assert not list(tmp_path.rglob("*escaped*"))
