@@ -206,7 +206,9 @@ def _check_announced(repo: str, revision: str | None, shown: str) -> list[str]:
             continue
         if set(name) & set("/\\:\0") and not _STEP.fullmatch(name):
             raise CheckpointError(
-                f"names a file {name[:80]!r}, which does not belong to a model", where=shown, fix="Do not use it"
+                f"names a file {name[:80]!r}, which does not belong to a model",
+                where=shown,
+                fix="Do not use it",
             )
         most = _most_bytes(name)
         if size is not None and size > most:
@@ -253,7 +255,7 @@ def _check_sent(folder: Path, shown: str) -> None:
     """Compare what lies in the cache with what the Hub announced: the cache keeps each file under its sum.
 
     Raises:
-        CheckpointError: a file that is not a plain one, is too large, or has another sum; it leaves the cache.
+        CheckpointError: a file that is not plain, is too large, or has another sum; it leaves the cache.
     """
     for file in sorted((*folder.iterdir(), *folder.glob("[0-9]_*/*"))):
         if not _wanted(file.relative_to(folder).as_posix()):

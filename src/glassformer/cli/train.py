@@ -208,7 +208,7 @@ def train_command(
 
     _say_held_out(chosen, given, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
-    there = os.path.isdir(folder) and any(os.scandir(folder))  # os.path: False for a name that cannot be
+    there = os.path.isdir(folder) and bool(os.listdir(folder))  # os.path: False for a name that cannot be
     if resume and world()[0] == 0 and not there:
         note(f"nothing to resume in {folder}: a new run begins")
     try:

@@ -21,6 +21,7 @@ from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Arm, Study, check_split, expand
 from glassformer.study.results import beside, collect, write_results
 from glassformer.targets.target import Judged
+from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run_folder import read_run_recipe, what_decides
 
 
@@ -167,6 +168,10 @@ def compare_runs(
         "unfinished": [],
         "failed": {},
     }
+    nouns = {str(path): TASKS[read_run_recipe(path).task].estimator.NOUN for path in paths}
+    if len(set(nouns.values())) > 1:
+        what = " and ".join(f"{path} reads {noun}" for path, noun in nouns.items())
+        raise ConfigError(what, where="compare", fix="Compare runs that read the same kind of input")
     fix = (
         "Train them on the same data with the same split, or evaluate each on one labeled file that none was "
         "trained on: glassformer evaluate RUN --data FILE"

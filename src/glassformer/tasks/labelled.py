@@ -25,7 +25,13 @@ from glassformer.data.label_sets import each
 from glassformer.data.mending import mended
 from glassformer.data.rejected import SKIP, or_else, summary
 from glassformer.data.splits import Splits, as_they_are, split_up, stratified_subset
-from glassformer.errors import DataError, NoSuchSplitError, OneClassError, UnclearColumnError
+from glassformer.errors import (
+    DataError,
+    NoSuchColumnError,
+    NoSuchSplitError,
+    OneClassError,
+    UnclearColumnError,
+)
 from glassformer.evaluate.predictions import SIMPLE, write_simple
 from glassformer.inputs.inputs import Inputs
 from glassformer.targets.multiclass import Classes, unseen, without_unseen
@@ -439,7 +445,12 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
     Raises:
         DataError: no labeled split, data that cannot be read, or own ones that have changed (``own_data``).
     """
-    clf, splits = context.estimator, _load_again(context, source)
+    clf = context.estimator
+    try:
+        splits = _load_again(context, source)
+    except NoSuchColumnError as error:  # perhaps there are no labels, and predictions were meant
+        fix = f"{error.fix}. The true labels are needed; without them: "
+        raise error.but(fix=f"{fix}glassformer predict {context.folder} {source or 'FILE'}") from None
     said = []
     if context.drop_unreadable:
         splits, said = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)

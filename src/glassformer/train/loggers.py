@@ -137,6 +137,12 @@ class MLflow(Log):
     def __init__(self, name: str | None = None, *, folder: str | Path | None = None, every: int = 20):
         super().__init__()
         need("mlflow", "mlflow")
+        from mlflow import get_tracking_uri
+
+        if str(get_tracking_uri()).startswith("sqlite") and find_spec("sqlalchemy") is None:
+            what = "mlflow-skinny has no database for its own files"
+            fix = "Set MLFLOW_TRACKING_URI to the address of your server, or pip install mlflow"
+            raise NotInstalledError(what, where="log to mlflow", fix=fix)
         self.name, self.folder, self.every = name, folder, max(1, every)
         self._waiting: list[dict[str, Any]] = []
         self._run: Any = None
