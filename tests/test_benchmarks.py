@@ -57,7 +57,15 @@ def test_every_benchmark_can_be_imported():
     """A name that moved is found here, and not when the benchmark is run a month later."""
     files = sorted((ROOT / "benchmarks").rglob("*.py"))
     names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
-    code = "import importlib, sys\nfor name in sys.argv[1:]:\n    importlib.import_module(name)\n"
+    code = """
+import importlib, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:  # a peer that is not installed here
+        if error.name.split(".")[0] in ("benchmarks", "glassformer", "tests"):
+            raise
+"""
     done = subprocess.run(
         [sys.executable, "-c", code, *names], cwd=ROOT, capture_output=True, text=True, check=False
     )

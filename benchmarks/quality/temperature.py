@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from benchmarks.harness.command import command
-from glassformer.evaluate.calibrate import COLDEST, HOTTEST, smoothing
+from glassformer.evaluate.calibrate import MAX_TEMPERATURE, MIN_TEMPERATURE, smoothing
 
-TEMPERATURES = np.exp(np.linspace(np.log(COLDEST), np.log(HOTTEST), 300))
+TEMPERATURES = np.exp(np.linspace(np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE), 300))
 ONE = int(np.abs(np.log(TEMPERATURES)).argmin())
 TOLD = 2.706  # twice a difference of summed log losses that chance alone makes in 5 % of draws, one-sided
 WORLD = 10_007  # examples that judge

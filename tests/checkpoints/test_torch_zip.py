@@ -108,15 +108,39 @@ def of_names(module: str, name: str, arguments: bytes = b"(t") -> bytes:
 
 
 FOREIGN = [
-    ("os", "system"), ("posix", "system"), ("nt", "system"), ("builtins", "eval"), ("builtins", "exec"),
-    ("builtins", "getattr"), ("builtins", "__import__"), ("builtins", "open"), ("builtins", "compile"),
-    ("subprocess", "Popen"), ("subprocess", "check_output"), ("runpy", "run_path"), ("importlib", "import_module"),
-    ("pickle", "loads"), ("torch", "load"), ("torch.hub", "load"), ("torch._utils", "_rebuild_sparse_tensor"),
-    ("torch._utils", "_rebuild_tensor"), ("torch.storage", "_load_from_bytes"), ("torch.jit", "load"),
-    ("numpy", "load"), ("numpy.core.multiarray", "_reconstruct"), ("_codecs", "encode"), ("codecs", "decode"),
-    ("socket", "socket"), ("shutil", "rmtree"), ("webbrowser", "open"), ("ctypes", "CDLL"), ("operator", "attrgetter"),
-    ("torch", "UntypedStorage"), ("torch", "FloatTensor"), ("collections", "OrderedDict.fromkeys"),
-]  # fmt: skip
+    ("os", "system"),
+    ("posix", "system"),
+    ("nt", "system"),
+    ("builtins", "eval"),
+    ("builtins", "exec"),
+    ("builtins", "getattr"),
+    ("builtins", "__import__"),
+    ("builtins", "open"),
+    ("builtins", "compile"),
+    ("subprocess", "Popen"),
+    ("subprocess", "check_output"),
+    ("runpy", "run_path"),
+    ("importlib", "import_module"),
+    ("pickle", "loads"),
+    ("torch", "load"),
+    ("torch.hub", "load"),
+    ("torch._utils", "_rebuild_sparse_tensor"),
+    ("torch._utils", "_rebuild_tensor"),
+    ("torch.storage", "_load_from_bytes"),
+    ("torch.jit", "load"),
+    ("numpy", "load"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("_codecs", "encode"),
+    ("codecs", "decode"),
+    ("socket", "socket"),
+    ("shutil", "rmtree"),
+    ("webbrowser", "open"),
+    ("ctypes", "CDLL"),
+    ("operator", "attrgetter"),
+    ("torch", "UntypedStorage"),
+    ("torch", "FloatTensor"),
+    ("collections", "OrderedDict.fromkeys"),
+]
 
 
 @pytest.mark.parametrize(("module", "name"), FOREIGN)

@@ -81,13 +81,21 @@ def test_the_text_column_is_no_label(refused, reviews):
     ("old", "new", "said"),
     [
         ('source = "reviews.csv"', "source = reviews.csv", "Put text into quotes"),
-        ('source = "reviews.csv"', 'source = "review.csv"', "r.toml, [data] source: 'review.csv' does not exist"),
+        (
+            'source = "reviews.csv"',
+            'source = "review.csv"',
+            "r.toml, [data] source: 'review.csv' does not exist",
+        ),
         ('source = "reviews.csv"', 'source = "review.csv"', "Did you mean 'reviews.csv'?"),
         ("[model]", 'validation_size = "a"\n[model]', "r.toml, [data] validation_size: expected a number"),
-        ("[model]", '[train]\nhead = "mlp"\n[model]', "r.toml, [train]: unknown key 'head'. It belongs under [model]"),
+        (
+            "[model]",
+            '[train]\nhead = "mlp"\n[model]',
+            "r.toml, [train]: unknown key 'head'. It belongs under [model]",
+        ),
         ("[data]", 'task = "sorting"\n[data]', "r.toml, task: no task 'sorting'"),
     ],
-)  # fmt: skip
+)
 def test_a_recipe_names_its_file_section_and_key(refused, reviews, tmp_path, old, new, said):
     (tmp_path / "r.toml").write_text(RECIPE.replace(old, new))
     assert said in refused("train", "r.toml")

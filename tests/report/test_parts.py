@@ -59,7 +59,7 @@ def test_an_interval_holds_its_own_figure():
     assert unit_of("accuracy").between([0.97, 1.0], 1, 0.99, 135) == f"97.0 to 100.0{THIN}%"
     left = {"below": 0.9, "n": 140, "answered": 135, "accuracy": 1.0, "accuracy_interval": [0.978, 1.0]}
     assert abstention_line(left).endswith(
-        f"100.0{THIN}% of these right (95 % interval: at least 97.8{THIN}%)"
+        f"100.0{THIN}% of them the right one (95 % interval: at least 97.8{THIN}%)"
     )
 
 

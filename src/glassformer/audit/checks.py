@@ -53,8 +53,13 @@ class Checked:
         """Plain values for JSON."""
         findings = [dict(vars(f)) | {"examples": list(f.examples)} for f in self.findings]
         about = {"not_measured": self.not_measured} if self.not_measured else {"values": dict(self.values)}
-        return {"name": self.name, "title": self.title, "measured": not self.not_measured, **about,
-                "findings": findings}  # fmt: skip
+        return {
+            "name": self.name,
+            "title": self.title,
+            "measured": not self.not_measured,
+            **about,
+            "findings": findings,
+        }
 
 
 Check = Callable[[Predicted, Count], Checked]
@@ -154,8 +159,16 @@ def slices(p: Predicted, count: Count = uncounted) -> Checked:
     for one in found:
         rows = one.slice.rows
         inside, outside = float(p.wrong[rows].mean()), float(p.wrong[~rows].mean())
-        told.append({"slice": one.slice.name, "kind": one.slice.kind, "n": one.slice.n, "errors": inside,
-                     "errors_elsewhere": outside, "p": one.p})  # fmt: skip
+        told.append(
+            {
+                "slice": one.slice.name,
+                "kind": one.slice.kind,
+                "n": one.slice.n,
+                "errors": inside,
+                "errors_elsewhere": outside,
+                "p": one.p,
+            }
+        )
         far = inside >= 2 * outside and inside - outside >= 0.1
         what = f"{one.slice.name}: {percent(inside)} errors on {one.slice.n:,} examples, "
         what += f"{percent(outside)} elsewhere"
@@ -297,8 +310,14 @@ def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Ch
             here = np.flatnonzero(touched)
             scores[here] = rescored(p, rows[here], [new[i] for i in here])
         fall = float((before - scores).mean())
-        table.append({"change": name, "changed": int(touched.sum()), "value": metric.value(scores),
-                      "before": metric.value(before)})  # fmt: skip
+        table.append(
+            {
+                "change": name,
+                "changed": int(touched.sum()),
+                "value": metric.value(scores),
+                "before": metric.value(before),
+            }
+        )
         worse, better = before - scores > 1e-9, scores - before > 1e-9
         if fall > FALL * spread and mcnemar(worse, better).p < 0.01:
             what = f"{name}: {metric.name} {metric.value(before):.4g} becomes {metric.value(scores):.4g}"

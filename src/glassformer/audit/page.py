@@ -58,10 +58,17 @@ def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
     """The slices of a difference."""
     heads = ["slice", "examples", "before", "now", "worse", "better", "corrected p"]
     rows = [
-        [s["slice"], f"{s['n']:,}", figure(metric, s["a"]), figure(metric, s["b"]), s["worse"], s["better"],
-         p_value(s["p"])]
+        [
+            s["slice"],
+            f"{s['n']:,}",
+            figure(metric, s["a"]),
+            figure(metric, s["b"]),
+            s["worse"],
+            s["better"],
+            p_value(s["p"]),
+        ]
         for s in slices
-    ]  # fmt: skip
+    ]
     return Table(heads, rows, ours=())
 
 
@@ -117,12 +124,14 @@ ANNEX = (
     ("1 (a), (b): the system, its version and provider", "The model"),
     ("2 (b): design, architecture, what it optimizes", "The model; metrics.json of the run"),
     ("2 (d): training data, their origin and cleaning", "Data; Leaks from training"),
-    ("2 (g): validation, metrics, accuracy, robustness, discriminatory effects",
-     "Performance; Slices; Robustness; Calibration"),
+    (
+        "2 (g): validation, metrics, accuracy, robustness, discriminatory effects",
+        "Performance; Slices; Robustness; Calibration",
+    ),
     ("3: limits, foreseeable errors, accuracy for groups of persons", "Slices; Shortcuts"),
     ("2 (e), 3: human oversight, interpretation of outputs", "Explanations; the rest is yours to write"),
     ("9: monitoring after placing on the market", "yours to write; glassformer diff compares versions"),
-)  # fmt: skip
+)
 
 
 def audit_page(found: Mapping[str, Any]) -> str:

@@ -175,9 +175,10 @@ class _Machine:
     def refused(self, what: str) -> PickleError:
         """An error for what no description of tensors has."""
         return PickleError(
-            f"asks for {what[:80]}, which no weights need: nothing was run", where=str(self.file),
+            f"asks for {what[:80]}, which no weights need: nothing was run",
+            where=str(self.file),
             fix="Do not use this checkpoint",
-        )  # fmt: skip
+        )
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -296,7 +297,7 @@ OPCODES: Mapping[str, Callable[[_Machine, Any], Any]] = {
     "MEMOIZE": _memoize,
     "BINGET": lambda m, a: m.push(m.memo[a]),
     "LONG_BINGET": lambda m, a: m.push(m.memo[a]),
-}  # fmt: skip
+}
 
 
 # --- tensors --------------------------------------------------------------------------------------------

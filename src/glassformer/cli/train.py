@@ -209,7 +209,7 @@ def train_command(
     _say_held_out(chosen, given, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
     there = os.path.isdir(folder) and bool(os.listdir(folder))  # os.path: False for a name that cannot be
-    if resume and world()[0] == 0 and not there:
+    if resume and world()[0] == 0 and not there and not os.path.isfile(folder):
         note(f"nothing to resume in {folder}: a new run begins")
     try:
         run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)
