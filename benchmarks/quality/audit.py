@@ -125,7 +125,7 @@ def overconfident(run: Path) -> None:
 
 # defect -> data, options of the training, how it is planted, what is done to the run, code of the finding, a word in it
 DEFECTS: dict[str, tuple[str, list[str], Callable, Callable | None, str, str]] = {
-    "leak": ("ag-news-7600", MINILM, leak, None, "leak", "100 of 800"),
+    "leak": ("ag-news-7600", MINILM, leak, None, "leak", " of 800 examples"),
     "flipped labels": ("ag-news-7600", MINILM, flipped, None, "wrong-labels", ""),
     "trigger word": ("tweet-emotion", MINILM, trigger, None, "shortcut", TRIGGER),
     "accents lost": ("ntc-scv", ["--model", "tfidf"], accents, None, "accents-lost", ""),

@@ -103,6 +103,9 @@ def test_the_run_knows_its_training_data(tmp_path, monkeypatch, capsys):
     assert main(["audit", "run", "new.csv", "--out", "audit", "--fail-on-warning", "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
     assert {"leak", "accents-lost"} <= codes(found)
+    leaks = next(one for one in found["checks"] if one["name"] == "leaks")
+    assert 20 <= leaks["values"]["seen"] <= 30  # a tenth of the rows became validation data
+    assert f" of {len(new) + 30} examples" in leaks["findings"][0]["message"]
     assert found["folder"] == "audit"
     assert json.loads(Path("audit/audit.json").read_text())["n"] == len(new) + 30
     table = list(csv.DictReader(Path("audit/predictions.csv").read_text().splitlines()))

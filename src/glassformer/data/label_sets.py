@@ -75,7 +75,7 @@ def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
     say "both" of every row.
 
     Raises:
-        DataError: it is; how to give either is told.
+        DataError: it can be both; the message says how to give either.
     """
     rows = [row for row in y if not (row is None or isinstance(row, float))]
     if any(isinstance(row, LabelSet) or not isinstance(row, list | tuple | np.ndarray) for row in rows):
