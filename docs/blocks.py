@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
-NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
+NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d*)?(?:e-?\d+)?")
 TIME = re.compile(r"(?:\d+ min )?\d+(?:\.\d+)? ?(?:s|ms|min)\b")
 FIRST, LAST = 4, 12  # lines that are kept of a long output
 WIDEST = 300  # characters of a line

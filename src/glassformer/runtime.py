@@ -43,6 +43,7 @@ def has_fast_bf16(device: torch.device) -> bool:
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
 
 
+_ended: list[bool] = []  # not empty: within ``the_others_ended``
 MEETING = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # what a launcher sets beside WORLD_SIZE
 
 
@@ -53,7 +54,7 @@ def world() -> tuple[int, int]:
         ConfigError: variables that no launcher has set so, such as a WORLD_SIZE that is left over.
     """
     size = _variable("WORLD_SIZE", 1)
-    if size < 2:
+    if size < 2 or _ended:
         return 0, 1
     fix = f"Unset WORLD_SIZE for one process, or use torchrun --nproc-per-node {size}"
     joined = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -65,6 +66,16 @@ def world() -> tuple[int, int]:
     if not 0 <= rank < size:
         raise ConfigError(f"RANK is {rank} of {size} processes", where="RANK", fix=fix)
     return rank, size
+
+
+@contextmanager
+def the_others_ended() -> Iterator[None]:
+    """Within it this process counts as the only one: a model that is fitted there waits for nobody."""
+    _ended.append(True)
+    try:
+        yield
+    finally:
+        _ended.pop()
 
 
 def _variable(name: str, default: int) -> int:

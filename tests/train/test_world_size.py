@@ -13,6 +13,7 @@ from glassformer.cli.app import main
 from glassformer.errors import ConfigError, SeveralProcessesWarning
 from glassformer.runtime import world
 from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.run_folder import Helped, one_writer
 from glassformer.train import distributed
 
 NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
@@ -64,6 +65,18 @@ def test_what_no_launcher_sets(values, said, environment):
     environment(**values)
     with pytest.raises(ConfigError, match=said):
         world()
+
+
+def test_the_one_that_writes_goes_on_alone(environment):
+    """A simple model that it fitted to compare with waited for the processes that had ended."""
+    environment(**WHOLE | {"RANK": "0"})
+    assert world() == (0, 3)
+    with one_writer():
+        assert world() == (0, 1)
+    assert world() == (0, 3)
+    environment(RANK="2")
+    with pytest.raises(Helped), one_writer():
+        raise AssertionError
 
 
 @pytest.mark.parametrize("task", ["text-classification", "token-tagging", "similarity", "masked-lm"])

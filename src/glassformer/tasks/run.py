@@ -117,30 +117,31 @@ def _run(
         fix = "Put it back as it was, or start a new run with another --out"
         raise error.but(what=what, where=str(folder), fix=fix) from None
     fitted = time.perf_counter() - begun
-    one_writer()
-    context.estimator.save(folder / "model", overwrite=True)
-    context.estimator.save_beside(folder)
-    metrics: dict[str, Any] = _facts(context) | task.evaluate(context) | {"peak_memory_mb": peak_memory_mb()}
-    metrics["seconds"] = {
-        "setup": setup + doctor.seconds,
-        "train": context.estimator.train_seconds_ - doctor.seconds,
-        # A run that was stopped and went on has the time of all its parts.
-        "total": time.perf_counter() - started + max(0.0, context.estimator.train_seconds_ - fitted),
-    } | metrics.get("seconds", {})
-    if digests:
-        metrics[KEY] = digests
-    write_json(folder / "metrics.json", metrics)
-    write_card(folder / "model", context.estimator, folder)
-    for name, found in task.collect_artifacts(context).items():
-        write_json(folder / name, found)
-    run = Run(folder, metrics, task.render_report(folder, known_recipe(folder)))
-    if best := best_of_interrupted(metrics):
-        stopped = Interrupted(
-            f"stopped before all models were compared; the best so far, {best}, is kept; {GO_ON}"
-        )
-        stopped.run = run
-        raise stopped
-    return run
+    with one_writer():
+        context.estimator.save(folder / "model", overwrite=True)
+        context.estimator.save_beside(folder)
+        metrics: dict[str, Any] = _facts(context) | task.evaluate(context)
+        metrics["peak_memory_mb"] = peak_memory_mb()
+        metrics["seconds"] = {
+            "setup": setup + doctor.seconds,
+            "train": context.estimator.train_seconds_ - doctor.seconds,
+            # A run that was stopped and went on has the time of all its parts.
+            "total": time.perf_counter() - started + max(0.0, context.estimator.train_seconds_ - fitted),
+        } | metrics.get("seconds", {})
+        if digests:
+            metrics[KEY] = digests
+        write_json(folder / "metrics.json", metrics)
+        write_card(folder / "model", context.estimator, folder)
+        for name, found in task.collect_artifacts(context).items():
+            write_json(folder / name, found)
+        run = Run(folder, metrics, task.render_report(folder, known_recipe(folder)))
+        if best := best_of_interrupted(metrics):
+            stopped = Interrupted(
+                f"stopped before all models were compared; the best so far, {best}, is kept; {GO_ON}"
+            )
+            stopped.run = run
+            raise stopped
+        return run
 
 
 def best_of_interrupted(metrics: Mapping[str, Any]) -> str:

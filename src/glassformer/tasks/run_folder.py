@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -22,7 +22,7 @@ from glassformer.errors import ExistsError, NotARunError, OtherRunError, Unknown
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Records, run_html
 from glassformer.report.run import read_history
-from glassformer.runtime import world
+from glassformer.runtime import the_others_ended, world
 from glassformer.tasks.catalog import build_recipe
 from glassformer.tasks.same_data import is_named
 
@@ -62,14 +62,17 @@ class Helped(Exception):
     """This process has helped to train, and another one writes what came of it."""
 
 
-def one_writer() -> None:
-    """Called once training is over: of several processes, one goes on to judge and to write.
+@contextmanager
+def one_writer() -> Iterator[None]:
+    """Entered once training is over: of several processes, one goes on alone, to judge and to write.
 
     Raises:
         Helped: in all the others.
     """
     if world()[0]:
         raise Helped
+    with the_others_ended():
+        yield
 
 
 def read_run_recipe(folder: Path) -> Any:
