@@ -66,7 +66,7 @@ def test_recipes_take_the_keys_and_a_window_wants_local_attention(small, data):
     assert (recipe.model.attention, recipe.model.attention_window, recipe.model.init_std) == ("local", 7, 0.1)
     with pytest.raises(ConfigError, match="only local attention has a window"):
         small(attention_window=7).fit(*data)
-    with pytest.raises(ConfigError, match="linear attention has no weights to drop"):
+    with pytest.raises(ConfigError, match="linear attention does not support dropout on its weights"):
         small(attention="linear", attention_dropout=0.1).fit(*data)
     with pytest.raises(ConfigError, match="attention_window: 0 is out of range"):
         small(attention="local", attention_window=0).fit(*data)

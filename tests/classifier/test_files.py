@@ -232,7 +232,7 @@ def test_fine_tuning_starts_from_the_checkpoints_weights(checkpoint):
 def test_a_longer_text_than_the_model_knows(checkpoint):
     clf = TextClassifier(str(checkpoint), **(FINE | {"epochs": 1})).fit(TEXTS, LABELS)
     clf.set_params(max_length=20)
-    with pytest.raises(ShapeError, match="the model knows 13 positions"):
+    with pytest.raises(ShapeError, match="the model has 13 positions"):
         clf.predict(["film " * 30])
 
 

@@ -12,7 +12,7 @@ from tests.similarity.tiny import checkpoint
 import glassformer as gf
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.export.padded import PaddedText
-from glassformer.nn.pairs import ALONE, PairPooling, pair_features, sides_of
+from glassformer.nn.pairs import UV_SCALE, PairPooling, pair_features, sides_of
 from glassformer.nn.pooling import MeanPooling
 from glassformer.packing import Packing
 from glassformer.tasks import auto
@@ -47,7 +47,7 @@ def solved(folder):
 def test_the_features_of_a_pair_on_paper():
     u, v = torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, -2.0]])  # (0.6, 0.8) and (0, -1)
     found = pair_features(u, v)
-    wanted = [ALONE * 0.6, ALONE * 0.8, 0.0, -ALONE, 0.6, 1.8, 0.0, -0.8, -0.8]
+    wanted = [UV_SCALE * 0.6, UV_SCALE * 0.8, 0.0, -UV_SCALE, 0.6, 1.8, 0.0, -0.8, -0.8]
     torch.testing.assert_close(found, torch.tensor([wanted]))
 
 
@@ -61,7 +61,7 @@ def test_rows_of_two_pairs_are_four_sequences():
     torch.testing.assert_close(pooling(rows, sides), pair_features(u, v))
     with pytest.raises(ShapeError, match="lacks one of its texts"):
         sides_of(packing, torch.zeros(8, dtype=torch.long))
-    with pytest.raises(ShapeError, match="where the second begins"):
+    with pytest.raises(ShapeError, match="token_type_ids are missing"):
         sides_of(packing, None)
 
 
@@ -148,7 +148,7 @@ def test_explanations_see_both_texts(solved, method):
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"pooling": "attention"}, "attention pooling is of one text"),
+        ({"pooling": "attention"}, "attention pooling does not support a bi-encoder"),
         ({"add_special_tokens": False}, "the special tokens of a text"),
         ({"model": "textcnn"}, "pairs = apart needs a Transformer"),
     ],

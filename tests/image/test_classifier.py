@@ -124,7 +124,7 @@ def test_settings_that_exclude_each_other():
         ({"lora_rank": 99}, "lora_rank = 99"),
         ({"batch_size": 0}, "batched by number"),
         ({"patch_size": 9}, "do not fit"),
-        ({"stem": 8, "patch_size": 2}, "must be a multiple"),
+        ({"stem": 8, "patch_size": 2}, "is not a multiple of 4"),
         ({"augment": "wild"}, "not a choice"),
         ({"model": "vit-tinny"}, "vit-tiny"),
     ):

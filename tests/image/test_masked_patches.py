@@ -15,7 +15,7 @@ from glassformer.data.image_batching import seen_patches
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.families.vit import vit
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
-from glassformer.nn.patches import cut_patches, sew_patches, sinusoidal_2d
+from glassformer.nn.patches import cut_patches, join_patches, sinusoidal_2d
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.masked_patches.run import load
 from glassformer.tasks.run import evaluate_task, run_task
@@ -129,9 +129,9 @@ def test_hidden_pixels_change_no_painting_and_seen_ones_do():
     noise = torch.randn_like(rows)
     with torch.no_grad():
         before = model.paint(x, seen)
-        other = sew_patches(torch.where(hidden, noise, rows), GRID, PATCH, 3)
+        other = join_patches(torch.where(hidden, noise, rows), GRID, PATCH, 3)
         assert torch.equal(model.paint(other, seen), before)
-        other = sew_patches(torch.where(hidden, rows, noise), GRID, PATCH, 3)
+        other = join_patches(torch.where(hidden, rows, noise), GRID, PATCH, 3)
         assert (model.paint(other, seen) - before).abs().amin((1, 2)).max() > 0
 
 
@@ -164,7 +164,7 @@ def test_every_weight_learns_and_bf16_is_near():
 
 def test_patches_are_sewn_as_they_were_cut():
     x = pictures(2)
-    assert torch.equal(sew_patches(cut_patches(x, PATCH), GRID, PATCH, 3), x)
+    assert torch.equal(join_patches(cut_patches(x, PATCH), GRID, PATCH, 3), x)
 
 
 def test_what_is_seen_follows_from_the_seeds_alone():

@@ -321,7 +321,7 @@ def test_shapes_that_do_not_fit(model):
 def test_a_text_of_any_length_or_a_clear_error(model):
     ids = torch.zeros(POSITIONS + 1, dtype=torch.long)
     if model.config.embedding.positions == "learned":
-        with pytest.raises(ShapeError, match="18 tokens, but the model knows 17 positions"):
+        with pytest.raises(ShapeError, match="18 tokens, but the model has 17 positions"):
             model(ids, packing=Packing((POSITIONS + 1,)))
     else:
         out = model(ids, packing=Packing((POSITIONS + 1,)), trace=Trace(hidden_states=[-1]))

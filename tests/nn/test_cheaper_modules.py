@@ -162,7 +162,10 @@ def test_the_architecture_says_the_kind():
     [
         ({"attention": "locl"}, "no attention 'locl'.*Did you mean 'local'"),
         ({"attention_window": 0}, "a window of 0 sees nothing"),
-        ({"attention": "linear", "attention_dropout": 0.1}, "linear attention has no weights to drop"),
+        (
+            {"attention": "linear", "attention_dropout": 0.1},
+            "linear attention does not support dropout on its weights",
+        ),
     ],
 )
 def test_bad_settings(changes, message):
@@ -176,7 +179,7 @@ def test_what_they_cannot_do(kind):
         layer(x, PACKING, x, PACKING)
     with pytest.raises(ConfigError, match="rows and causal"):
         layer(x, PACKING, causal=True, rows=PACKING.first_rows)
-    with pytest.raises(ConfigError, match=f"a decoder has no {kind['attention']} attention"):
+    with pytest.raises(ConfigError, match=f"a decoder does not support {kind['attention']} attention"):
         Decoder(EncoderConfig(D, 1, HEADS, FF, **kind))
     with pytest.raises(ConfigError, match="a window of 0 sees nothing"):
         LocalAttention(D, HEADS, 0)

@@ -48,7 +48,7 @@ def test_a_dull_look_is_no_convolution():
 
 def test_bad_input():
     for shape in [(2, 3, 2, 3), (2, 3, 3)]:
-        with pytest.raises(ShapeError, match="has no middle"):
+        with pytest.raises(ShapeError, match="has no center"):
             convolution_as_attention(draw(*shape))
     with pytest.raises(ShapeError, match=r"a bias of \(3,\) for 2 channels"):
         convolution_as_attention(draw(2, 3, 3, 3), draw(3))

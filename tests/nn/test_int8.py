@@ -142,7 +142,7 @@ def test_rows_that_do_not_fit_are_refused_and_more_axes_are_rows(level):
     with pytest.raises(ShapeError, match=r"rows \[3, 12\] for a weight of 13 inputs"):
         layer(drawn(3, 12))
     for dtype in (torch.float16, torch.float64, *([] if level.bf16 else [torch.bfloat16])):
-        with pytest.raises(TypeError, match="products in int8 take float32"):
+        with pytest.raises(TypeError, match="int8 layers take float32"):
             layer(drawn(3, 13).to(dtype))
 
 
@@ -214,8 +214,8 @@ def test_levels_that_gain_nothing_refuse(monkeypatch):
         reason = int8.why_not()
         assert (reason is None) == level.int8
         if level.name == "amx":
-            assert reason == "products in bf16 by AMX are faster"
+            assert reason == "bf16 with AMX is faster"
         elif not level.int8:
-            assert reason == "AVX512 without VNNI multiplies in int8 no faster than in fp32"
+            assert reason == "AVX512 without VNNI is no faster in int8 than in fp32"
     monkeypatch.setattr(loading, "_loaded", ["switched off"])
     assert int8.why_not() == "switched off"

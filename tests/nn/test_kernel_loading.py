@@ -91,7 +91,7 @@ def test_the_processor_decides(machine, monkeypatch):
 
 
 def test_a_level_that_cannot_be_had_leaves_the_next(machine):
-    machine["amx"] = "the system keeps AMX from this process"
+    machine["amx"] = "the operating system does not allow AMX in this process"
     assert chosen() == "avx512"
     machine["avx512"] = machine["avx512vnni"] = machine["avx512f"] = machine["avxvnni"] = "damaged"
     assert chosen() == "avx2"
@@ -102,7 +102,7 @@ def test_a_level_that_cannot_be_had_leaves_the_next(machine):
 def test_other_systems_are_named(machine, monkeypatch):
     monkeypatch.setattr(loading.platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(loading.platform, "system", lambda: "Linux")
-    assert chosen() == "they are for Linux on x86-64, not for Linux on aarch64"
+    assert chosen() == "the kernels are for Linux on x86-64, not for Linux on aarch64"
 
 
 @linux
@@ -110,14 +110,14 @@ def test_a_library_that_is_not_there_or_is_none_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(levels, "LIBRARIES", tmp_path)
     assert BF16.file == tmp_path / "avx512.so"
     assert str(loading._open(BF16)).startswith(
-        f"this installation was built without them: no {BF16.file}. Install"
+        f"this installation was built without kernels: {BF16.file} is missing. Install"
     )
     BF16.file.write_bytes(b"damaged")
     assert str(loading._open(BF16)).startswith(f"{BF16.file} cannot be loaded: ")
     whole = (Path(torch.__file__).parent / "lib" / "libc10.so").read_bytes()
     for size in (5000, len(whole) - 1):  # opened, it would end the process
         BF16.file.write_bytes(whole[:size])
-        assert f"cannot be loaded: it was cut off after {size:,} bytes. Install" in str(loading._open(BF16))
+        assert f"cannot be loaded: it is truncated to {size:,} bytes. Install" in str(loading._open(BF16))
     BF16.file.unlink()
     BF16.file.symlink_to(Path(torch.__file__).parent / "lib" / "libc10.so")
     assert "undefined symbol: made_of" in str(loading._open(BF16))
@@ -139,12 +139,12 @@ def test_structures_and_sources_are_compared_before_the_first_call(monkeypatch):
     level = kernels.level()
     assert level is not None
     monkeypatch.setattr(loading, "fingerprint", lambda: "0" * 16)
-    assert "built from other sources" in str(loading._open(level))
+    assert "built from older or changed C sources" in str(loading._open(level))
     monkeypatch.setattr(loading, "JOBS", (*loading.JOBS[:4], loading.JOBS[0]))
-    assert "built for other structures" in str(loading._open(level))
+    assert "built for another version of glassformer" in str(loading._open(level))
     monkeypatch.undo()
     monkeypatch.setattr(loading, "ABI", loading.ABI + 1)
-    assert "built for other structures" in str(loading._open(level))
+    assert "built for another version of glassformer" in str(loading._open(level))
 
 
 @here
@@ -156,7 +156,7 @@ def test_instructions_that_the_system_keeps_are_not_used(monkeypatch):
     monkeypatch.setattr(loading.ctypes, "CDLL", lambda path: kept)
     monkeypatch.setattr(loading, "made_of", lambda calls: f"avx2 {levels.fingerprint()}")
     level = AVX2._replace(title="XY")
-    assert loading._open(level) == "the system keeps XY from this process"
+    assert loading._open(level) == "the operating system does not allow XY in this process"
 
 
 def test_the_doctor_names_the_level_and_its_library(monkeypatch):

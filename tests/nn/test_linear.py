@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from glassformer.nn import kernels
-from glassformer.nn.linear import Linear, product, thirds
+from glassformer.nn.linear import Linear, product, split_qkv
 from glassformer.packing import Packing
 
 here = pytest.mark.skipif(
@@ -203,11 +203,11 @@ def test_three_gradients_that_lie_together_are_not_copied(monkeypatch):
         (wanted.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2).unbind(1), 1),
     ):
         stacked.clear()
-        (found,) = torch.autograd.grad(thirds(x), x, list(parts))
+        (found,) = torch.autograd.grad(split_qkv(x), x, list(parts))
         assert torch.equal(found, wanted)
         assert len(stacked) == copies
     torch.autograd.gradgradcheck(
-        lambda y: sum(t.sin().sum() for t in thirds(y)), x.double()[:2].detach().requires_grad_()
+        lambda y: sum(t.sin().sum() for t in split_qkv(y)), x.double()[:2].detach().requires_grad_()
     )
 
 

@@ -94,7 +94,7 @@ def test_learned_positions():
 
 
 def test_too_long_for_learned_positions():
-    with pytest.raises(ShapeError, match=r"8 tokens, but the model knows 7 positions.*max_length=7"):
+    with pytest.raises(ShapeError, match=r"8 tokens, but the model has 7 positions.*max_length=7"):
         LearnedPositions(7, 5)(Packing((3, 8)))
 
 
@@ -108,7 +108,7 @@ def test_positions_may_begin_further_down_their_table():
     packing = Packing((3, 11))
     places = torch.cat([torch.arange(3), torch.arange(11)])
     assert torch.equal(module.positions(packing), module.positions.weight[places + 2])
-    with pytest.raises(ShapeError, match="12 tokens, but the model knows 11 positions"):
+    with pytest.raises(ShapeError, match="12 tokens, but the model has 11 positions"):
         module.positions(Packing((12,)))
     ids = torch.arange(13)[None, :11]
     padded = module.padded(ids, torch.ones_like(ids), None)
@@ -125,7 +125,7 @@ def test_learned_positions_take_what_their_table_does():
 
 def test_positions_that_cannot_be():
     for wrong in ((0, 0), (7, -1)):
-        with pytest.raises(ConfigError, match="positions for"):
+        with pytest.raises(ConfigError, match="learned positions with"):
             Learned(*wrong)
 
 

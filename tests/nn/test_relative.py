@@ -11,7 +11,7 @@ from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import Encoder, EncoderConfig, MultiHeadAttention, attend, attention_weights, kernels
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import first_row_weights
-from glassformer.nn.positions import RelativeBias, bucket_starts, spread
+from glassformer.nn.positions import RelativeBias, bucket_starts, expand_bias
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
@@ -83,7 +83,7 @@ def test_short_distances_have_a_bucket_each_and_long_ones_share():
     assert torch.equal(bias[:, 199 + 7], table.weight[16 + 7])
     assert torch.equal(bias[:, 0], table.weight[15])
     assert torch.equal(bias[:, -1], table.weight[31])
-    matrix = spread(bias, 3, 7)
+    matrix = expand_bias(bias, 3, 7)
     assert torch.equal(matrix[:, 2, 5], bias[:, 199 + 3])
 
 
@@ -222,17 +222,17 @@ def test_what_cannot_be_is_refused():
     packing, bias = Packing((5, 3)), torch.zeros(2, 9)
     q = torch.ones(8, 2, 3)
     for wrong in (bias[:1], bias[:, :8], bias[:, :7], bias[0]):
-        with pytest.raises(ShapeError, match=r"a bias .* for 2 heads and 5 places.*\[2, 9\]"):
+        with pytest.raises(ShapeError, match=r"a bias .* for 2 heads and 5 positions.*\[2, 9\]"):
             attend(q, q, q, packing, bias=wrong)
     with pytest.raises(ConfigError, match=r"the varlen branch takes no bias\..*branch=padded"):
         attend(q, q, q, packing, branch="varlen", bias=bias)
-    with pytest.raises(ConfigError, match="a causal bias with more keys than queries"):
+    with pytest.raises(ConfigError, match="a causal bias needs as many queries as keys"):
         attend(q[:4], q, q, Packing((2, 2)), packing, True, bias=bias)
-    with pytest.raises(ConfigError, match="the scale makes 0"):
+    with pytest.raises(ConfigError, match="a bias with scale=0"):
         attend(q, q, q, packing, scale=0.0, bias=bias)
     for buckets, furthest in ((30, 128), (0, 128), (32, 8)):
         with pytest.raises(ConfigError, match=f"{buckets} buckets for distances up to {furthest}"):
             RelativeBias(buckets, 2, furthest)
     for kind in ("local", "linear"):
-        with pytest.raises(ConfigError, match=f"{kind} attention takes no bias"):
+        with pytest.raises(ConfigError, match=f"{kind} attention does not support relative positions"):
             EncoderConfig(12, 1, 3, 17, attention=kind, relative_buckets=32)

@@ -27,7 +27,7 @@ from glassformer.nn.cheaper import LocalAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
 from glassformer.nn.pairs import PairPooling
 from glassformer.nn.pooling import AttentionPooling, Pooler, UnitPooling, first_rows
-from glassformer.nn.positions import spread
+from glassformer.nn.positions import expand_bias
 from glassformer.packing import Packing
 
 
@@ -114,13 +114,13 @@ def spelled_out(encoder: Any, x: Tensor, packing: Packing, rules: Rules) -> Tens
 
 def _attended(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, rules: Rules) -> Tensor:
     q, k, v = attention.project(x)
-    placed = (*attention.placed(q, k, packing), v)
+    placed = (*attention.rotate(q, k, packing), v)
     qkv = (_shared(t, share) for t, share in zip(placed, rules.shares, strict=True))
     out = []
     for q, k, v in zip(*(t.split(packing.lengths) for t in qkv), strict=True):  # of each sequence, [T, H, K]
         scores = torch.einsum("thk,shk->hts", q, k) * q.shape[-1] ** -0.5
         if bias is not None:
-            scores = scores + spread(bias, len(q), len(k))
+            scores = scores + expand_bias(bias, len(q), len(k))
         if isinstance(attention, LocalAttention):
             places = torch.arange(len(q), device=q.device)
             scores = scores.masked_fill((places - places[:, None]).abs() > attention.window, -torch.inf)

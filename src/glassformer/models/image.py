@@ -17,7 +17,7 @@ from glassformer.errors import ConfigError
 from glassformer.models.backbone import Backbone, ModelOutput
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import head_of
-from glassformer.nn.patches import PatchConfig, PatchEmbedding, Pictures, interpolate_positions
+from glassformer.nn.patches import PatchConfig, PatchEmbedding, Images, interpolate_positions
 from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.trace import Trace
 from glassformer.types import HeadKind, PoolingKind
@@ -77,7 +77,7 @@ class ImageEncoder(Backbone):
         self.init_weights()
 
     def forward(
-        self, pixel_values: Pictures, *, packed: bool = False, trace: Trace | None = None
+        self, pixel_values: Images, *, packed: bool = False, trace: Trace | None = None
     ) -> ModelOutput:
         """Normalized images ``[B, C, H, W]``, or a list of ``[C, H_i, W_i]`` of several sizes.
 

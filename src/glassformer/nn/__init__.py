@@ -1,4 +1,4 @@
-"""The blocks: readable, tested against each other and against other libraries; they know no data."""
+"""Building blocks of the models. They depend on no data code; tests compare them with other libraries."""
 
 from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.cheaper import LinearAttention, LocalAttention, attend_linear, attend_local

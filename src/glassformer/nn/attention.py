@@ -1,10 +1,10 @@
-"""Attention: a function first (``attend``), a module second (``MultiHeadAttention``).
+"""Attention as a function (``attend``) and as a module (``MultiHeadAttention``).
 
-    softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; in shapes K is d_k
+    softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; shapes write K for d_k
 
-``attend`` has an explicit branch, the textbook softmax that can return its weights, and faster
-ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` and nowhere else. A bias of
-relative positions (``nn/positions.py``) is taken by all of them but varlen, whose kernel has no place for it.
+``attend`` has an explicit branch, the textbook softmax, and faster branches; tests check that all give the
+same output. ``choose_branch`` alone selects the branch. All branches except varlen accept a bias of relative
+positions (``nn/positions.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.kernels import ops
-from glassformer.nn.linear import Linear, thirds
+from glassformer.nn.linear import Linear, split_qkv
 from glassformer.nn.maps import (
     NOWHERE,
     Group,
@@ -37,34 +37,40 @@ from glassformer.nn.maps import (
     masked_softmax,
     textbook_weights,
 )
-from glassformer.nn.positions import check_bias, places, spread, turned, turned_padded
+from glassformer.nn.positions import (
+    apply_rotary,
+    apply_rotary_padded,
+    check_bias,
+    distance_index,
+    expand_bias,
+)
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
 # --- torch's own fused kernels --------------------------------------------------------------------
 #
-# On padded rows, on one sequence at a time, or on packed rows.
+# They run on padded rows, on one sequence at a time, or on packed rows.
 #
-# A GPU starts a kernel in about the time that one of these needs for a whole batch, so there a batch is one
-# call: of the kernel for packed rows where it takes them, else of the one for padded rows.
+# On a GPU, launching a kernel takes about as long as computing a whole batch, so a batch is one call: the
+# kernel for packed rows if it supports the input, otherwise the kernel for padded rows.
 
 
-WIDEST = 256  # head of the kernel for packed rows
+MAX_WIDTH = 256  # widest head that the kernel for packed rows supports
 
 
 def has_varlen(q: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool) -> bool:
-    """Whether the kernel for packed rows takes these.
+    """Whether the kernel for packed rows supports this input.
 
-    Its causal mask is ours where there are as many queries as keys.
+    Its causal mask equals ours only if there are as many queries as keys.
     """
     width = q.shape[-1]
-    fits = q.dtype in (torch.bfloat16, torch.float16) and width % 8 == 0 and v.shape[-1] == width <= WIDEST
+    fits = q.dtype in (torch.bfloat16, torch.float16) and width % 8 == 0 and v.shape[-1] == width <= MAX_WIDTH
     return fits and (not causal or q_packing is kv_packing) and has_flash(q.device)
 
 
 @cache
 def has_flash(device: torch.device) -> bool:
-    """Whether the GPU is one that the kernel was written for: Ampere (compute capability 8.0) or later."""
+    """Whether the GPU supports FlashAttention: Ampere (compute capability 8.0) or later."""
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
@@ -78,13 +84,13 @@ def one_by_one(
     scale: float,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """A sequence at a time: memory grows with the length, not its square; with a bias, with its square."""
+    """Attend one sequence at a time. Memory is linear in the length without a bias, quadratic with one."""
     outs = []
     for q_i, k_i, v_i in zip(q_packing.split(q), kv_packing.split(k), kv_packing.split(v), strict=True):
         heads = (x.transpose(0, 1)[None] for x in (q_i, k_i, v_i))  # [1, H, T, K]
         mask = causal_mask(len(q_i), len(k_i), q.device) if causal and len(q_i) != len(k_i) else None
         if bias is not None:
-            mask = spread(bias, len(q_i), len(k_i)).to(q.dtype)  # [H, T, S], added to the scores
+            mask = expand_bias(bias, len(q_i), len(k_i)).to(q.dtype)  # [H, T, S], added to the scores
             if causal:
                 mask = mask.masked_fill(~causal_mask(len(q_i), len(k_i), q.device), NOWHERE)
         out = F.scaled_dot_product_attention(
@@ -105,27 +111,27 @@ def padded(
     dropout: float,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """One call for all sequences, padded to the longest for the length of this call alone."""
+    """Attend all sequences in one call, padded to the longest; the output is packed again."""
     count, longest = q_packing.count, q_packing.max_length
     heads = (
         packing.pad(x).transpose(1, 2)  # [B, H, T, K]
         for x, packing in ((q, q_packing), (k, kv_packing), (v, kv_packing))
     )
     mask = None
-    if causal or not kv_packing.is_uniform:  # without one, memory does not grow with the square of the length
+    if causal or not kv_packing.is_uniform:  # without a mask, memory is linear in the length
         mask = kv_packing.mask()[:, None, None]  # [B, 1, 1, S]
         if causal:
             mask = mask & _causal(q_packing, kv_packing)[:, None]  # [B, 1, T, S]
         mask = mask.expand(count, 1, longest, kv_packing.max_length)
     if bias is not None:
-        more = spread(bias, longest, kv_packing.max_length).to(q.dtype)  # [H, T, S]
-        mask = more if mask is None else torch.where(mask, more, NOWHERE)  # [B, H, T, S]
+        added = expand_bias(bias, longest, kv_packing.max_length).to(q.dtype)  # [H, T, S]
+        mask = added if mask is None else torch.where(mask, added, NOWHERE)  # [B, H, T, S]
     out = F.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropout, scale=scale)
     return out.transpose(1, 2).flatten(0, 1)[q_packing.padded_rows]  # [N, H, K]
 
 
 def _causal(q_packing: Packing, kv_packing: Packing) -> Tensor:
-    """``[B, T, S]``: the last query of a sequence stands at its last key, as in ``maps.causal_mask``."""
+    """``[B, T, S]`` causal mask; the last query is at the position of the last key (``maps.causal_mask``)."""
     ahead = kv_packing.length_tensor - q_packing.length_tensor  # [B]
     rows = torch.arange(q_packing.max_length, device=q_packing.device)
     columns = torch.arange(kv_packing.max_length, device=q_packing.device)
@@ -142,24 +148,25 @@ def varlen(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """The kernel for packed rows (CUDA, half precision): no padding and no groups."""
-    places = q_packing.cu_seqlens, kv_packing.cu_seqlens, q_packing.max_length, kv_packing.max_length
+    """Attend packed rows with FlashAttention (CUDA, half precision), without padding."""
+    offsets = q_packing.cu_seqlens, kv_packing.cu_seqlens, q_packing.max_length, kv_packing.max_length
     if causal or dropout:
-        # What ``varlen_attn`` calls; it passes neither of the two in all versions from 2.11 to 2.13.
+        # ``varlen_attn`` calls this op, but does not pass ``causal`` and ``dropout`` in torch 2.11 to 2.13.
         rows = (_in_rows(x) for x in (q, k, v))
-        return torch.ops.aten._flash_attention_forward(*rows, *places, dropout, causal, False, scale=scale)[0]
+        forward = torch.ops.aten._flash_attention_forward
+        return forward(*rows, *offsets, dropout, causal, False, scale=scale)[0]
     from torch.nn.attention.varlen import varlen_attn
 
     # Keywords differ between torch 2.11 and 2.13; the positional part and the default scale do not,
     # so another scale is folded into q.
     folded = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
-    out = varlen_attn(_in_rows(folded), _in_rows(k), _in_rows(v), *places)
-    assert isinstance(out, Tensor)  # a tuple only when more was asked for
+    out = varlen_attn(_in_rows(folded), _in_rows(k), _in_rows(v), *offsets)
+    assert isinstance(out, Tensor)  # a tuple only with auxiliary outputs, which are not requested
     return out
 
 
 def _in_rows(x: Tensor) -> Tensor:
-    """The kernel steps over whatever lies between the rows, and between the heads, but not inside a head."""
+    """``x``, contiguous inside each head: the kernel takes any stride between rows and between heads."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -168,12 +175,12 @@ def _in_rows(x: Tensor) -> Tensor:
 
 Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded"]
 BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded")
-DROPPING = ("explicit", "varlen", "padded")  # that can zero weights at random
-LONG = 1024  # from here on the weights of one group would not fit a cache, let alone be kept
+WITH_DROPOUT = ("explicit", "varlen", "padded")  # branches that support attention dropout
+LONG = 1024  # tokens; from here on the attention weights of one group do not fit a cache
 
 
 class Choices(TypedDict, total=False):
-    """What ``attend`` takes beside its input."""
+    """Optional arguments of ``attend``."""
 
     mask: Tensor | None
     scale: float | None
@@ -211,31 +218,33 @@ def attend(
     branch: Branch = "auto",
     bias: Tensor | None = None,
 ) -> Any:
-    """Scaled dot-product attention over packed rows, or over padded ones with a mask.
+    """Scaled dot-product attention over packed rows, or over padded rows with a mask.
 
-    Packed (``q_packing`` given): ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), every sequence attends
-    to the sequence of the same number in ``k`` and ``v``. Padded (no packing): ``q`` is ``[B, T, D]`` (one
+    Packed (``q_packing`` given): ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), and sequence i of ``q``
+    attends to sequence i of ``k`` and ``v``. Padded (no packing): ``q`` is ``[B, T, D]`` (one
     head) or ``[B, H, T, K]``.
 
     Args:
-        v: the values; None takes the keys, as in a decoder that reads encoder states.
-        kv_packing: where ``k`` and ``v`` lie; None: as ``q_packing``.
-        causal: a row sees its own place and the places before it.
+        v: the values; None: the keys.
+        kv_packing: packing of ``k`` and ``v``; None: ``q_packing``.
+        causal: each row attends to its own position and earlier ones only.
         mask: padded input only; boolean, True = may attend, ``[B, S]`` over the keys, ``[B, T, S]`` or
-            broadcastable to ``[B, H, T, S]``. A row that may attend nowhere gives zeros.
-        scale: what the scores are multiplied by; None: ``1 / sqrt(K)``.
-        dropout: probability with which a weight is zeroed (branches explicit, varlen and padded).
+            broadcastable to ``[B, H, T, S]``. The output of a fully masked row is zero.
+        scale: factor of the scores; None: ``1 / sqrt(K)``.
+        dropout: probability of zeroing a weight (branches explicit, varlen and padded).
         return_weights: also return the weights: ``[B, T, S]`` or ``[B, H, T, S]``; packed, a tuple with one
             ``[H, T_i, S_i]`` per sequence.
-        bias: ``[H, 2 L - 1]``, added to the scores of query t and key s of a sequence by their distance
-            ``s - t``, from ``-(L - 1)`` to ``L - 1``; L: the longest sequence, or more (``nn/positions.py``).
+        branch: the implementation; "auto" takes the fastest one that supports the call.
+        bias: ``[H, 2 L - 1]``, added to the score of query t and key s by their distance ``s - t``, which
+            runs from ``-(L - 1)`` to ``L - 1``; L is at least the longest sequence (``nn/positions.py``).
 
     Returns:
-        The shape of ``q`` (last axis that of ``v``), or ``(output, weights)``.
+        The output, shaped like ``q`` except for the last axis, which is that of ``v``; with
+        ``return_weights`` the tuple ``(output, weights)``.
 
     Raises:
-        ShapeError: sizes that do not fit, or a mask together with a packing.
-        ConfigError: a branch that cannot do what is asked.
+        ShapeError: incompatible shapes, or both a mask and a packing.
+        ConfigError: an unknown branch, or one that does not support the call.
     """
     v = k if v is None else v
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
@@ -259,7 +268,7 @@ def attend(
         check_bias(bias, q.shape[1], q_packing, kv_packing, causal, factor)
     if branch == "auto":
         branch = choose_branch(q, k, v, q_packing, kv_packing, causal, dropout, return_weights, bias)
-    if dropout > 0.0 and branch not in DROPPING:
+    if dropout > 0.0 and branch not in WITH_DROPOUT:
         raise ConfigError(f"the {branch} branch has no dropout", where="attend", fix="Use branch=explicit")
     weights = None
     if branch == "explicit":
@@ -302,14 +311,13 @@ def choose_branch(
     weights: bool,
     bias: Tensor | None = None,
 ) -> Branch:
-    """The fastest branch that can do what is asked: on processors as ``benchmarks/speed/parts.py``
-    measured it, and on a GPU the one that takes one call.
+    """The fastest branch that supports the call: on a CPU as measured by ``benchmarks/speed/parts.py``, on a
+    GPU a branch that is one call.
     """
     if weights:
         return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v, bias) else "grouped"
     if q.is_cuda:
-        takes = bias is None and has_varlen(q, v, q_packing, kv_packing, causal)
-        return "varlen" if takes else "padded"
+        return "varlen" if bias is None and has_varlen(q, v, q_packing, kv_packing, causal) else "padded"
     if dropout > 0.0:
         return "explicit"
     if kernels.supports(q, k, v):
@@ -322,7 +330,7 @@ def _needs_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
-# --- the padded door -----------------------------------------------------------------------------
+# --- padded input --------------------------------------------------------------------------------
 
 
 def _attend_padded(
@@ -341,8 +349,8 @@ def _attend_padded(
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Padded: [B, T, D] each")
     scores = scale * (q @ k.transpose(-2, -1))  # [B, (H,) T, S]
     if bias is not None:
-        more = spread(bias, scores.shape[-2], scores.shape[-1])  # [H, T, S]
-        scores = scores + (more if q.ndim == 4 else more[0]).to(scores.dtype)
+        added = expand_bias(bias, scores.shape[-2], scores.shape[-1])  # [H, T, S]
+        scores = scores + (added if q.ndim == 4 else added[0]).to(scores.dtype)
     allowed = causal_mask(scores.shape[-2], scores.shape[-1], scores.device) if causal else None
     if mask is not None:
         if mask.dtype != torch.bool:
@@ -378,7 +386,7 @@ def _explicit(
     p: float,
     bias: Tensor | None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The textbook, one sequence after the other."""
+    """The textbook formula, one sequence after the other."""
     weights = textbook_weights(q, k, q_packing, kv_packing, causal, scale, bias)
     outs = [
         (drop(w, p, True) @ v_i.transpose(0, 1)).transpose(0, 1)  # [H, T, S] @ [H, S, K] -> [T, H, K]
@@ -391,10 +399,10 @@ def _explicit(
 
 
 class _Grouped(torch.autograd.Function):
-    """Batched products over groups of (nearly) equal lengths, with a backward that keeps the weights.
+    """Batched products over groups of (nearly) equal lengths; the weights are kept for the backward pass.
 
-    torch's fused CPU kernel recomputes the weights in its backward; keeping them costs one ``[G, H, T, T]``
-    tensor per layer and group and less time (``benchmarks/results/attention.json``).
+    torch's fused CPU kernel recomputes the weights there. Keeping them is faster and costs one
+    ``[G, H, T, T]`` tensor per layer and group (``benchmarks/results/attention.json``).
     """
 
     @staticmethod
@@ -405,7 +413,7 @@ class _Grouped(torch.autograd.Function):
             q_g, k_g, v_g = group.take_q(q, scale), group.take_k(k), group.take_k(v)  # [G*H, T, K]
             scores = add_relative(torch.bmm(q_g, k_g.transpose(1, 2)), bias)  # [G*H, T, S]
             weights = group.bias(scores, causal).softmax(-1)
-            if group.leaves_rows_blind(causal):
+            if group.has_fully_masked_rows(causal):
                 weights.nan_to_num_(0.0)
             group.put_q(torch.bmm(weights, v_g), out)
             kept += [q_g, k_g, v_g, weights]
@@ -428,7 +436,7 @@ class _Grouped(torch.autograd.Function):
             )  # w * (dw - sum(w * dw))
             if (dbias := ctx.by_distance) is not None:
                 each = ds.view(-1, len(dbias), *ds.shape[1:]).sum(0, dtype=dbias.dtype).flatten(1)  # [H, T*S]
-                dbias.index_add_(1, places(dbias, *ds.shape[1:]).flatten(), each)
+                dbias.index_add_(1, distance_index(dbias, *ds.shape[1:]).flatten(), each)
             group.put_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
             group.put_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
         return dq, dk, dv, None, None, None, ctx.by_distance
@@ -438,14 +446,14 @@ class _Grouped(torch.autograd.Function):
 
 
 class MultiHeadAttention(nn.Module):
-    """Heads of width ``d_model / num_heads`` side by side, then one projection (Vaswani et al., 2017, 3.2.2).
+    """Multi-head attention (Vaswani et al., 2017, 3.2.2) with heads of width ``d_model / num_heads``.
 
     Args:
         d_model: width of the rows.
         num_heads: must divide ``d_model``.
-        dropout: on the attention weights, in training.
-        bias: whether both projections have one.
-        rotary: the base of rotary positions (``positions.rotary``), of self-attention; None: there are none.
+        dropout: rate on the attention weights, in training.
+        bias: whether both projections have a bias.
+        rotary: base of rotary positions (``positions.rotary``) in self-attention; None: no rotary positions.
 
     Raises:
         ConfigError: ``num_heads`` does not divide ``d_model``.
@@ -474,30 +482,30 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from ``x`` (or its ``rows`` alone), keys and values from ``memory`` (None: ``x``)."""
         if memory is None and rows is None:
-            return thirds(self.qkv(x).view(-1, 3, *self.heads))  # 3 x [N, H, K]
-        asked, read = x if rows is None else x[rows], x if memory is None else memory
-        return self.queries(asked), *self.keys_values(read)
+            return split_qkv(self.qkv(x).view(-1, 3, *self.heads))  # 3 x [N, H, K]
+        q = self.queries(x if rows is None else x[rows])
+        return q, *self.keys_values(x if memory is None else memory)
 
-    def placed(
+    def rotate(
         self, q: Tensor, k: Tensor, packing: Packing, rows: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Queries and keys ``[N, H, K]`` of ``packing`` with their rotary positions, if there are any.
+        """Queries and keys ``[N, H, K]`` with rotary positions applied, if the layer has them.
 
         Args:
-            rows: ``[B]`` the rows that the queries are of; None: all.
+            rows: ``[B]`` the rows of the queries; None: all.
         """
         if self.rotary is None:
             return q, k
         places, longest = packing.positions, packing.max_length
         own = places if rows is None else places[rows]
-        return turned(q, own, longest, self.rotary), turned(k, places, longest, self.rotary)
+        return apply_rotary(q, own, longest, self.rotary), apply_rotary(k, places, longest, self.rotary)
 
     def queries(self, x: Tensor) -> Tensor:
-        """``[N, D]`` -> ``[N, H, K]``, with the first third of the joint projection."""
+        """Queries only: ``[N, D]`` -> ``[N, H, K]``."""
         return self.qkv.part(x, 0, self.d_model).view(-1, *self.heads)
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """``[N, D]`` -> 2 x ``[N, H, K]``, with the other two thirds."""
+        """Keys and values only: ``[N, D]`` -> 2 x ``[N, H, K]``."""
         d = self.d_model
         k, v = self.qkv.part(x, d, 3 * d).view(-1, 2, *self.heads).unbind(1)
         return k, v
@@ -517,10 +525,10 @@ class MultiHeadAttention(nn.Module):
         """Self-attention, or cross-attention when ``memory`` is given.
 
         Args:
-            rows: ``[B]`` one row per sequence that is wanted; the result then has only these rows. Not
-                causal: where such a row stands among its keys is not known.
-            record: a ``trace.LayerRecord`` that wants this layer's weights, or None.
-            bias: ``[H, 2 L - 1]`` of relative positions; see ``attend``.
+            rows: ``[B]`` one row per sequence; the output has only these rows. Not with ``causal``, which
+                needs the position of each query.
+            record: receives this layer's weights; None: they are not recorded.
+            bias: ``[H, 2 L - 1]``, relative positions; see ``attend``.
 
         Returns:
             ``[N, D]``, or ``[B, D]`` with ``rows``.
@@ -529,10 +537,10 @@ class MultiHeadAttention(nn.Module):
             raise ConfigError("rows and causal do not go together", where="MultiHeadAttention")
         if bias is not None and rows is not None and rows is not packing.first_rows:
             out = self.forward(x, packing, memory, memory_packing, record=record, bias=bias)
-            return out[rows]  # a distance counts from where the row stands
+            return out[rows]  # distances depend on the row's position, so all rows are computed
         q, k, v = self.project(x, memory, rows)
         if memory is None:
-            q, k = self.placed(q, k, packing, rows)
+            q, k = self.rotate(q, k, packing, rows)
         q_packing = packing if rows is None else packing.one_row_each
         kv_packing = memory_packing if memory is not None else packing
         p = self.dropout if self.training else 0.0
@@ -542,11 +550,11 @@ class MultiHeadAttention(nn.Module):
             )
         else:
             out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p, bias=bias)
-        if record is not None and record.rows == "first" and causal:  # it sees itself and nothing else
+        if record is not None and record.rows == "first" and causal:  # the first row attends to itself only
             record.weights = tuple(
                 w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True, bias=bias)
             )
-        elif record is not None and record.rows == "first":  # beside whichever branch was taken
+        elif record is not None and record.rows == "first":  # in addition to the branch's own computation
             first = q if rows is not None else q[packing.first_rows]
             record.weights = first_row_weights(first, k, kv_packing or packing, bias=bias)
         return self.out(out.flatten(1))
@@ -556,13 +564,13 @@ class MultiHeadAttention(nn.Module):
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         if self.rotary is not None:
-            q, k = turned_padded(q, self.rotary), turned_padded(k, self.rotary)
+            q, k = apply_rotary_padded(q, self.rotary), apply_rotary_padded(k, self.rotary)
         return q, k, v
 
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
-        """The textbook's self-attention over ``[B, T, D]``, ``mask`` ``[B, T]`` True at real tokens.
+        """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at real tokens.
 
-        With a ``bias`` the real tokens of a text stand next to each other.
+        With a ``bias``, no padding may separate the real tokens of a sequence.
         """
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.project_padded(x)

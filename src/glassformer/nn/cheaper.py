@@ -1,8 +1,7 @@
-"""Self-attention whose cost grows with the length and not with its square: local and linear.
+"""Local and linear self-attention, whose cost is linear in the sequence length.
 
-The modules have the parameters of ``MultiHeadAttention`` under the same names and compute another function of
-them, so a model is trained with the kind that it is used with. The functions come first, with their papers;
-then the projections, and the maps that explanations and graphs ask for.
+The modules have the parameters of ``MultiHeadAttention`` under the same names but compute another function,
+so a model must be trained with the kind of attention that it is used with.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from glassformer.packing import Packing
 #
 #     softmax over |i - j| <= w          Beltagy et al., 2020 (Longformer), without its global tokens
 #
-# Time and memory are O(N w) instead of O(T^2) a sequence. Differences from the paper: no dilation, the same
-# window in every head.
+# Time and memory are O(N w) instead of O(T^2) per sequence. Differences from the paper: no dilation, and the
+# same window in every head.
 
 
 def attend_local(
@@ -37,41 +36,41 @@ def attend_local(
     *,
     scale: float | None = None,
 ) -> Tensor:
-    """Attention of each row to the rows of its own sequence that are at most ``window`` places away.
+    """Attention of each row to the rows of its sequence that are at most ``window`` positions away.
 
     Args:
-        window: places seen on either side; from the longest sequence on this is full attention.
-        causal: the places behind a row are not seen.
-        scale: what the scores are multiplied by; None: ``1 / sqrt(K)``.
+        window: positions on either side; a window as long as the longest sequence gives full attention.
+        causal: each row attends to its own position and earlier ones only.
+        scale: factor of the scores; None: ``1 / sqrt(K)``.
 
     Returns:
         ``[N, H, V]``.
 
     Raises:
         ConfigError: a window below 1.
-        ShapeError: sizes that do not fit.
+        ShapeError: incompatible shapes.
     """
     check_window(window, "attend_local")
     check_rows(q, k, v, packing, "attend_local")
     factor = float(q.shape[-1] ** -0.5) if scale is None else scale
     n, w = packing.total, min(window, packing.max_length)
     blocks = -(-n // w)
-    # The whole packed matrix is cut into blocks of w rows, whatever sequences they hold. A block sees itself
-    # and the blocks beside it; the mask then leaves each row its own sequence and its own window.
+    # The packed matrix is cut into blocks of w rows, regardless of sequence boundaries. A block attends to
+    # itself and both neighbor blocks; the mask restricts each row to its own sequence and window.
     q_b = _pad(q * factor, 0, blocks * w - n).view(blocks, w, *q.shape[1:]).transpose(1, 2)  # [M, H, w, K]
-    k_b = _beside(k, w, blocks)  # [M, H, 3w, K]
-    v_b = _beside(v, w, blocks)
+    k_b = _with_neighbors(k, w, blocks)  # [M, H, 3w, K]
+    v_b = _with_neighbors(v, w, blocks)
     bias = q.new_zeros(blocks, 1, w, 3 * w)
     bias.masked_fill_(~_allowed(packing, w, blocks, causal)[:, None], NOWHERE)
     if q.dtype == torch.float32 or q.is_cuda:
         out = F.scaled_dot_product_attention(q_b, k_b, v_b, attn_mask=bias, scale=1.0)  # [M, H, w, V]
-    else:  # on a CPU the gradient of torch's fused kernel takes three times as long in bf16
+    else:  # in bf16 on a CPU the gradient of torch's fused kernel takes three times as long
         out = (q_b @ k_b.transpose(2, 3)).add_(bias).softmax(-1) @ v_b
     return out.transpose(1, 2).reshape(blocks * w, *v.shape[1:])[:n]
 
 
-def _beside(x: Tensor, w: int, blocks: int) -> Tensor:
-    """``[N, H, K]`` -> ``[M, H, 3w, K]``: each block of w rows between the blocks before and after it."""
+def _with_neighbors(x: Tensor, w: int, blocks: int) -> Tensor:
+    """Each block of w rows with the blocks before and after it: ``[N, H, K]`` -> ``[M, H, 3w, K]``."""
     padded = _pad(x, w, (blocks + 1) * w - len(x))  # a block of zeros at either end
     return padded.unfold(0, 3 * w, w).permute(0, 1, 3, 2).contiguous()
 
@@ -81,29 +80,29 @@ def _pad(x: Tensor, before: int, after: int) -> Tensor:
 
 
 def _allowed(packing: Packing, w: int, blocks: int, causal: bool) -> Tensor:
-    """``[M, w, 3w]``, True where the row of a block may see that place around it.
+    """``[M, w, 3w]`` mask, True where a row of the block may attend.
 
-    Rows after the last token stand for a sequence of their own, so that they see themselves and not nothing.
+    Padding rows after the last token count as one sequence, so that none of them is fully masked.
     """
     after = (blocks + 1) * w - packing.total
     sequence = F.pad(packing.sequence_ids, (w, after), value=-1)
-    beside = sequence.unfold(0, 3 * w, w)  # [M, 3w]
-    own = beside[:, w : 2 * w]  # [M, w]
+    around = sequence.unfold(0, 3 * w, w)  # [M, 3w]
+    own = around[:, w : 2 * w]  # [M, w]
     places = torch.arange(3 * w, device=packing.device) - w  # relative to the block's first row
     distance = places - torch.arange(w, device=packing.device)[:, None]  # [w, 3w]
     near = (distance <= 0) & (distance >= -w) if causal else distance.abs() <= w
-    return (own[:, :, None] == beside[:, None, :]) & near
+    return (own[:, :, None] == around[:, None, :]) & near
 
 
 def check_window(window: int, where: str) -> int:
-    """The same; ConfigError for a window that sees nothing."""
+    """``window``, if it is at least 1; raises ConfigError otherwise."""
     if window < 1:
         raise ConfigError(f"a window of {window} sees nothing", where=where, fix="Use 1 or more")
     return window
 
 
 def check_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, where: str) -> None:
-    """Raises ShapeError unless these are the packed rows of one self-attention."""
+    """Raises ShapeError unless the shapes are those of packed self-attention."""
     if q.ndim != 3 or q.shape != k.shape or k.shape[:2] != v.shape[:2] or v.ndim != 3:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where=where, fix="Packed: [N, H, K] each")
@@ -113,13 +112,12 @@ def check_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, where: str) ->
 
 # --- linear attention -----------------------------------------------------------------------------
 #
-# A product of feature maps in the place of the softmax, so that no map is ever computed.
+# A product of feature maps replaces the softmax, so the attention matrix is never computed.
 #
 #     V'_i = phi(Q_i)^T sum_j phi(K_j) V_j^T / phi(Q_i)^T sum_j phi(K_j),   phi(x) = elu(x) + 1
 #
-# Katharopoulos et al., 2020, equations 5 to 7; causal: equations 8 to 12, sums over j <= i. Time is O(T K
-# V) a sequence and head. There is no 1 / sqrt(K): the paper has none. It is another function than softmax
-# attention, with other weights: a model must be trained with it.
+# Katharopoulos et al., 2020, equations 5 to 7; causal: equations 8 to 12, sums over j <= i. Time is O(T K V)
+# per sequence and head. As in the paper there is no 1 / sqrt(K).
 
 
 CHUNK = 128  # rows of a causal sequence computed at a time
@@ -132,10 +130,10 @@ def attend_linear(
     packing: Packing,
     causal: bool = False,
 ) -> Tensor:
-    """Linear attention inside each sequence, ``[N, H, V]``; sums are made in fp32.
+    """Linear attention inside each sequence: ``[N, H, V]``, summed in fp32.
 
     Raises:
-        ShapeError: sizes that do not fit.
+        ShapeError: incompatible shapes.
     """
     check_rows(q, k, v, packing, "attend_linear")
     ones = v.new_ones(*v.shape[:2], 1)  # a last column of ones sums phi(K) along with phi(K) V^T
@@ -173,17 +171,18 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 class CheaperAttention(MultiHeadAttention):
-    """Self-attention of a cheaper kind; a subclass says how rows attend and what their map is.
+    """Base class of local and linear self-attention.
 
-    Its map is quadratic again: it is made only where a trace or a graph over padded input asks for it.
+    The attention weights take quadratic time and memory: they are computed only for a trace or for padded
+    input.
     """
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
-        """3 x ``[N, H, K]`` -> ``[N, H, K]``."""
+        """The attention output: 3 x ``[N, H, K]`` -> ``[N, H, K]``."""
         raise NotImplementedError
 
     def weights(self, q: Tensor, k: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """2 x ``[..., T, K]`` -> ``[..., T, T]``, rows that sum to 1; ``allowed`` True: may look."""
+        """Attention weights: 2 x ``[..., T, K]`` -> ``[..., T, T]``; rows sum to 1. ``allowed`` is a mask."""
         raise NotImplementedError
 
     def forward(
@@ -197,17 +196,17 @@ class CheaperAttention(MultiHeadAttention):
         rows: Tensor | None = None,
         record: LayerRecord | None = None,
     ) -> Tensor:
-        """As ``MultiHeadAttention``'s, without ``memory``.
+        """As ``MultiHeadAttention.forward``, but for self-attention only.
 
         Raises:
-            ConfigError: with ``memory``, or rows and causal together.
+            ConfigError: ``memory`` is given, or both ``rows`` and ``causal``.
         """
         if memory is not None:
             raise ConfigError("attends to its own rows only", where=type(self).__name__)
         if causal and rows is not None:
             raise ConfigError("rows and causal do not go together", where=type(self).__name__)
         q, k, v = self.project(x)
-        q, k = self.placed(q, k, packing)
+        q, k = self.rotate(q, k, packing)
         if record is not None:
             record.weights = self._maps(q, k, packing, causal, rows, record.rows == "first")
         out = self.attended(q, k, v, packing, causal).flatten(1)
@@ -216,17 +215,18 @@ class CheaperAttention(MultiHeadAttention):
     def _maps(
         self, q: Tensor, k: Tensor, packing: Packing, causal: bool, rows: Tensor | None, first: bool
     ) -> tuple[Tensor, ...]:
-        """A ``[H, T_i, T_i]`` each, or the one row of it that is wanted: ``[H, 1, T_i]``."""
-        found = []
+        """Per sequence the weights ``[H, T_i, T_i]``, or those of the selected row, ``[H, 1, T_i]``."""
+        maps = []
         for i, (q_i, k_i) in enumerate(zip(packing.split(q), packing.split(k), strict=True)):
             order = torch.ones(len(q_i), len(q_i), dtype=torch.bool, device=q.device).tril()
             map_i = self.weights(q_i.transpose(0, 1), k_i.transpose(0, 1), order if causal else None)
             at = int(rows[i]) - packing.starts[i] if rows is not None else 0
-            found.append(map_i[:, at : at + 1] if first or rows is not None else map_i)
-        return tuple(found)
+            maps.append(map_i[:, at : at + 1] if first or rows is not None else map_i)
+        return tuple(maps)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """The same over ``[B, T, D]``, by its map; ``mask`` ``[B, T]`` True at one stretch of real tokens."""
+        """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at real tokens, which are
+        contiguous."""
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.project_padded(x)
         out = self.weights(q, k, None if mask is None else mask[:, None, None]) @ v
@@ -234,12 +234,12 @@ class CheaperAttention(MultiHeadAttention):
 
 
 class LocalAttention(CheaperAttention):
-    """Each row sees at most ``window`` places on either side (Beltagy et al., 2020, without global tokens).
+    """Sliding-window self-attention (Beltagy et al., 2020, without global tokens).
 
     Args:
-        d_model, num_heads: as of ``MultiHeadAttention``.
-        window: places; from the longest sequence on this is full attention.
-        options: ``bias`` and ``rotary`` as of ``MultiHeadAttention``.
+        d_model, num_heads: as for ``MultiHeadAttention``.
+        window: positions on either side of a row that it attends to.
+        options: ``bias`` and ``rotary``, as for ``MultiHeadAttention``.
 
     Raises:
         ConfigError: ``num_heads`` does not divide ``d_model``, or a window below 1.
@@ -260,12 +260,12 @@ class LocalAttention(CheaperAttention):
 
 
 class LinearAttention(CheaperAttention):
-    """A product of feature maps in the place of the softmax (Katharopoulos et al., 2020)."""
+    """Linear self-attention: feature maps in place of the softmax (Katharopoulos et al., 2020)."""
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
         return attend_linear(q, k, v, packing, causal)
 
     def weights(self, q: Tensor, k: Tensor, allowed: Tensor | None = None) -> Tensor:
-        alike = (F.elu(q.float()) + 1.0) @ (F.elu(k.float()) + 1.0).transpose(-1, -2)
-        alike = alike if allowed is None else alike * allowed
-        return (alike / alike.sum(-1, keepdim=True).clamp(min=1e-30)).to(q.dtype)
+        scores = (F.elu(q.float()) + 1.0) @ (F.elu(k.float()) + 1.0).transpose(-1, -2)
+        scores = scores if allowed is None else scores * allowed
+        return (scores / scores.sum(-1, keepdim=True).clamp(min=1e-30)).to(q.dtype)

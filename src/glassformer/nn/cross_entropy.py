@@ -1,7 +1,8 @@
-"""Cross-entropy over a large vocabulary, straight from the rows that come before the last product.
+"""Cross-entropy over a large vocabulary, fused with the output projection.
 
 ``F.cross_entropy`` on ``[M, V]`` logits keeps three fp32 copies of them. Here the logits exist once, in the
-format of the rows; a few rows at a time become fp32, give their loss, and are replaced by their gradient.
+dtype of the input. Chunks of rows are converted to fp32 for their loss and then overwritten by their
+gradient.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK = 64  # rows in fp32 at a time: at 8,000 words they fit a core's cache
+CHUNK = 64  # rows in fp32 at a time; with a vocabulary of 8,000 they fit a core's cache
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Smoothing adds to each loss a share of the mean over all words, which is a product with the mean row
-    of the
+    """Label smoothing adds a share of the mean over all tokens, which is a product with the mean row of the
     table: neither it nor its gradient needs another pass over the logits.
     """
 
@@ -25,7 +25,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         logits = x @ w.t() if bias is None else torch.addmm(bias.to(x.dtype), x, w.t())  # [M, V]
         predicted = torch.empty(len(x), dtype=torch.int64, device=x.device)
         total = torch.empty(len(x), dtype=torch.float32, device=x.device)  # log of the sum of exponentials
-        wanted = any(ctx.needs_input_grad)
+        needs_grad = any(ctx.needs_input_grad)
         picked = logits.gather(1, targets[:, None]).squeeze(1).float()
         for start in range(0, len(x), CHUNK):
             chunk = slice(start, start + CHUNK)
@@ -33,7 +33,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             highest, predicted[chunk] = part.max(1)
             p = torch.softmax(part, 1, dtype=torch.float32)
             total[chunk] = highest.float() - p.gather(1, predicted[chunk, None]).squeeze(1).log()
-            if wanted:  # softmax minus the target
+            if needs_grad:  # softmax minus the target
                 target = targets[chunk, None]
                 logits[chunk] = p.scatter_add_(1, target, p.new_full(target.shape, smoothing - 1.0))
         losses = total - (1.0 - smoothing) * picked
@@ -43,7 +43,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             losses -= smoothing * (x.float() @ mean_row + mean_bias)
         ctx.smoothing, ctx.weight_dtype = smoothing, weight.dtype
         ctx.bias_dtype = None if bias is None else bias.dtype
-        if wanted:
+        if needs_grad:
             ctx.save_for_backward(x, w, logits, mean_row)
         ctx.mark_non_differentiable(predicted)
         return losses, predicted
@@ -69,15 +69,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The losses of ``softmax(x weight^T + bias)`` against ``targets``, and the most probable words.
+    """Losses of ``softmax(x weight^T + bias)`` against ``targets``, and the most probable tokens.
 
     Args:
-        x: ``[M, D]``; the product is computed in its number format, the softmax in fp32.
-        weight: ``[V, D]``, the token table.
+        x: ``[M, D]``; the product is computed in its dtype, the softmax in fp32.
+        weight: ``[V, D]``, the token embeddings.
         targets: ``[M]``, from 0 to V - 1.
-        label_smoothing: share of the target that is spread over all V (Szegedy et al., 2016).
+        label_smoothing: share of the target distribution spread over all V (Szegedy et al., 2016).
 
     Returns:
-        ``[M]`` fp32 losses, and ``[M]`` word numbers, without a gradient.
+        ``[M]`` fp32 losses, and ``[M]`` token ids without a gradient.
     """
     return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing)

@@ -1,11 +1,11 @@
-"""The decoder of the Transformer: masked self-attention, cross-attention, feed-forward, three norms.
+"""Transformer decoder: masked self-attention, cross-attention, feed-forward, three norms.
 
     post-norm   x = norm1(x + self(x));  x = norm2(x + cross(x, memory));  x = norm3(x + ff(x))
                 (Vaswani et al., 2017)
     pre-norm    x = x + self(norm1(x)) ...  then one norm at the very end
 
-Training sees all places at once (``forward``, packed rows). Generation goes place by place (``step``) and
-keeps the keys and values of what was before in a ``DecoderCache``; the tests hold the two equal.
+Training computes all positions at once (``forward``, packed rows). Generation computes one position at a time
+(``step``) with earlier keys and values in a ``DecoderCache``; tests check that both give the same states.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from glassformer.packing import Packing
 
 @dataclass
 class LayerCache:
-    """What one layer has seen. B sources, R = B * hypotheses rows, each at the same place t."""
+    """Keys and values of one layer, for B sources and R = B * hypotheses rows at the same position t."""
 
     memory_k: Tensor  # [B, H, S, K]
     memory_v: Tensor  # [B, H, S, K]
@@ -37,14 +37,14 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The state of a generation: one ``LayerCache`` a layer, and which places of the sources are real."""
+    """The state of a generation: one ``LayerCache`` per layer, and the padding mask of the sources."""
 
     layers: list[LayerCache]
-    memory_mask: Tensor  # [B, S] boolean
-    position: int = 0  # the place of the next token
+    memory_mask: Tensor  # [B, S] boolean, True at real tokens
+    position: int = 0  # of the next token
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        """Go on with these ``rows`` [R'] (an index, may repeat), of ``sources`` [B'] (None: the same)."""
+        """Keep the ``rows`` [R'] (indices, may repeat) and the ``sources`` [B'] (None: all)."""
         for layer in self.layers:
             if layer.k is not None and layer.v is not None:
                 layer.k, layer.v = layer.k[rows], layer.v[rows]
@@ -55,7 +55,7 @@ class DecoderCache:
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the encoder's rows, feed-forward, each with residual and norm."""
+    """Causal self-attention, cross-attention and feed-forward, each with residual connection and norm."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
@@ -78,7 +78,7 @@ class DecoderLayer(nn.Module):
         record: LayerRecord | None = None,
         cross_record: LayerRecord | None = None,
     ) -> Tensor:
-        """``[N, D]`` over ``memory`` ``[M, D]`` -> ``[N, D]``."""
+        """``[N, D]`` -> ``[N, D]``, with cross-attention over ``memory`` ``[M, D]``."""
         x = self._add(x, self.norm1, lambda y: self.attention(y, packing, causal=True, record=record))
         x = self._add(
             x, self.norm2, lambda y: self.cross(y, packing, memory, memory_packing, record=cross_record)
@@ -86,7 +86,7 @@ class DecoderLayer(nn.Module):
         return self._add(x, self.norm3, self.feed_forward)
 
     def step(self, x: Tensor, cache: LayerCache, memory_mask: Tensor) -> Tensor:
-        """The next place of every row: ``[R, D]`` -> ``[R, D]``; the cache grows by it."""
+        """Compute the next position of every row, ``[R, D]`` -> ``[R, D]``, and add it to the cache."""
         x = self._add(x, self.norm1, lambda y: self._step_self(y, cache))
         x = self._add(x, self.norm2, lambda y: self._step_cross(y, cache, memory_mask))
         return self._add(x, self.norm3, self.feed_forward)
@@ -104,7 +104,7 @@ class DecoderLayer(nn.Module):
         return self.attention.out(attend(q, k, v).flatten(1))
 
     def _step_cross(self, x: Tensor, cache: LayerCache, memory_mask: Tensor) -> Tensor:
-        # The hypotheses of one source stand where the places of a sequence do: its keys are never copied.
+        # The hypotheses of a source take the axis of positions, so that its keys need not be copied.
         q = self.cross.queries(x)  # [R, H, K]
         grouped = q.view(len(memory_mask), -1, *q.shape[1:]).transpose(1, 2)  # [B, H, R/B, K]
         out = attend(grouped, cache.memory_k, cache.memory_v, mask=memory_mask)
@@ -115,16 +115,16 @@ class Decoder(nn.Module):
     """A stack of decoder layers over packed rows.
 
     Args:
-        config: the numbers of an encoder; ``stochastic_depth`` and ``zero_init`` are not used.
+        config: sizes as for an encoder; ``stochastic_depth`` and ``zero_init`` are ignored.
 
     Raises:
-        ConfigError: an attention that is not full.
+        ConfigError: ``config.attention`` is not "full".
     """
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
         if config.attention != "full":
-            what = f"a decoder has no {config.attention} attention"
+            what = f"a decoder does not support {config.attention} attention"
             raise ConfigError(what, where="attention", fix="Use full")
         self.config = config
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
@@ -140,11 +140,12 @@ class Decoder(nn.Module):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """``[N, D]`` -> ``[N, D]``; sequence i reads itself up to each place, and ``memory``'s sequence i.
+        """``[N, D]`` -> ``[N, D]``; sequence i also attends to sequence i of ``memory``.
 
         Args:
-            memory: ``[M, D]``, the encoder's rows.
-            trace, cross_trace: where to record states and self-attention; cross-attention ``[H, T_i, S_i]``.
+            memory: ``[M, D]``, the encoder's output.
+            trace: receives hidden states and self-attention weights.
+            cross_trace: receives cross-attention weights ``[H, T_i, S_i]``.
         """
         if trace is not None:
             trace.hidden(0, x)
@@ -160,7 +161,7 @@ class Decoder(nn.Module):
         return self.final_norm(x)
 
     def start(self, memory: Tensor, memory_packing: Packing) -> DecoderCache:
-        """The cache before the first place: keys and values of ``memory`` ``[M, D]``, made once."""
+        """The initial cache, with the keys and values of ``memory`` ``[M, D]``."""
         layers = []
         for layer in self.layers:
             k, v = layer.cross.keys_values(memory)  # type: ignore[operator,union-attr]  # a DecoderLayer
@@ -168,8 +169,8 @@ class Decoder(nn.Module):
         return DecoderCache(layers, memory_packing.mask())
 
     def step(self, x: Tensor, cache: DecoderCache) -> Tensor:
-        """One place further: the embedded tokens ``[R, D]`` -> ``[R, D]``."""
-        for layer, kept in zip(self.layers, cache.layers, strict=True):
-            x = layer.step(x, kept, cache.memory_mask)  # type: ignore[operator]  # a DecoderLayer
+        """Compute the next position from its embedded tokens: ``[R, D]`` -> ``[R, D]``."""
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            x = layer.step(x, layer_cache, cache.memory_mask)  # type: ignore[operator]  # a DecoderLayer
         cache.position += 1
         return self.final_norm(x)

@@ -1,8 +1,8 @@
-"""Dropout and stochastic depth, with random bits that cost next to nothing on a CPU.
+"""Dropout and stochastic depth with cheap random numbers on a CPU.
 
-``torch.nn.functional.dropout`` draws one float per element from a generator that uses one core. Here one
-64-bit draw gives four 16-bit lots, so the probability is rounded to a multiple of 1/65536. The bits come
-from the generator of the fit, or else torch's own: its state is all that an exact resume needs.
+``torch.nn.functional.dropout`` draws one float per element, on one core. Here one 64-bit draw gives four
+16-bit random numbers, so the probability is rounded to a multiple of 1/65536. They come from the generator of
+the fit if there is one, otherwise from torch's: its state is all that an exact resume needs.
 """
 
 from __future__ import annotations
@@ -27,39 +27,40 @@ BITS = {
 
 def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
     """A boolean tensor, True with probability ``1 - p`` (rounded to 1/65536)."""
-    if device.type != "cpu" or is_compiling():  # a graph has no random integers
+    if device.type != "cpu" or is_compiling():  # a compiled graph has no random integers
         return torch.rand(shape, device=device) >= p
     count = math.prod(shape)
     draws = torch.empty((count + 3) // 4, dtype=torch.int64)
     draws.random_(-(2**63), None, generator=generator_on(device))
-    lots = draws.view(torch.int16)[:count]  # uniform on [-32768, 32767]
-    # In place torch compares many at a time; into a boolean tensor it does so one by one.
-    kept = lots.ge_(min(round(p * 65536), 65535) - 32768)
+    numbers = draws.view(torch.int16)[:count]  # uniform on [-32768, 32767]
+    # In place, torch's comparison is vectorized; with a boolean output it is not.
+    kept = numbers.ge_(min(round(p * 65536), 65535) - 32768)
     return kept.to(torch.int8).view(torch.bool).view(shape)
 
 
 def zeroed(x: Tensor, keep: Tensor) -> Tensor:
-    """``x`` where ``keep`` holds, else 0.
+    """``x`` where ``keep`` is True, else 0.
 
-    On a CPU by its bits: torch makes numbers of booleans one by one, and that took longer than all the rest.
-    What is dropped there is 0 even where it was not finite.
+    On a CPU by bit operations: torch's conversion of booleans to numbers is not vectorized and takes longer
+    than everything else. There, a dropped value becomes 0 even if it was not finite.
     """
-    if not _has_bits(x):
+    if not _has_plain_memory(x):
         return x * keep
-    bits = keep.view(torch.int8).neg().to(BITS[x.dtype])  # none or all of them
+    bits = keep.view(torch.int8).neg().to(BITS[x.dtype])  # all 0 or all 1
     return bits.bitwise_and_(x.view(bits.dtype)).view(x.dtype)
 
 
-def _has_bits(x: Tensor) -> bool:
-    """Whether its numbers lie in memory as they are: no negated view, no tensor of a torch.func batch."""
-    batches = torch._C._functorch  # type: ignore[attr-defined]  # it is there; the second is what ``is_grads_batched`` of torch.autograd.grad makes
-    if batches.is_batchedtensor(x) or batches.is_legacy_batchedtensor(x):
+def _has_plain_memory(x: Tensor) -> bool:
+    """Whether the memory of ``x`` holds its values: not a negated view, not batched by torch.func."""
+    functorch = torch._C._functorch  # type: ignore[attr-defined]  # exists, but has no type stub
+    # Legacy batched tensors come from ``torch.autograd.grad(is_grads_batched=True)``.
+    if functorch.is_batchedtensor(x) or functorch.is_legacy_batchedtensor(x):
         return False
     return x.device.type == "cpu" and x.dtype in BITS and x.layout == torch.strided and not x.is_neg()
 
 
 class _DropElements(torch.autograd.Function):
-    """x * keep * scale, remembering one byte per element."""
+    """x * keep * scale; stores one byte per element for the backward pass."""
 
     @staticmethod
     def forward(ctx, x: Tensor, keep: Tensor, scale: float) -> Tensor:
@@ -82,21 +83,21 @@ def check_rate(name: str, p: float) -> None:
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Zero each element with probability ``p`` and scale the rest by 1/(1-p) (Srivastava et al., 2014).
 
-    In a graph of ``torch.compile`` it is torch's, and draws other bits than without one.
+    Under ``torch.compile`` and on a GPU this is torch's own dropout, which draws other random numbers.
     """
     if p == 0.0 or not training:
         return x
     if x.is_cuda or is_compiling():
-        return F.dropout(x, p, True)  # one kernel there
+        return F.dropout(x, p, True)  # a single kernel
     return _DropElements.apply(x, keep_mask(x.shape, p, x.device), 1.0 / (1.0 - p))
 
 
 def usual_dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """``torch.nn.functional.dropout``, bit for bit, which takes no generator."""
-    own = generator_on(x.device)
-    if own is None or p == 0.0 or not training:
+    """``torch.nn.functional.dropout``, bit for bit, but with the generator of the fit."""
+    generator = generator_on(x.device)
+    if generator is None or p == 0.0 or not training:
         return F.dropout(x, p, training)
-    return x * torch.empty_like(x).bernoulli_(1.0 - p, generator=own).div_(1.0 - p)
+    return x * torch.empty_like(x).bernoulli_(1.0 - p, generator=generator).div_(1.0 - p)
 
 
 class Dropout(nn.Module):
@@ -122,7 +123,7 @@ def stochastic_depth(branch: Tensor, packing: Packing, p: float, training: bool)
     """Drop a residual branch for whole sequences with probability ``p`` (Huang et al., 2016).
 
     Args:
-        branch: ``[N, D]``, what would be added to the residual stream.
+        branch: ``[N, D]``, the output of the branch before it is added.
     """
     if p == 0.0 or not training:
         return branch

@@ -1,4 +1,4 @@
-"""From token ids to the rows that enter the encoder."""
+"""Token embeddings with positions and segments."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ SPECIAL = 5  # [PAD] [UNK] [CLS] [SEP] [MASK] come first in vocabularies trained
 
 @dataclass(frozen=True)
 class EmbeddingConfig:
-    """Token + position + (for BERT) segment embeddings, then norm and dropout."""
+    """Config of token, position and segment embeddings, with norm and dropout."""
 
     vocab_size: int
     d_model: int
-    positions: Positions | Learned = "learned"  # "learned" is Learned(max_positions)
-    max_positions: int = 512  # of learned positions; sinusoidal ones have no end
+    positions: Positions | Learned = "learned"  # "learned" means Learned(max_positions)
+    max_positions: int = 512  # for learned positions; sinusoidal ones are unlimited
     segments: int = 2  # BERT's token types; 0: none
     norm: bool = True
     eps: float = 1e-12
     dropout: float = 0.0
-    # Of the token table, where it is not that of the others: a linear layer brings it there.
+    # Width of the token table if it differs from the other tables; a linear layer then projects it.
     token_width: int | None = None
-    # The token table stays as given; only the first rows, of special tokens, are trained.
+    # Whether the token table is frozen; only the first rows, the special tokens, are trained.
     frozen: bool = False
-    # Of the token's row; sqrt(d_model) in Vaswani et al., whose table is also the output's.
+    # Factor of the token embedding: sqrt(d_model) in Vaswani et al., which ties it to the output layer.
     scale: float = 1.0
-    # A token that stands k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
+    # A token that occurs k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
     damp_repeats: float = 0.0
-    # Of all tables and the norm, where it is not d_model: a linear layer behind them brings rows there.
+    # Width of all tables and the norm if it is not d_model; a linear layer then projects the rows.
     width: int | None = None
     norm_bias: bool = True
 
@@ -46,12 +46,12 @@ class EmbeddingConfig:
 
     @property
     def longest(self) -> int | None:
-        """Tokens of the longest sequence that has positions; None: any length has."""
+        """The longest sequence in tokens; None: unlimited."""
         return self.max_positions if isinstance(self.places, Learned) else None
 
     @property
     def places(self) -> Learned | Sinusoidal | None:
-        """What builds the positions; None: there are none."""
+        """The builder of the position embeddings; None: the model has none."""
         if self.positions == "learned":
             return Learned(self.max_positions)
         if isinstance(self.positions, Learned):
@@ -60,24 +60,24 @@ class EmbeddingConfig:
 
 
 def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
-    """``k ** -power`` for every token that stands ``k`` times in its sequence, ``[N]``.
+    """``k ** -power`` for every token that occurs ``k`` times in its sequence, ``[N]``.
 
     At 0.5 all copies of a word together weigh the square root of their number, the sublinear term frequency
     of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 they weigh as much as
-    one. Tokens are told apart by their ids: all unknown words of a text count as copies of [UNK], and so do
-    the words that word dropout hides, so that the more of them are hidden, the less each of them weighs.
+    one. Equal ids are copies: all unknown words of a text and all words hidden by word dropout count as
+    copies of [UNK].
     """
     keys = packing.sequence_ids.long() * 2**32 + ids.long()
-    ordered = keys.sort().values  # not ``unique``, whose shape is not known before
+    ordered = keys.sort().values  # not ``unique``, whose output shape depends on the data
     counts = torch.searchsorted(ordered, keys, right=True) - torch.searchsorted(ordered, keys)
     return counts.float() ** -power
 
 
 class TextEmbedding(nn.Module):
-    """The sum of what a token is, where it stands and of which segment (Devlin et al., 2019, fig. 2).
+    """The sum of token, position and segment embeddings (Devlin et al., 2019, fig. 2).
 
-    The tables stay in fp32 when the encoder computes in bf16: their gradients sum over hundreds of rows of a
-    frequent word, which bf16 cannot hold. ``compute_dtype`` is what leaves the module.
+    The tables stay in fp32 when the encoder computes in bf16: the gradient of a frequent word sums over
+    hundreds of rows, too many for bf16. The output has ``compute_dtype``.
     """
 
     def __init__(self, config: EmbeddingConfig):
@@ -100,7 +100,8 @@ class TextEmbedding(nn.Module):
         """``ids`` ``[N]`` and ``segments`` ``[N]`` (None: all 0) -> ``[N, D]``.
 
         Raises:
-            ShapeError: more ids than the packing says, an id outside the vocabulary, too long a sequence.
+            ShapeError: a number of ids that differs from the packing's, an id outside the vocabulary, or a
+                sequence that is too long.
         """
         if ids.shape != (packing.total,):
             raise ShapeError(
@@ -156,24 +157,24 @@ class TextEmbedding(nn.Module):
         return x if self.widen is not None else self.dropout(x)
 
     def init_weights(self) -> None:
-        """First weights of what starts unlike tables and products do: projected rows keep their size."""
-        if self.project is not None:  # beside positions of size 1
+        """Initialize the projection so that projected rows keep their norm."""
+        if self.project is not None:  # position vectors have a norm of about 1
             nn.init.normal_(self.project.weight, std=self.project.in_features**-0.5)
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:
         self.compute_dtype = dtype
 
-    # --- padded, for graphs ----------------------------------------------------------------------
+    # --- padded input, for exported graphs -------------------------------------------------------
 
     def fixed_places(self, length: int) -> Tensor | None:
-        """The table ``[length, D]`` of positions not learned, which ``padded`` reads; None without any."""
+        """The table ``[length, D]`` of sinusoidal positions for ``padded``; None without such positions."""
         fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
         return sinusoidal(length, self.config.width or self.config.d_model) if fixed else None
 
     def padded(
         self, ids: Tensor, mask: Tensor, places: Tensor | None, segments: Tensor | None = None
     ) -> Tensor:
-        """``ids``, ``mask`` and ``segments`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation."""
+        """``forward`` in evaluation mode for padded inputs ``[B, T]``; returns ``[B, T, D]``."""
         x = self.tokens(ids)
         if self.special is not None:
             own = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))
@@ -183,14 +184,14 @@ class TextEmbedding(nn.Module):
         x = x * self.config.scale
         if self.config.damp_repeats:
             same = (ids[:, :, None] == ids[:, None, :]) & mask.bool()[:, None, :]  # [B, T, T]
-            counts = same.sum(2).clamp(min=1)  # padding has none of its own
+            counts = same.sum(2).clamp(min=1)  # padding counts no copies
             x = x * (counts.float() ** -self.config.damp_repeats)[:, :, None]
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:
-            place = (mask.long().cumsum(1) - 1).clamp(min=0)  # counts real tokens
+            place = (mask.long().cumsum(1) - 1).clamp(min=0)  # number of real tokens before it
             table = self.positions.places() if isinstance(self.positions, LearnedPositions) else places
-            assert table is not None, "fixed_places gives them"
+            assert table is not None, "sinusoidal positions come from fixed_places"
             x = x + table[place]
         x = self.norm(x) if self.norm is not None else x
         return self.widen(x) if self.widen is not None else x

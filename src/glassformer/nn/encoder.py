@@ -1,4 +1,4 @@
-"""THE encoder: BERT, ViT and every from-scratch classifier instantiate this one.
+"""Transformer encoder over packed sequences, shared by all text and image models.
 
 Post-norm (Vaswani et al., 2017; BERT):    x = norm(x + f(x))
 Pre-norm  (Xiong et al., 2020; ViT):       x = x + f(norm(x)),  then one norm at the very end
@@ -27,11 +27,11 @@ from glassformer.types import Activation, AttentionKind, FeedForwardKind, NormOr
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Every number of an encoder.
+    """Sizes and options of an encoder.
 
     Raises:
-        ConfigError: ``num_heads`` does not divide ``d_model``, a size below 1, an attention of an unknown
-            kind, or dropout on the weights of one that makes none.
+        ConfigError: ``num_heads`` does not divide ``d_model``, a size is below 1, the kind of attention is
+            unknown, or ``attention_dropout`` is set for attention without a softmax over all positions.
     """
 
     d_model: int
@@ -40,24 +40,22 @@ class EncoderConfig:
     d_ff: int
     norm: NormOrder = "post"
     activation: Activation = "gelu"
-    eps: float = 1e-12  # inside the root of the layer norm, whose variance is the biased one
+    eps: float = 1e-12  # of the layer norms
     dropout: float = 0.0  # on the output of each sub-layer
     attention_dropout: float = 0.0  # on the attention weights
-    stochastic_depth: float = 0.0  # of the last layer; it grows linearly from 0 at the first
+    stochastic_depth: float = 0.0  # rate of the last layer; rates grow linearly from 0 at the first layer
     final_norm: bool = False
-    zero_init: bool = False  # residual branches start at 0: a pre-norm encoder starts as the identity
+    zero_init: bool = False  # residual branches start at 0, so a pre-norm encoder starts as the identity
     feed_forward_dropout: float = 0.0  # inside the feed-forward network, after its activation
-    attention: AttentionKind = "full"  # local: within the window; linear: no softmax (see nn/cheaper.py)
-    attention_window: int = 64  # of local attention: places seen on either side
-    relative_buckets: int = 0  # of relative positions, whose bias all layers share (nn/positions.py); 0: none
-    feed_forward: FeedForwardKind = "plain"  # swiglu: a gate in the place of the activation
-    layer_scale: float | None = (
-        None  # what learned scales of residual branches begin with; None: there are none
-    )
-    rotary_base: float | None = None  # of rotary positions (nn/positions.py); None: there are none
-    rotary_base_local: float | None = None  # of layers with local attention, where it differs
-    full_layers: tuple[int, ...] = ()  # layers, from 0, with full attention in spite of ``attention``
-    first_norm: bool = True  # of a pre-norm encoder: whether the first layer's attention has a norm
+    attention: AttentionKind = "full"  # local: within the window; linear: no softmax (nn/cheaper.py)
+    attention_window: int = 64  # local attention: positions on either side
+    relative_buckets: int = 0  # buckets of relative positions, shared by all layers (nn/positions.py)
+    feed_forward: FeedForwardKind = "plain"  # swiglu, geglu: gated (nn/feedforward.py)
+    layer_scale: float | None = None  # initial value of LayerScale on residual branches; None: no LayerScale
+    rotary_base: float | None = None  # base of rotary positions (nn/positions.py); None: no rotary positions
+    rotary_base_local: float | None = None  # base in layers with local attention; None: rotary_base
+    full_layers: tuple[int, ...] = ()  # layers, from 0, that keep full attention
+    first_norm: bool = True  # pre-norm: whether the first layer has a norm before its attention
     attention_bias: bool = True
     feed_forward_bias: bool = True
     norm_bias: bool = True
@@ -86,15 +84,15 @@ class EncoderConfig:
         if not self.first_norm and self.norm != "pre":
             raise ConfigError("a post-norm layer has its norms", where="first_norm", fix="Leave it out")
         if self.attention != "full" and self.attention_dropout:
-            what = f"{self.attention} attention has no weights to drop"
+            what = f"{self.attention} attention does not support dropout on its weights"
             raise ConfigError(what, where="attention_dropout", fix="Use 0, or attention = full")
         if self.attention != "full" and self.relative_buckets:
-            what = f"{self.attention} attention takes no bias of relative positions"
+            what = f"{self.attention} attention does not support relative positions"
             raise ConfigError(what, where="relative_buckets", fix="Use 0, or attention = full")
 
     @property
     def is_plain(self) -> bool:
-        """Whether layers are those of Vaswani et al., which every layout of the Hub can express."""
+        """Whether the layers are those of Vaswani et al., which all BERT-like formats can represent."""
         extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
         extra = extra or self.rotary_base is not None or not self.first_norm
         biased = self.attention_bias and self.feed_forward_bias and self.norm_bias
@@ -102,7 +100,7 @@ class EncoderConfig:
 
 
 def attention_of(config: EncoderConfig, number: int = 0) -> MultiHeadAttention:
-    """The self-attention that a layer of this config has; ``number``: the layer's, from 0."""
+    """The self-attention module of layer ``number`` (from 0)."""
     c = config
     options: dict[str, Any] = {"bias": c.attention_bias, "rotary": c.rotary_base}
     if c.attention == "local" and number not in c.full_layers:
@@ -114,16 +112,16 @@ def attention_of(config: EncoderConfig, number: int = 0) -> MultiHeadAttention:
 
 
 def norm_of(config: EncoderConfig) -> LayerNorm:
-    """A layer norm of this config."""
+    """A layer norm with the width, eps and bias of this config."""
     return LayerNorm(config.d_model, eps=config.eps, bias=config.norm_bias)
 
 
 class LayerScale(nn.Module):
     """A learned factor for each feature of a residual branch (Touvron et al., 2021, CaiT)."""
 
-    def __init__(self, d_model: int, begin: float):
+    def __init__(self, d_model: int, initial: float):
         super().__init__()
-        self.weight = nn.Parameter(torch.full((d_model,), begin))
+        self.weight = nn.Parameter(torch.full((d_model,), initial))
 
     def forward(self, x: Tensor) -> Tensor:  # [..., D] -> [..., D]
         return x * self.weight
@@ -148,9 +146,9 @@ class EncoderLayer(nn.Module):
         self.norm2 = norm_of(c)
         self.dropout = Dropout(c.dropout)
         self.drop_path = drop_path
-        begin = c.layer_scale
+        initial = c.layer_scale
         self.scale1, self.scale2 = (
-            nn.Identity() if begin is None else LayerScale(c.d_model, begin) for _ in range(2)
+            nn.Identity() if initial is None else LayerScale(c.d_model, initial) for _ in range(2)
         )
 
     def forward(
@@ -161,12 +159,12 @@ class EncoderLayer(nn.Module):
         record: LayerRecord | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """``[N, D]`` -> ``[N, D]``; with ``rows`` ``[B]`` one row per sequence is computed: ``[B, D]``.
+        """``[N, D]`` -> ``[N, D]``, or ``[B, D]`` with ``rows`` ``[B]``, one row per sequence.
 
-        ``bias`` ``[H, 2 L - 1]``: of relative positions, see ``attend``.
+        ``bias`` ``[H, 2 L - 1]``: relative positions, see ``attend``.
         """
         attended = self.norm1(x) if self.pre_norm else x
-        more = {} if bias is None else {"bias": bias}  # cheaper attention has no place for one
+        more = {} if bias is None else {"bias": bias}  # local and linear attention have no such argument
         a = self.scale1(self.attention(attended, packing, rows=rows, record=record, **more))
         a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
@@ -177,7 +175,7 @@ class EncoderLayer(nn.Module):
         return self.norm2(x, self._branch(self.scale2(self.feed_forward(x)), packing, rows))
 
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
-        """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode, ``mask`` ``[B, T]`` True: real; for graphs."""
+        """``forward`` in evaluation mode for padded ``[B, T, D]``; ``mask`` is True at real tokens."""
         more = {} if bias is None else {"bias": bias}
         if self.pre_norm:
             x = x + self.scale1(self.attention.padded(self.norm1(x), mask, **more))
@@ -218,10 +216,10 @@ class Encoder(nn.Module):
         """``[N, D]`` -> ``[N, D]``.
 
         Args:
-            rows: ``[B]`` the one row per sequence that the head reads: the last layer then computes only
-                these, and ``[B, D]`` comes back.
-            trace: where to record what was asked for.
-            begin, end: the layers to run, as of a slice; the final norm follows the last layer alone.
+            rows: ``[B]`` one row per sequence; the last layer computes only these, and the output is
+                ``[B, D]``.
+            trace: receives the requested states and weights.
+            begin, end: run this slice of the layers; the final norm is applied only if ``end`` is None.
         """
         last = len(self.layers) - 1
         bias = self.relative(packing.max_length) if self.relative is not None else None
@@ -236,7 +234,7 @@ class Encoder(nn.Module):
         return x if end is not None else self.final_norm(x)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode; see the layer's."""
+        """``forward`` in evaluation mode for padded input; see ``EncoderLayer.padded``."""
         bias = self.relative(x.shape[1]) if self.relative is not None else None
         for layer in self.layers:
             x = layer.padded(x, mask, bias)  # type: ignore[operator]  # an EncoderLayer

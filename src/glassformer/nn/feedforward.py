@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network: two linear layers with a non-linearity between them."""
+"""Position-wise feed-forward networks: two linear layers with an activation or a gate between them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from glassformer.runtime import is_compiling
 
 
 def gelu(x: Tensor) -> Tensor:
-    """``x * Phi(x)``, exact (Hendrycks and Gimpel, 2016): torch's own, or our faster pass where it runs."""
+    """The exact GELU, ``x * Phi(x)`` (Hendrycks and Gimpel, 2016), by our kernel if it supports ``x``."""
     if not rows.can_gelu(x):
         return F.gelu(x)
     return ops.gelu(x) if is_compiling() else rows.gelu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """The same with their approximation of ``Phi`` by a tanh."""
+    """GELU with the tanh approximation of ``Phi``."""
     if is_compiling() or not rows.can_gelu(x, tanh=True):
         return F.gelu(x, approximate="tanh")
     return rows.gelu(x, tanh=True)
@@ -41,18 +41,18 @@ GATES = {"silu": F.silu, **ACTIVATIONS}
 
 
 def check_activation(name: str, known: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a name that is not among the known ones."""
+    """Raises ConfigError for a name that is not in ``known``."""
     if name not in known:
         raise BadValueError(f"no activation {name!r}", fix=nearest(name, list(known)))
 
 
 class GatedFeedForward(nn.Module):
-    """``W2 (f(W1 x) * W3 x)`` (Shazeer, 2020), f a SiLU (SwiGLU) or a GELU (GeGLU); ``up`` is W1 above W3.
+    """``W2 (f(W1 x) * W3 x)`` with f SiLU (SwiGLU) or GELU (GeGLU); ``up`` stacks W1 and W3 (Shazeer, 2020).
 
     Args:
-        dropout: on the hidden units, in training; what leaves the network is the layer's to drop.
+        dropout: rate on the hidden units, in training; the encoder layer applies dropout to the output.
         activation: f: "silu", or one of ``ACTIVATIONS``.
-        bias: whether each product has one.
+        bias: whether the linear layers have a bias.
 
     Raises:
         ConfigError: an unknown activation.
@@ -69,7 +69,7 @@ class GatedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def gated(self, gate: Tensor) -> Tensor:
-        """f of the first half of ``up``."""
+        """f applied to the first half of ``up``."""
         return GATES[self.activation](gate)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
@@ -78,11 +78,11 @@ class GatedFeedForward(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """``W2 f(W1 x + b1) + b2`` (Vaswani et al., 2017, equation 2), with f a ReLU or a GELU.
+    """``W2 f(W1 x + b1) + b2`` with f ReLU or GELU (Vaswani et al., 2017, equation 2).
 
     Args:
-        dropout: on the hidden units, in training; what leaves the network is the layer's to drop.
-        bias: whether each product has one.
+        dropout: rate on the hidden units, in training; the encoder layer applies dropout to the output.
+        bias: whether the linear layers have a bias.
 
     Raises:
         ConfigError: an activation that is not in ``ACTIVATIONS``, or a rate outside [0, 1).

@@ -1,4 +1,4 @@
-"""What stands on the encoder: classification, masked words, next sentence, where an answer stands."""
+"""Heads on the encoder: classification, answer spans, masked language modeling."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from glassformer.nn.feedforward import ACTIVATIONS
 
 
 class ClassificationHead(nn.Module):
-    """Linear, or Linear, activation, Dropout, Linear. Computes in fp32: it is small, and logits are compared.
+    """A linear layer, or an MLP with one hidden layer. Always computes in fp32.
 
     Args:
-        hidden: width of the MLP's hidden layer; None with ``kind="mlp"``: ``d_model``.
-        dropout: before the last linear layer.
-        activation: of the hidden layer: "relu", "gelu", or "none", which leaves it linear.
-        input_dropout: before the hidden layer.
-        norm: eps of a layer norm behind the activation of the hidden layer; None: there is none.
-        bias: whether the hidden layer has one.
-        norm_bias: whether that norm has one.
+        kind: "linear" or "mlp".
+        hidden: width of the MLP's hidden layer; None: ``d_model``.
+        dropout: rate before the last linear layer.
+        activation: of the hidden layer: "relu", "gelu" or "none" (linear).
+        input_dropout: rate before the hidden layer.
+        norm: eps of a layer norm after the activation of the hidden layer; None: no norm.
+        bias: whether the hidden layer has a bias.
+        norm_bias: whether the norm has a bias.
 
     Raises:
-        ConfigError: fewer than one class or one hidden unit, a kind that is neither linear nor mlp, an
-            unknown activation, either of the last two without a hidden layer.
-        ShapeError: (forward) an input of another width, naming both.
+        ConfigError: fewer than one class or hidden unit, an unknown kind or activation, or an activation or
+            ``input_dropout`` for a linear head.
+        ShapeError: (forward) an input of another width.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class ClassificationHead(nn.Module):
 
 
 def head_of(config: Any, width: int) -> ClassificationHead:
-    """The classification head that a model's config describes, on vectors of that width."""
+    """The classification head that a model's config describes, for inputs of that width."""
     c, more = config, {}
     if getattr(c, "head_norm", False):
         more = {"norm": c.encoder.eps, "bias": c.head_bias, "norm_bias": c.encoder.norm_bias}
@@ -105,12 +106,13 @@ def head_of(config: Any, width: int) -> ClassificationHead:
 
 
 class SpanHead(nn.Module):
-    """Where an answer begins and where it ends: two logits a token (Devlin et al., 2019). Computes in fp32.
+    """Start and end logits of an answer span for each token (Devlin et al., 2019). Always computes in fp32.
 
     Args:
-        dropout: before the last linear layer.
-        hidden: activation of a hidden layer, behind which there is a norm; None: there is none.
-        eps, bias, norm_bias: of that layer and its norm.
+        dropout: rate before the last linear layer.
+        hidden: activation of a hidden layer, which is followed by a norm; None: no hidden layer.
+        eps, norm_bias: of the norm.
+        bias: whether the hidden layer has a bias.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class SpanHead(nn.Module):
         self.dropout = Dropout(dropout)
         self.out = nn.Linear(d_model, 2)
 
-    def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, 2], begin and end
+    def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, 2], start and end
         x = x.to(self.out.weight.dtype)
         if self.hidden is not None and self.dense is not None and self.norm is not None:
             x = self.norm(ACTIVATIONS[self.hidden](self.dense(x)))
@@ -137,11 +139,11 @@ class SpanHead(nn.Module):
 
 
 class MaskedLMHead(nn.Module):
-    """BERT's masked-word head: dense, activation, norm, then the transposed token table plus a bias.
+    """BERT's masked-language-modeling head: dense, activation, norm, then the tied token embeddings.
 
     Args:
-        width: of the token table; None: ``d_model``.
-        bias, norm_bias: whether the dense layer and the norm have one.
+        width: width of the token embeddings; None: ``d_model``.
+        bias, norm_bias: whether the dense layer and the norm have a bias.
     """
 
     def __init__(
@@ -161,7 +163,7 @@ class MaskedLMHead(nn.Module):
         self.activation = activation
 
     def transform(self, x: Tensor) -> Tensor:
-        """All but the product with the table: ``[M, D]`` -> ``[M, width]``."""
+        """The head without the product with the token table: ``[M, D]`` -> ``[M, width]``."""
         return self.norm(ACTIVATIONS[self.activation](self.dense(x.to(self.dense.weight.dtype))))
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
 """Histograms of oriented gradients (HOG; Dalal and Triggs, 2005): image features without weights.
 
-    gradients       of each pixel, of the channel where it is largest
-    histograms      of their directions, one for each cell; a pixel votes by the size of its gradient, shared
+    gradients       per pixel, from the channel with the largest gradient
+    histograms      of gradient directions, one per cell; a pixel votes with the size of its gradient, shared
                     between the two nearest directions and the four nearest cells
-    normalization   each histogram by the energy of the four blocks of 2 x 2 cells that it is in
+    normalization   each histogram by the energy of the four blocks of 2 x 2 cells that contain it
 
 Differences from the paper: the outer cells are repeated around the image, so that every cell has four blocks;
-histograms are not clipped; the mean color of each cell stands beside them.
+histograms are not clipped; the mean color of each cell is an additional feature.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from torch.nn import functional as F
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.packing import Packing
 
-FLAT = 1e-3  # a gradient much smaller than this, for values from -1 to 1, counts as zero
+FLAT = 1e-3  # much smaller gradients count as zero (pixel values are between -1 and 1)
 
 
 @dataclass(frozen=True)
 class HogConfig:
-    """Sizes of the features of an image.
+    """Config of HOG features.
 
     Raises:
-        ConfigError: a cell larger than the image, or a size below 1.
+        ConfigError: a cell is larger than the image, or a size is below 1.
     """
 
     image_size: tuple[int, ...] = (48, 48)  # height, width
-    patch_size: tuple[int, ...] = (8, 8)  # of a cell
+    patch_size: tuple[int, ...] = (8, 8)  # height, width of a cell
     channels: int = 3
-    directions: int = 9  # from 0 to 180 degrees: dark to light and light to dark are the same edge
+    directions: int = 9  # bins from 0 to 180 degrees: dark to light and light to dark are the same edge
     patch_dropout: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -55,43 +55,46 @@ class HogConfig:
 
     @property
     def num_tokens(self) -> int:
-        """Cells."""
+        """Number of cells."""
         return math.prod(self.grid)
 
     @property
     def d_model(self) -> int:
-        """D, the number of features per cell: its histogram in four blocks, and its color."""
+        """D, the number of features per cell: four normalized histograms and the mean color."""
         return 4 * self.directions + self.channels
 
 
 def votes(images: Tensor, directions: int) -> Tensor:
-    """Votes of the pixels for each direction of an edge: ``[B, C, H, W]`` -> ``[B, K, H, W]``.
+    """Votes of each pixel for each gradient direction: ``[B, C, H, W]`` -> ``[B, K, H, W]``.
 
-    Direction k of K is that of gradients at (k + 1/2) * 180 / K degrees.
+    Direction k of K is (k + 1/2) * 180 / K degrees.
     """
     x = F.pad(images, (1, 1, 1, 1), mode="replicate")
     dx, dy = x[:, :, 1:-1, 2:] - x[:, :, 1:-1, :-2], x[:, :, 2:, 1:-1] - x[:, :, :-2, 1:-1]
     squares = dx * dx + dy * dy
-    strongest = squares.argmax(1, keepdim=True)  # [B, 1, H, W], a channel
+    strongest = squares.argmax(1, keepdim=True)  # [B, 1, H, W], index of a channel
     dx, dy, squares = (part.gather(1, strongest) for part in (dx, dy, squares))
     angle = torch.atan2(dy, dx) * (directions / math.pi) - 0.5  # in steps from one direction to the next
     each = torch.arange(directions, device=x.device).view(1, -1, 1, 1)
-    turned = (angle - each) % directions  # how far behind each direction, [B, K, H, W]
-    share = (1.0 - torch.minimum(turned, directions - turned)).clamp(min=0.0)
+    offset = (angle - each) % directions  # [B, K, H, W]
+    share = (1.0 - torch.minimum(offset, directions - offset)).clamp(min=0.0)
     return share * squares.sqrt()
 
 
 def nearness(cells: int, size: int, device: torch.device) -> Tensor:
-    """Weight of each row (or column) of pixels for each cell, ``[cells, cells * size]``: largest in the
-    middle of the cell, zero from the middle of the next on. They sum to 1, except for the outer cells."""
+    """Weight of each row (or column) of pixels for each cell, ``[cells, cells * size]``.
+
+    Weights fall linearly from the middle of the cell to zero at the middle of the next cell and sum to 1,
+    except for the outer cells."""
     pixels = (torch.arange(cells * size, device=device) + 0.5) / size
     middles = torch.arange(cells, device=device)[:, None] + 0.5
     return (1.0 - (pixels - middles).abs()).clamp(min=0.0) / size
 
 
 def histograms(images: Tensor, config: HogConfig) -> Tensor:
-    """``[B, C, H, W]`` -> normalized histograms ``[B, 4 K, gh, gw]``; the four blocks of a cell are those to
-    its upper left, upper right, lower left and lower right."""
+    """Normalized histograms: ``[B, C, H, W]`` -> ``[B, 4 K, gh, gw]``.
+
+    The four blocks of a cell are those to its upper left, upper right, lower left and lower right."""
     (gh, gw), (p, q) = config.grid, config.patch_size
     rows, columns = nearness(gh, p, images.device), nearness(gw, q, images.device)
     counts = rows @ votes(images, config.directions) @ columns.T  # [B, K, gh, gw]
@@ -102,14 +105,14 @@ def histograms(images: Tensor, config: HogConfig) -> Tensor:
 
 
 class HogEmbedding(nn.Module):
-    """Images as packed rows, one per cell: its histograms, then its mean color. Always in fp32."""
+    """HOG features as packed rows, one per cell: histograms, then mean color. Always computes in fp32."""
 
     def __init__(self, config: HogConfig):
         super().__init__()
         self.config = config
 
     def padded(self, images: Tensor) -> Tensor:
-        """Normalized images ``[B, C, H, W]`` -> ``[B, T, D]``, cells row by row."""
+        """Normalized images ``[B, C, H, W]`` -> ``[B, T, D]``, cells in row-major order."""
         c = self.config
         (gh, gw), (p, q) = c.grid, c.patch_size
         images = images[:, :, : gh * p, : gw * q].float()
@@ -117,14 +120,14 @@ class HogEmbedding(nn.Module):
         return cells.flatten(2).transpose(1, 2)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]`` -> rows ``[N, D]``, where they lie.
+        """``[B, C, H, W]`` -> rows ``[N, D]`` and their packing.
 
         Raises:
-            ShapeError: images of another size or with other channels than the config's.
+            ShapeError: the size or the number of channels differs from the config.
         """
-        wanted = (self.config.channels, *self.config.image_size)
-        if tuple(images.shape[1:]) != wanted or not images.is_floating_point():
-            what = f"pixel values are [B, {', '.join(map(str, wanted))}], floating point"
+        expected = (self.config.channels, *self.config.image_size)
+        if tuple(images.shape[1:]) != expected or not images.is_floating_point():
+            what = f"pixel values are [B, {', '.join(map(str, expected))}], floating point"
             raise ShapeError(f"{what}; got {tuple(images.shape)}, {images.dtype}", where="pixel_values")
         x = self.padded(images)
         return x.flatten(0, 1), Packing.uniform(len(x), x.shape[1], x.device)

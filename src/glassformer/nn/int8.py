@@ -1,4 +1,4 @@
-"""The encoder's linear layers in int8, for prediction: what replaces them in a copy of a model."""
+"""Int8 quantization of the encoder's linear layers, for prediction."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from glassformer.runtime import is_compiling
 
 
 class Int8Linear(nn.Module):
-    """``f(x W^T + b)`` by whole numbers of 8 bits, ``f`` one of ``kernels.int8.ACTIVATIONS``; no gradient.
+    """``f(x W^T + b)`` in int8 without a gradient; ``f`` is one of ``kernels.int8.ACTIVATIONS``.
 
-    It has no parameters: what it multiplies by is laid out for this process's kernels and is never saved.
+    It has no parameters: its weights are laid out for the kernels of this CPU and are never saved.
     """
 
     def __init__(self, layer: nn.Linear, activation: str = "none"):
@@ -27,7 +27,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # [..., in] -> [..., out]
         if torch.is_grad_enabled() and x.requires_grad:
-            raise RuntimeError("products in int8 have no gradient: ask the model in fp32")
+            raise RuntimeError("int8 layers have no gradient: use the model in fp32")
         if is_compiling():
             return ops.int8_linear(x, *self.packed, self.activation)
         if x.ndim != 2:
@@ -35,13 +35,13 @@ class Int8Linear(nn.Module):
         return int8.linear(x, self.packed, self.activation)
 
     def part(self, x: Tensor, begin: int, end: int) -> Tensor:  # [N, in] -> [N, end - begin]
-        """Columns ``begin`` to ``end`` of the result alone."""
-        found = self.packed.columns_between(begin, end)
-        return self(x)[:, begin:end] if found is None else int8.linear(x, found, self.activation)
+        """Only the columns ``begin`` to ``end`` of the output."""
+        columns = self.packed.columns_between(begin, end)
+        return self(x)[:, begin:end] if columns is None else int8.linear(x, columns, self.activation)
 
 
 class Int8FeedForward(nn.Module):
-    """``FeedForward`` in evaluation, its activation being part of the first product."""
+    """``FeedForward`` in evaluation mode, with the activation fused into the first product."""
 
     def __init__(self, layer: FeedForward):
         super().__init__()
@@ -53,9 +53,9 @@ class Int8FeedForward(nn.Module):
 
 
 def in_int8(model: Any) -> Any:
-    """A copy of a model whose encoder multiplies in int8; the rest is in bf16, or without it in fp32.
+    """A copy of the model whose encoder has int8 linear layers; its other layers use bf16, or else fp32.
 
-    Tables, pooling and head stay in fp32. ``kernels.int8.why_not`` says nothing.
+    Embeddings, pooling and head stay in fp32. Requires that ``kernels.int8.why_not`` returns None.
     """
     model = copy.deepcopy(model)
     for part in list(model.encoder.modules()):
@@ -68,12 +68,12 @@ def in_int8(model: Any) -> Any:
 
 
 def multiplies(model: Any) -> bool:
-    """Whether a model has linear layers that ``in_int8`` replaces, as every Transformer's encoder."""
+    """Whether a model has linear layers that ``in_int8`` replaces; every Transformer encoder does."""
     return any(isinstance(part, Linear) for part in getattr(model, "encoder", nn.Identity()).modules())
 
 
 def precision_of(model: Any) -> str:
-    """What a model that was made ready for prediction computes in: fp32, bf16 or int8."""
+    """The precision in which a model computes predictions: fp32, bf16 or int8."""
     if any(isinstance(part, Int8Linear) for part in model.modules()):
         return "int8"
     layers = getattr(model, "encoder", model)  # a linear model has none

@@ -1,4 +1,4 @@
-"""Linear layer and layer norm: torch's own, with faster passes where there are such."""
+"""Linear layer and layer norm: torch's, with faster kernels where available."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from glassformer.runtime import is_compiling, is_exporting
 class Linear(nn.Linear):
     """``x W^T + b``, exactly as ``torch.nn.Linear``.
 
-    On processors with AMX the gradient of ``W`` and ``b`` comes from a kernel of ours
-    (``kernels/linear.c``): torch's product for it, which sums over the rows, takes much longer there than
-    the layer's other two.
+    On CPUs with AMX our own kernel (``kernels/linear.c``) computes the gradient of ``W`` and ``b``: torch's
+    product for it, a sum over rows, takes much longer there than the layer's other two products.
     """
 
     def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]
@@ -26,16 +25,16 @@ class Linear(nn.Linear):
         return product(x, self.weight, self.bias)
 
     def part(self, x: Tensor, begin: int, end: int) -> Tensor:  # [N, in] -> [N, end - begin]
-        """Columns ``begin`` to ``end`` of the result alone."""
+        """Only the columns ``begin`` to ``end`` of the output."""
         return product(x, self.weight[begin:end], None if self.bias is None else self.bias[begin:end])
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x W^T + b``, to the bit as ``torch.nn.functional.linear``.
+    """``x W^T + b``, bit for bit as ``torch.nn.functional.linear``.
 
-    Torch copies the bias into every row of the result and adds the product to that. In bf16, where products
-    are fast beside memory, the copy takes half as long as they do; oneDNN, which makes the product either
-    way, can add the bias while the sums are in registers. It knows no gradient in this form.
+    torch copies the bias into every row of the output and adds the product. In bf16 the copy takes half as
+    long as the product. oneDNN, which computes the product in both cases, can add the bias in registers, but
+    then gives no gradient.
     """
     if bias is None or not _adds_bias(x, weight, bias):
         return F.linear(x, weight, bias)
@@ -43,14 +42,14 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _adds_bias(*tensors: Tensor) -> bool:
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    needs_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     return (
-        not wanted
+        not needs_grad
         and all(tensor.dtype == torch.bfloat16 and tensor.device.type == "cpu" for tensor in tensors)
         and not is_compiling()
         and not is_exporting()
         and kernels.computes(torch.bfloat16)
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # no public name: another torch may not have it
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # private: may be missing in other versions
     )
 
 
@@ -71,18 +70,19 @@ class _Linear(torch.autograd.Function):
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])
 
 
-def thirds(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``[N, 3, H, K]`` -> 3 x ``[N, H, K]``, views. The kernels lay their gradients out like the views, and
-    then nothing has to be copied together; torch does so for any other.
+def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Views of queries, keys and values: ``[N, 3, H, K]`` -> 3 x ``[N, H, K]``.
+
+    The kernels lay out their gradients like these views, so the backward pass need not concatenate them.
     """
     ours = (
         torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and kernels.computes(x.dtype)
     )
-    q, k, v = _Thirds.apply(x) if ours and not is_compiling() else x.unbind(1)
+    q, k, v = _SplitQKV.apply(x) if ours and not is_compiling() else x.unbind(1)
     return q, k, v
 
 
-class _Thirds(torch.autograd.Function):
+class _SplitQKV(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         return x.unbind(1)
@@ -91,27 +91,25 @@ class _Thirds(torch.autograd.Function):
     def backward(ctx, dq, dk, dv):
         row, third = dq.stride(0), dq.shape[1:].numel()
         places = [dq.data_ptr() + i * third * dq.element_size() for i in range(3)]
-        together = (
-            not torch.is_grad_enabled()  # else gradients of these gradients are wanted, each by itself
+        are_views_of_one = (
+            not torch.is_grad_enabled()  # double backward needs separate tensors
             and row == 3 * third
             and dq.stride() == dk.stride() == dv.stride()
             and dq.stride()[1:] == (dq.shape[2], 1)
             and [dq.data_ptr(), dk.data_ptr(), dv.data_ptr()] == places
         )
-        if not together:
+        if not are_views_of_one:
             return torch.stack((dq, dk, dv), dim=1)
         return dq.as_strided((len(dq), 3, *dq.shape[1:]), (row, third, *dq.stride()[1:]))
 
 
-# --- the layer norm of encoder and decoder --------------------------------------------------------
-#
-# torch's own, or a faster pass over the rows where there is one.
+# --- layer norm -----------------------------------------------------------------------------------
 
 
 class LayerNorm(nn.LayerNorm):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), as ``torch.nn.LayerNorm``.
 
-    In a post-norm layer it is the norm of a sum; then ``plus`` is the other summand.
+    ``plus``, if given, is added to ``x`` first, as in a post-norm layer.
     """
 
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:  # [N, D] -> [N, D]

@@ -1,10 +1,10 @@
-"""LoRA (Hu et al., 2022): the weights stay, and a product of two thin matrices is learned beside them.
+"""LoRA: low-rank updates of frozen weights (Hu et al., 2022).
 
-    W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0: at first nothing changes
+    W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0, so W' starts as W
 
-Every linear layer of the encoder can have such a pair; queries and values have one unless more is asked for,
-as in the paper. Queries, keys and values are one fused matrix here. The sum is made once a forward pass, of
-D x D numbers, not once a token, and ``merge`` leaves a plain model.
+Every linear layer of the encoder can have an update; by default, as in the paper, queries and values have
+one. Queries, keys and values are one fused matrix here. W' is computed once per forward pass. ``merge`` adds
+the updates to the weights, which leaves a plain model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.config import nearest
 from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.feedforward import GatedFeedForward
 
-# The linear layers of an encoder layer, and the parts of their weights that can have updates, in row order.
+# Linear layers of an encoder layer -> the parts of their weights that can have updates, in row order.
 LAYERS = {
     "attention.qkv": ("query", "key", "value"),
     "attention.out": ("out",),
@@ -29,20 +29,20 @@ LAYERS = {
     "feed_forward.down": ("down",),
 }
 ALL = tuple(part for parts in LAYERS.values() for part in parts)
-PARTS = ("query", "value")  # that learn unless others are asked for
+PARTS = ("query", "value")  # the default targets
 SHORT = {"q": "query", "k": "key", "v": "value", "o": "out", "output": "out"}
 EVERY = "all-linear"
 
 
 def parts_of(targets: str | Sequence[str]) -> tuple[str, ...]:
-    """The parts that these names mean, each once, in the order of ``ALL``.
+    """The parts that ``targets`` selects, without duplicates, in the order of ``ALL``.
 
     Args:
-        targets: q, k, v, o (the attention's output), up and down (of the feed-forward network), the longer
-            names of ``ALL``, or all-linear; a list, or one text with commas.
+        targets: a list or a comma-separated string of q, k, v, o (output of the attention), up and down (of
+            the feed-forward network), the longer names in ``ALL``, or all-linear.
 
     Raises:
-        ConfigError: no name, or one that is none of these (with the nearest).
+        ConfigError: ``targets`` is empty or has an unknown name.
     """
     names = [name.strip() for name in targets.split(",")] if isinstance(targets, str) else list(targets)
     known = [*SHORT, *ALL, EVERY]
@@ -52,18 +52,18 @@ def parts_of(targets: str | Sequence[str]) -> tuple[str, ...]:
                 f"no linear layer {name!r}", where="lora_targets", fix=nearest(str(name), known)
             )
     if not names:
-        raise ConfigError("names no linear layer", where="lora_targets", fix=f"Known: {', '.join(known)}")
+        raise ConfigError("no linear layers selected", where="lora_targets", fix=f"Known: {', '.join(known)}")
     asked = {SHORT.get(name, name) for name in names}
     return tuple(part for part in ALL if part in asked or EVERY in asked)
 
 
 class LowRank(nn.Module):
-    """Adds low-rank updates to parts of a weight, each ``[rows, D_in]``.
+    """Parametrization that adds low-rank updates to parts of a weight, each ``[rows, D_in]``.
 
     Args:
-        d_in: columns of the weight.
-        places: part -> which of the blocks of ``rows`` rows it is.
-        rows: of a part; None: ``d_in``.
+        d_in: number of columns of the weight.
+        places: part -> index of its block of rows.
+        rows: number of rows of a part; None: ``d_in``.
     """
 
     def __init__(
@@ -91,51 +91,51 @@ class LowRank(nn.Module):
 
 
 def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Sequence[str] = PARTS) -> None:
-    """Freeze the encoder and what stands before it, and let low-rank updates of the ``targets`` learn.
+    """Freeze embeddings and encoder, and add trainable low-rank updates of the ``targets``.
 
     Raises:
-        ConfigError: a rank below 1 or above the width of encoder or target; no such target (``parts_of``), or
-            one inside of a gated feed-forward network.
+        ConfigError: a rank below 1 or above the width of encoder or target, an unknown target (``parts_of``),
+            or a target inside a gated feed-forward network.
     """
     layers: Any = model.get_submodule("encoder").layers
-    wanted = parts_of(targets)
-    found = [(linear, parts) for _, linear, parts in _linears(model) if set(parts) & set(wanted)]
-    width = min(min(linear.in_features, linear.out_features) for linear, _ in found)
+    selected = parts_of(targets)
+    linears = [(linear, parts) for _, linear, parts in _linears(model) if set(parts) & set(selected)]
+    width = min(min(linear.in_features, linear.out_features) for linear, _ in linears)
     width = min(width, layers[0].attention.qkv.in_features)
     if not 1 <= rank <= width:
         raise BadValueError(
             f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64"
         )
     gated = any(isinstance(part, GatedFeedForward) for part in model.modules())
-    if gated and (refused := [part for part in wanted if part in ("up", "down")]):
-        what = f"{refused[0]!r} of a gated feed-forward network has no update that PEFT could open"
+    if gated and (unsupported := [part for part in selected if part in ("up", "down")]):
+        what = f"PEFT has no format for updates of {unsupported[0]!r} in a gated feed-forward network"
         raise ConfigError(what, where="lora_targets", fix="Use q,k,v,o")
     for name, p in model.named_parameters():
         if name.startswith(("embeddings.", "encoder.")):
             p.requires_grad_(False)
-    for linear, parts in found:
-        places = {part: place for place, part in enumerate(parts) if part in wanted}
+    for linear, parts in linears:
+        places = {part: place for place, part in enumerate(parts) if part in selected}
         rows = linear.out_features // len(parts)
         update = LowRank(linear.in_features, rank, alpha, places, rows)
         parametrize.register_parametrization(linear, "weight", update)
 
 
 def _linears(model: nn.Module) -> Iterator[tuple[int, nn.Linear, tuple[str, ...]]]:
-    """Layer number, linear layer and its parts, of a model whose encoder has layers."""
+    """Yield layer number, linear layer and its parts; nothing for a model without encoder layers."""
     for number, layer in enumerate(getattr(model.get_submodule("encoder"), "layers", ())):
         for path, parts in LAYERS.items():
             yield number, layer.get_submodule(path), parts
 
 
 def merge(model: nn.Module) -> None:
-    """Put the updates into the weights; the model is plain again."""
+    """Add the updates to the weights and remove the parametrizations."""
     for _, linear, _ in _linears(model):
         if parametrize.is_parametrized(linear, "weight"):
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
 
 
 def adapter(model: nn.Module) -> dict[str, Tensor]:
-    """Updates by layer and part: ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``, fp32."""
+    """The updates in fp32, named like ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``."""
     out = {}
     for number, linear, _ in _linears(model):
         if parametrize.is_parametrized(linear, "weight"):
@@ -147,7 +147,7 @@ def adapter(model: nn.Module) -> dict[str, Tensor]:
 
 
 def part_weights(model: nn.Module) -> dict[str, Tensor]:
-    """``{i}.query`` and so on -> that part of the weights ``[D_out, D_in]``: a view, to look at or change."""
+    """Views of the weights ``[D_out, D_in]``, keyed by layer and part (``{i}.query``)."""
     return {
         f"{number}.{part}": block
         for number, linear, parts in _linears(model)

@@ -1,7 +1,7 @@
-"""Attention's weights: the softmax with its masks, and the maps of many sequences at once.
+"""Attention weights: masked softmax, and the weights of all sequences of a batch.
 
-A map is what one wants to look at, ``[H, T, S]`` of one sequence. Where nothing is to be differentiated,
-sequences of nearly equal length are computed together, and views of theirs come back.
+The weights of one sequence are ``[H, T, S]``. Without gradients, sequences of nearly equal length are
+computed together, and the results are views.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import ShapeError
-from glassformer.nn.positions import spread
+from glassformer.nn.positions import expand_bias
 from glassformer.packing import Packing, kept_tensor
 
-# --- sequences of nearly equal length side by side ------------------------------------------------
+# --- groups of sequences of nearly equal length ---------------------------------------------------
 #
-# Ragged attention becomes a few large products so. Padding appears here and nowhere else: inside attention,
-# up to the length of a group. A sequence is at most ``TOLERANCE`` shorter than the longest of its group,
-# whose length is rounded up by at most 4 %.
+# Groups turn ragged attention into a few large products. This is the only place where packed sequences are
+# padded: to the length of their group, whose longest length is rounded up by at most 4 %.
 
 
-TOLERANCE = 0.06  # a sequence may be this much shorter than the longest of its group
-STEPS = ((192, 8), (96, 4), (48, 2))  # from this length on, ragged groups are padded to such a multiple
+TOLERANCE = 0.06  # a sequence may be shorter than the longest of its group by this share
+STEPS = ((192, 8), (96, 4), (48, 2))  # (length, multiple): pad ragged groups to this multiple from length on
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Side:
         longest = max(self.lengths)
         if min(self.lengths) == longest:
             return longest
-        # Each new length costs a CPU a freshly compiled product, so there are few of them.
+        # A CPU compiles the product for each new length, so there are few lengths.
         step = next((step for start, step in STEPS if longest >= start), 1)
         return -(-longest // step) * step
 
@@ -50,7 +49,7 @@ class Side:
 
     @cached_property
     def block(self) -> slice | None:
-        """The rows as one slice, where the sequences lie next to each other and agree in length."""
+        """The rows as one slice, if the sequences are adjacent and of equal length; otherwise None."""
         ends = [s + n for s, n in zip(self.starts, self.lengths, strict=True)]
         if not self.is_uniform or ends[:-1] != list(self.starts[1:]):
             return None
@@ -62,21 +61,21 @@ class Side:
         return places < torch.tensor(self.lengths, device=self.device)[:, None]
 
     @kept_tensor
-    def rows(self) -> Tensor:  # [G * T] int64; a padded place points at its sequence's first row
+    def rows(self) -> Tensor:  # [G * T] int64; padding points at the first row of its sequence
         starts = torch.tensor(self.starts, device=self.device)[:, None]
         places = torch.arange(self.length, device=self.device)
         return (starts + places * self.real).flatten()
 
     @kept_tensor
-    def slots(self) -> Tensor:  # the places in [G * T] that are real
+    def slots(self) -> Tensor:  # indices in [G * T] that are not padding
         return self.real.flatten().nonzero().squeeze(1)
 
     @kept_tensor
-    def targets(self) -> Tensor:  # their rows in the packed matrix
+    def targets(self) -> Tensor:  # rows of the slots in the packed matrix
         return self.rows[self.slots]
 
     def take(self, x: Tensor, scale: float = 1.0, zero_padding: bool = False) -> Tensor:
-        """``[N, H, K]`` -> ``[G * H, T, K]``, contiguous."""
+        """Gather the group's rows: ``[N, H, K]`` -> ``[G * H, T, K]``, contiguous."""
         g, t, (h, k) = len(self.lengths), self.length, x.shape[1:]
         rows = x[self.block] if self.block is not None else x.index_select(0, self.rows)
         heads = rows.view(g, t, h, k).transpose(1, 2)
@@ -90,7 +89,7 @@ class Side:
         return out.view(g * h, t, k)
 
     def put(self, x: Tensor, out: Tensor) -> None:
-        """``[G * H, T, K]`` into the rows of ``out`` ``[N, H, K]``."""
+        """Scatter ``x`` ``[G * H, T, K]`` into the group's rows of ``out`` ``[N, H, K]``."""
         g, t, (h, k) = len(self.lengths), self.length, out.shape[1:]
         rows = x.view(g, h, t, k).transpose(1, 2)  # [G, T, H, K]
         if self.block is not None:
@@ -101,7 +100,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Group:
-    """The same sequences on both sides of an attention; ``members`` are their numbers in the packing."""
+    """Queries and keys of the same sequences; ``members`` are the sequence numbers in the packing."""
 
     q: Side
     k: Side
@@ -119,12 +118,12 @@ class Group:
     def put_k(self, x: Tensor, out: Tensor) -> None:
         self.k.put(x, out)
 
-    def leaves_rows_blind(self, causal: bool) -> bool:
-        """Whether some row may attend nowhere: causal, with more rows than keys."""
+    def has_fully_masked_rows(self, causal: bool) -> bool:
+        """Whether a query has no key to attend to: causal, with more queries than keys."""
         return causal and any(t > s for t, s in zip(self.q.lengths, self.k.lengths, strict=True))
 
     def bias(self, scores: Tensor, causal: bool) -> Tensor:
-        """``scores`` ``[G * H, T, S]`` with -inf, in place, where a key is padding or lies ahead."""
+        """Set ``scores`` ``[G * H, T, S]`` to -inf, in place, where a key is padding or (causal) later."""
         g, (t, s) = len(self.k.lengths), scores.shape[1:]
         by_head = scores.view(g, -1, t, s)
         if not self.k.is_uniform:
@@ -139,9 +138,9 @@ class Group:
         return scores
 
 
-@lru_cache(maxsize=8)  # every layer of a step asks for the same groups
+@lru_cache(maxsize=8)  # all layers use the same groups
 def groups_of(q_packing: Packing, kv_packing: Packing) -> tuple[Group, ...]:
-    """The sequences by key length, longest first, cut where one is too much shorter than the longest."""
+    """The sequences sorted by key length, longest first, in groups of nearly equal length."""
     order = sorted(range(kv_packing.count), key=lambda i: (-kv_packing.lengths[i], i))
     if kv_packing.is_uniform and q_packing.is_uniform:
         order = list(range(kv_packing.count))
@@ -161,13 +160,13 @@ def _side(packing: Packing, members: list[int]) -> Side:
 
 
 def padding_share(packing: Packing) -> float:
-    """The share of padded rows inside attention, 0 for one length: ``1 - sum(T_i) / sum(G * T)``."""
+    """The share of padding rows inside attention, ``1 - sum(T_i) / sum(G * T)``."""
     computed = sum(len(g.k.lengths) * g.k.length for g in groups_of(packing, packing))
     return 1.0 - packing.total / computed
 
 
 def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
-    """Raises ShapeError where packed rows do not fit each other or their packings."""
+    """Raises ShapeError if the shapes of packed rows and their packings are incompatible."""
     if q.ndim not in (2, 3) or q.shape[1:] != k.shape[1:] or k.shape[:-1] != v.shape[:-1]:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
@@ -190,13 +189,13 @@ NOWHERE = float("-inf")
 
 
 def causal_mask(rows: int, columns: int, device: torch.device | str = "cpu") -> Tensor:
-    """``[T, S]`` boolean, True where column <= row; if there are more columns, the rows are the last ones."""
+    """``[T, S]`` boolean, True where key <= query. If there are more keys, the queries are the last rows."""
     places = torch.ones(rows, columns, dtype=torch.bool, device=device)
     return places.tril(columns - rows)
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """softmax over the last axis among allowed places; a row that allows nothing is all 0."""
+    """Softmax over the last axis where ``allowed`` is True; a fully masked row is all 0."""
     if allowed is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~allowed, NOWHERE).softmax(-1)
@@ -211,35 +210,35 @@ def attention_weights(
     causal: bool = False,
     *,
     scale: float | None = None,
-    bias: Tensor | None = None,  # [H, 2 L - 1], by distance
+    bias: Tensor | None = None,  # [H, 2 L - 1], see ``attend``
 ) -> tuple[Tensor, ...]:
-    """softmax(Q K^T * scale + B) of every sequence: a tuple of ``[H, T_i, S_i]`` whose rows sum to 1."""
+    """softmax(Q K^T * scale + B) per sequence: a tuple of ``[H, T_i, S_i]`` whose rows sum to 1."""
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
-    wanted = q.requires_grad or k.requires_grad or (bias is not None and bias.requires_grad)
-    if torch.is_grad_enabled() and wanted:
+    needs_grad = q.requires_grad or k.requires_grad or (bias is not None and bias.requires_grad)
+    if torch.is_grad_enabled() and needs_grad:
         return textbook_weights(q, k, q_packing, kv_packing, causal, factor, bias)
     return _grouped_maps(q, k, q_packing, kv_packing, causal, factor, bias)[0]
 
 
 def add_relative(scores: Tensor, bias: Tensor | None) -> Tensor:
-    """``[G * H, T, S]`` with the bias ``[H, 2 L - 1]`` of each distance added, in place."""
+    """Add the bias ``[H, 2 L - 1]`` to ``scores`` ``[G * H, T, S]`` in place."""
     if bias is not None:
         by_head = scores.view(-1, len(bias), *scores.shape[1:])  # [G, H, T, S]
-        by_head += spread(bias, *scores.shape[1:])
+        by_head += expand_bias(bias, *scores.shape[1:])
     return scores
 
 
 def first_row_weights(
     q: Tensor, k: Tensor, kv_packing: Packing, scale: float | None = None, bias: Tensor | None = None
 ) -> tuple[Tensor, ...]:
-    """The weights of the first query of a sequence (``q`` ``[B, H, K]``): a tuple of ``[H, 1, S_i]``.
+    """Attention weights of the first query of each sequence, ``q`` ``[B, H, K]``: a tuple of ``[H, 1, S_i]``.
 
-    One product with each key and a softmax over the padded scores, which are small: no keys are gathered.
+    Only the scores, which are small, are padded; keys are not copied.
     """
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
     scores = (k * q[kv_packing.sequence_ids]).sum(-1, dtype=torch.float32) * factor  # [M, H]
     if bias is not None:
-        scores = scores + bias.T[bias.shape[1] // 2 + kv_packing.positions]  # from the first place on
+        scores = scores + bias.T[bias.shape[1] // 2 + kv_packing.positions]  # the query is at position 0
     weights = kv_packing.pad(scores, NOWHERE).softmax(1).to(q.dtype)  # [B, S, H]
     return tuple(w[:n].T[:, None] for w, n in zip(weights.unbind(0), kv_packing.lengths, strict=True))
 
@@ -253,12 +252,12 @@ def textbook_weights(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """The same, one sequence after the other and differentiable."""
+    """As ``attention_weights``, one sequence after the other and differentiable."""
     weights = []
     for q_i, k_i in zip(q_packing.split(q), kv_packing.split(k), strict=True):
         scores = scale * (q_i.transpose(0, 1) @ k_i.permute(1, 2, 0))  # [H, T, S]
         if bias is not None:
-            scores = scores + spread(bias, *scores.shape[1:]).to(scores.dtype)
+            scores = scores + expand_bias(bias, *scores.shape[1:]).to(scores.dtype)
         allowed = causal_mask(scores.shape[-2], scores.shape[-1], scores.device) if causal else None
         weights.append(masked_softmax(scores, allowed))
     return tuple(weights)
@@ -274,7 +273,7 @@ def attend_with_maps(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The output ``[N, H, K]`` and the maps that it was made with. Nothing here can be differentiated."""
+    """The attention output ``[N, H, K]`` and the weights of each sequence, without gradients."""
     maps, by_group = _grouped_maps(q, k, q_packing, kv_packing, causal, scale, bias)
     out = q.new_empty(*q.shape[:2], v.shape[2])
     for group, weights in by_group:
@@ -309,4 +308,4 @@ def group_weights(
     """The weights of one group of sequences, ``[G * H, T, S]``, 0 on padded keys."""
     scores = torch.bmm(group.take_q(q, scale), group.take_k(k).transpose(1, 2))
     weights = group.bias(add_relative(scores, bias), causal).softmax(-1)
-    return weights.nan_to_num_(0.0) if group.leaves_rows_blind(causal) else weights
+    return weights.nan_to_num_(0.0) if group.has_fully_masked_rows(causal) else weights

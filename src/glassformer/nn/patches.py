@@ -1,8 +1,9 @@
-"""From images to the rows that enter the encoder: patches as tokens (Dosovitskiy et al., 2021).
+"""Patch embeddings of images (Dosovitskiy et al., 2021).
 
-    image [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --one product-->  rows [gh * gw, D]
+    image [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --linear-->  rows [gh * gw, D]
 
-A convolution whose kernel and stride are the patch is this product. Sizes, rows first: g grid, p, q patch.
+This equals a convolution whose kernel and stride are the patch size. The grid is gh x gw, a patch p x q
+pixels.
 """
 
 from __future__ import annotations
@@ -23,40 +24,39 @@ from glassformer.packing import Packing
 from glassformer.runtime import generator_on
 from glassformer.types import Positions
 
-Pictures = Tensor | Sequence[Tensor]  # [B, C, H, W], or B times [C, H_i, W_i]
-STEM_STRIDE = 4  # of the convolution stem
+Images = Tensor | Sequence[Tensor]  # [B, C, H, W], or B tensors [C, H_i, W_i]
+STEM_STRIDE = 4  # total stride of the convolution stem
 
 
 @dataclass(frozen=True)
 class PatchConfig:
-    """Patches, positions and what may stand before them.
+    """Config of patch embeddings: patches, positions, class token and convolution stem.
 
     Raises:
-        ConfigError: a patch larger than the image, a size below 1, or a stem under patches that are no
-            multiple of 4.
+        ConfigError: a patch is larger than the image, a size is below 1, or a stem is used with a patch size
+            that is not a multiple of 4.
     """
 
     d_model: int
-    image_size: tuple[int, ...] = (224, 224)  # height, width that learned positions belong to
-    patch_size: tuple[int, ...] = (16, 16)
+    image_size: tuple[int, ...] = (224, 224)  # height, width; defines the grid of learned positions
+    patch_size: tuple[int, ...] = (16, 16)  # height, width
     channels: int = 3
     positions: Positions = "learned"
     class_token: bool = True  # [CLS] before the patches
-    bias: bool = True  # of the patch product
-    stem: int = 0  # channels of the two-layer convolution stem; 0: none
+    bias: bool = True  # whether the patch projection has a bias
+    stem: int = 0  # channels of the two-layer convolution stem; 0: no stem
     dropout: float = 0.0  # after adding positions
-    patch_dropout: float = 0.0  # share of the patches left out of each image in training (Liu et al., 2022)
-    position_std: float = 0.02
-    registers: int = 0  # learned rows without a position behind [CLS] (Darcet et al., 2024)
-    antialias: bool = False  # of learned positions that are read on a coarser grid
+    patch_dropout: float = 0.0  # share of patches dropped from each image in training (Liu et al., 2022)
+    position_std: float = 0.02  # initial standard deviation of positions, class token and registers
+    registers: int = 0  # learned rows without a position, after [CLS] (Darcet et al., 2024)
+    antialias: bool = False  # when learned positions are interpolated to a coarser grid
 
     def __post_init__(self) -> None:
         sizes = (self.d_model, self.channels, *self.image_size, *self.patch_size)
         if len(self.image_size) != 2 or len(self.patch_size) != 2 or min(sizes) < 1 or self.stem < 0:
             raise ConfigError(
-                f"image_size {self.image_size} and patch_size {self.patch_size} are (height, width) "
-                "in pixels, "
-                "from 1 on",
+                f"image_size {self.image_size} and patch_size {self.patch_size} must be (height, width) in "
+                "pixels, at least 1",
                 where="patches",
             )
         if min(self.grid) < 1:
@@ -65,12 +65,11 @@ class PatchConfig:
                 where="patch_size",
             )
         if self.registers < 0 or (self.registers and not self.class_token):
-            what = f"{self.registers} registers, which stand behind a class token"
-            raise ConfigError(what, where="registers", fix="Use 0, or a model with class_token")
+            what = f"{self.registers} registers need a class token"
+            raise ConfigError(what, where="registers", fix="Use 0, or class_token = true")
         if self.stem and any(p % STEM_STRIDE for p in self.patch_size):
             raise ConfigError(
-                f"the stem divides the image by {STEM_STRIDE}, "
-                f"patch_size {self.patch_size} must be a multiple",
+                f"patch_size {self.patch_size} is not a multiple of {STEM_STRIDE}, the stride of the stem",
                 where="stem",
             )
         check_rate("dropout", self.dropout)
@@ -78,38 +77,40 @@ class PatchConfig:
 
     @cached_property
     def grid(self) -> tuple[int, int]:
-        """Patches along height and width: floor(H / p), floor(W / q); what is left over is not read."""
+        """Number of patches along height and width; remaining pixels are ignored."""
         (h, w), (p, q) = self.image_size, self.patch_size
         return h // p, w // q
 
     @property
     def before(self) -> int:
-        """Rows before those of the patches: [CLS] and registers."""
+        """Number of rows before the patches: [CLS] and registers."""
         return self.class_token + self.registers
 
     @property
     def num_tokens(self) -> int:
-        """Of one image, [CLS] included: 197 for 224 pixels and patches of 16."""
+        """Rows per image, [CLS] and registers included: 197 for 224 pixels and patches of 16."""
         return math.prod(self.grid) + self.before
 
 
-def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
-    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, each in a convolution's order."""
-    b, c, h, w = pictures.shape
+def cut_patches(images: Tensor, patch: tuple[int, ...]) -> Tensor:
+    """Cut images into patches in row-major order: ``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``."""
+    b, c, h, w = images.shape
     (p, q), gh, gw = patch, h // patch[0], w // patch[1]
-    x = pictures[:, :, : gh * p, : gw * q].reshape(b, c, gh, p, gw, q)
+    x = images[:, :, : gh * p, : gw * q].reshape(b, c, gh, p, gw, q)
     return x.permute(0, 2, 4, 1, 3, 5).reshape(b, gh * gw, c * p * q)
 
 
-def sew_patches(rows: Tensor, grid: tuple[int, int], patch: tuple[int, ...], channels: int) -> Tensor:
-    """The reverse of ``cut_patches``: ``[B, gh * gw, C * p * q]`` -> ``[B, C, gh * p, gw * q]``."""
+def join_patches(rows: Tensor, grid: tuple[int, int], patch: tuple[int, ...], channels: int) -> Tensor:
+    """The inverse of ``cut_patches``: ``[B, gh * gw, C * p * q]`` -> ``[B, C, gh * p, gw * q]``."""
     (gh, gw), (p, q) = grid, patch
     x = rows.view(len(rows), gh, gw, channels, p, q).permute(0, 3, 1, 4, 2, 5)
     return x.reshape(len(rows), channels, gh * p, gw * q)
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, half the column."""
+    """Sinusoidal positions on a grid ``[gh * gw, D]``; half of the features encode the row, half
+    the column.
+    """
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
@@ -118,9 +119,9 @@ def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
 def interpolate_positions(
     table: Tensor, old: tuple[int, int], new: tuple[int, int], antialias: bool = False
 ) -> Tensor:
-    """Learned positions ``[gh * gw, D]`` of one grid, bicubic on another (Dosovitskiy et al., sect. 3.2).
+    """Learned positions ``[gh * gw, D]``, interpolated to another grid (Dosovitskiy et al., sect. 3.2).
 
-    ``antialias``: on a coarser grid each place is a mean over all places that it covers.
+    The interpolation is bicubic; with ``antialias`` a coarser grid averages over all positions it covers.
     """
     if old == new:
         return table
@@ -132,8 +133,8 @@ def interpolate_positions(
 class ConvolutionStem(nn.Module):
     """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT).
 
-    ``[B, C, H, W]`` -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data:
-    neighboring pixels belong together.
+    ``[B, C, H, W]`` -> ``[B, S, H / 4, W / 4]``. A convolution has the locality that a plain ViT must learn
+    from data.
     """
 
     def __init__(self, channels: int, width: int):
@@ -141,17 +142,17 @@ class ConvolutionStem(nn.Module):
         self.first = nn.Conv2d(channels, width // 2 or 1, 3, padding=1, bias=False)
         self.second = nn.Conv2d(width // 2 or 1, width, 3, padding=1, bias=False)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        x = pictures.contiguous(memory_format=torch.channels_last)
+    def forward(self, images: Tensor) -> Tensor:
+        x = images.contiguous(memory_format=torch.channels_last)
         for layer in (self.first, self.second):
             x = F.max_pool2d(torch.relu(layer(x)), 3, stride=2, padding=1)
         return x
 
 
 class PatchEmbedding(nn.Module):
-    """Patches, [CLS] and positions as packed rows.
+    """Patch embeddings with [CLS] and positions, as packed rows.
 
-    Tables stay in fp32 when the encoder computes in bf16; ``compute_dtype`` is what leaves the module.
+    Positions and [CLS] stay in fp32 when the encoder computes in bf16. The output has ``compute_dtype``.
     """
 
     def __init__(self, config: PatchConfig):
@@ -159,7 +160,7 @@ class PatchEmbedding(nn.Module):
         c = self.config = config
         self.stem = ConvolutionStem(c.channels, c.stem) if c.stem else None
         shrink = STEM_STRIDE if c.stem else 1
-        self.patch = tuple(size // shrink for size in c.patch_size)  # in what the product reads
+        self.patch = tuple(size // shrink for size in c.patch_size)  # patch size after the stem
         self.projection = nn.Linear((c.stem or c.channels) * math.prod(self.patch), c.d_model, bias=c.bias)
         self.cls = nn.Parameter(torch.zeros(c.d_model)) if c.class_token else None
         self.positions = (
@@ -172,15 +173,15 @@ class PatchEmbedding(nn.Module):
         self.compute_dtype: torch.dtype | None = None
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
-    def forward(self, pictures: Pictures) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]``, or images of several sizes, floats -> rows ``[N, D]``, where they lie.
+    def forward(self, images: Images) -> tuple[Tensor, Packing]:
+        """Floating-point images ``[B, C, H, W]``, or a list of several sizes -> rows ``[N, D]``, packing.
 
         Raises:
-            ShapeError: other channels or dimensions than the model's, or an image smaller than a patch.
+            ShapeError: a wrong number of channels or dimensions, or an image smaller than a patch.
         """
-        patches, grids = self._cut(pictures)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
+        patches, grids = self._cut(images)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
         if self.training and self.config.patch_dropout:
-            return self._with_few(patches, grids)
+            return self._patch_dropout(patches, grids)
         counts = [gh * gw for gh, gw in grids]
         flat = patches.flatten(0, 1) if isinstance(patches, Tensor) else torch.cat(list(patches))
         x = self._project(flat)
@@ -191,46 +192,47 @@ class PatchEmbedding(nn.Module):
         before = self._before(x)
         rows = [row for part in x.split(counts) for row in (before, part)]
         packing = Packing(tuple(n + len(before) for n in counts), x.device)
-        return self._leave(torch.cat(rows)), packing
+        return self._output(torch.cat(rows)), packing
 
-    def _cut(self, pictures: Pictures) -> tuple[Tensor | list[Tensor], list[tuple[int, int]]]:
-        many = [pictures] if isinstance(pictures, Tensor) else [picture[None] for picture in pictures]
+    def _cut(self, images: Images) -> tuple[Tensor | list[Tensor], list[tuple[int, int]]]:
+        batches = [images] if isinstance(images, Tensor) else [image[None] for image in images]
         cut, grids = [], []
-        for one in many:
-            self._check(one)
-            grid = one.shape[2] // self.config.patch_size[0], one.shape[3] // self.config.patch_size[1]
+        for batch in batches:
+            self._check(batch)
+            (p, q), (h, w) = self.config.patch_size, batch.shape[2:]
+            grid = h // p, w // q
             if self.stem is not None:
-                one = one[:, :, : grid[0] * self.config.patch_size[0], : grid[1] * self.config.patch_size[1]]
-                one = self.stem(one.to(self.stem.first.weight.dtype))
-            cut.append(cut_patches(one, self.patch))
-            grids += [grid] * len(one)
-        return (cut[0] if isinstance(pictures, Tensor) else [x[0] for x in cut]), grids
+                batch = batch[:, :, : grid[0] * p, : grid[1] * q]
+                batch = self.stem(batch.to(self.stem.first.weight.dtype))
+            cut.append(cut_patches(batch, self.patch))
+            grids += [grid] * len(batch)
+        return (cut[0] if isinstance(images, Tensor) else [x[0] for x in cut]), grids
 
-    def _check(self, pictures: Tensor) -> None:
+    def _check(self, images: Tensor) -> None:
         c = self.config
-        if pictures.ndim != 4 or pictures.shape[1] != c.channels:
+        if images.ndim != 4 or images.shape[1] != c.channels:
             raise ShapeError(
-                f"pixel values are [B, {c.channels}, H, W], got {tuple(pictures.shape)}", where="pixel_values"
+                f"pixel values are [B, {c.channels}, H, W], got {tuple(images.shape)}", where="pixel_values"
             )
-        if not pictures.is_floating_point():
+        if not images.is_floating_point():
             raise ShapeError(
-                f"pixel values are normalized floating point, got {pictures.dtype}",
+                f"pixel values are normalized floating point, got {images.dtype}",
                 where="pixel_values",
                 fix="Put them through the model's transform",
             )
-        if pictures.shape[2] < c.patch_size[0] or pictures.shape[3] < c.patch_size[1]:
+        if images.shape[2] < c.patch_size[0] or images.shape[3] < c.patch_size[1]:
             raise ShapeError(
-                f"an image of {tuple(pictures.shape[2:])} pixels is smaller than a patch of {c.patch_size}",
+                f"an image of {tuple(images.shape[2:])} pixels is smaller than a patch of {c.patch_size}",
                 where="pixel_values",
             )
 
     def _project(self, patches: Tensor) -> Tensor:
         return self.projection(patches.to(self.projection.weight.dtype)).to(torch.float32)
 
-    def _with_few(
+    def _patch_dropout(
         self, patches: Tensor | list[Tensor], grids: list[tuple[int, int]]
     ) -> tuple[Tensor, Packing]:
-        """PatchDropout: each image keeps a random choice of its patches, drawn before the product."""
+        """PatchDropout: embed a random selection of the patches of each image."""
         rows, lengths = [], []
         if isinstance(patches, Tensor):
             b, n, _ = patches.shape
@@ -238,39 +240,37 @@ class PatchEmbedding(nn.Module):
             chosen = torch.rand(b, n, device=patches.device, generator=generator_on(patches.device))
             chosen = chosen.argsort(1)[:, :kept].sort(1).values  # [B, kept]
             return self._chosen(patches, grids[0], chosen)
-        for one, grid in zip(patches, grids, strict=True):
-            kept = max(1, round(len(one) * (1.0 - self.config.patch_dropout)))
-            chosen = torch.randperm(len(one), device=one.device, generator=generator_on(one.device))
+        for image, grid in zip(patches, grids, strict=True):
+            kept = max(1, round(len(image) * (1.0 - self.config.patch_dropout)))
+            chosen = torch.randperm(len(image), device=image.device, generator=generator_on(image.device))
             chosen = chosen[:kept].sort().values
-            x = self._project(one[chosen])
+            x = self._project(image[chosen])
             x = x + self._grid_positions(grid, x)[chosen]
             rows += [self._before(x), x]
             lengths.append(kept + self.config.before)
-        return self._leave(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
+        return self._output(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
 
-    def some(self, pictures: Tensor, seen: Tensor) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]`` and the numbers ``[B, K]`` of the patches to read -> rows ``[N, D]``; the others
-        cost nothing. [CLS] is always read.
-        """
-        patches, grids = self._cut(pictures)
+    def some(self, images: Tensor, visible: Tensor) -> tuple[Tensor, Packing]:
+        """Rows ``[N, D]`` of [CLS] and the ``visible`` patches only, given as numbers ``[B, K]``."""
+        patches, grids = self._cut(images)
         assert isinstance(patches, Tensor)
-        return self._chosen(patches, grids[0], seen)
+        return self._chosen(patches, grids[0], visible)
 
     def _chosen(self, patches: Tensor, grid: tuple[int, int], chosen: Tensor) -> tuple[Tensor, Packing]:
-        few = patches.gather(1, chosen[:, :, None].expand(-1, -1, patches.shape[2]))  # [B, K, C * p * q]
-        x = self._project(few.flatten(0, 1)).view(*chosen.shape, -1)
+        selected = patches.gather(1, chosen[:, :, None].expand(-1, -1, patches.shape[2]))  # [B, K, C * p * q]
+        x = self._project(selected.flatten(0, 1)).view(*chosen.shape, -1)
         return self._finish(x + self._grid_positions(grid, x)[chosen])
 
     def _finish(self, x: Tensor) -> tuple[Tensor, Packing]:
-        """``[B, n, D]`` with [CLS] and registers before it, as packed rows."""
+        """Put [CLS] and registers before the patches ``[B, n, D]``; returns packed rows."""
         x = torch.cat([self._before(x).expand(len(x), -1, -1), x], dim=1)
-        return self._leave(x.flatten(0, 1)), Packing.uniform(len(x), x.shape[1], x.device)
+        return self._output(x.flatten(0, 1)), Packing.uniform(len(x), x.shape[1], x.device)
 
-    def _leave(self, x: Tensor) -> Tensor:
+    def _output(self, x: Tensor) -> Tensor:
         return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
 
     def _before(self, like: Tensor) -> Tensor:  # [before, D]
-        """[CLS] with its position, then registers; fixed positions leave both alone."""
+        """[CLS], then registers. Only learned positions include one for [CLS]."""
         if self.cls is None:
             return like.new_empty(0, self.config.d_model)
         first = (self.cls if self.positions is None else self.cls + self.positions[0])[None]
@@ -289,22 +289,22 @@ class PatchEmbedding(nn.Module):
         return self._fixed[grid].to(like.dtype)
 
     def init_weights(self) -> None:
-        """First weights of what starts otherwise than products do."""
-        # The patch product sees few inputs: a wide start keeps what it makes of them beside the positions.
+        """Initialize the projection, positions, [CLS] and registers."""
+        # The projection has few inputs; larger initial weights keep its output comparable to the positions.
         nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
         for table in (self.positions, self.cls, self.registers):
             if table is not None:
                 nn.init.normal_(table, std=self.config.position_std)
 
     def set_compute_dtype(self, dtype: torch.dtype) -> None:
-        """Patches are computed in ``dtype``; positions and [CLS] stay in fp32."""
+        """Compute the projection in ``dtype``; positions and [CLS] stay in fp32."""
         self.projection.to(dtype)
         if self.stem is not None:
             self.stem.to(dtype)
         self.compute_dtype = dtype
 
     def padded(self, values: Tensor) -> Tensor:
-        """``[B, C, H, W]`` of config size -> ``[B, T, D]``, as ``forward`` in evaluation; for graphs."""
+        """``forward`` in evaluation mode for images of the config's size; returns ``[B, T, D]``."""
         c = self.config
         if self.stem is not None:
             (gh, gw), (p, q) = c.grid, c.patch_size

@@ -1,4 +1,4 @@
-"""From the rows of a sequence to one vector for the head."""
+"""Pooling: one vector per sequence from its rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from glassformer.packing import Packing
 
 
 def first_rows(x: Tensor, packing: Packing) -> Tensor:
-    """The first row of each sequence: [CLS], or else the first word. ``[N, D]`` -> ``[B, D]``."""
+    """The first row of each sequence, usually [CLS]: ``[N, D]`` -> ``[B, D]``."""
     return x[packing.first_rows]
 
 
 def mean_rows(x: Tensor, packing: Packing) -> Tensor:
-    """The mean over real tokens, summed in fp32. ``[N, D]`` -> ``[B, D]``."""
+    """The mean row of each sequence, summed in fp32: ``[N, D]`` -> ``[B, D]``."""
     if packing.is_uniform:
         return x.view(packing.count, packing.max_length, -1).float().mean(1).to(x.dtype)
     total = x.new_zeros(packing.count, x.shape[1], dtype=torch.float32)
@@ -27,12 +27,12 @@ def mean_rows(x: Tensor, packing: Packing) -> Tensor:
 
 
 def max_rows(x: Tensor, packing: Packing) -> Tensor:
-    """The largest value of each feature. ``[N, D]`` -> ``[B, D]``."""
+    """The largest value of each feature in each sequence: ``[N, D]`` -> ``[B, D]``."""
     return torch.stack([rows.amax(0) for rows in packing.split(x)])
 
 
 def padded_first(x: Tensor, mask: Tensor | None) -> Tensor:
-    """The first real row of each sequence: ``[B, T, D]`` -> ``[B, D]``, padding on either side."""
+    """The first row that is not padding: ``[B, T, D]`` -> ``[B, D]``. Padding may be on either side."""
     return x[:, 0] if mask is None else x[torch.arange(x.shape[0]), mask.long().argmax(1)]
 
 
@@ -40,12 +40,12 @@ def _real(x: Tensor, mask: Tensor | None) -> Tensor:  # [B, T, 1], 1 at real tok
     return x.new_ones(x.shape[0], x.shape[1], 1) if mask is None else mask[:, :, None].to(x.dtype)
 
 
-# Of vectors that count by their direction alone. A head on vectors of this length learns at rates that were
-# measured on vectors as MiniLM leaves them, which are 3 to 7 long.
+# Length of vectors after ``UnitPooling``. MiniLM's unnormalized vectors, on which default learning rates of
+# heads were measured, have a length of 3 to 7.
 UNIT = 5.0
 
-# Each pooling has two forms: packed (``forward``), and padded ``[B, T, D]`` -> ``[B, D]`` for graphs, with a
-# ``mask`` ``[B, T]`` that is True at real tokens (None: everywhere).
+# Each pooling has two forms: packed (``forward``), and padded ``[B, T, D]`` -> ``[B, D]`` for exported
+# graphs, with a ``mask`` ``[B, T]`` that is True at real tokens (None: everywhere).
 
 
 class FirstPooling(nn.Module):
@@ -70,9 +70,9 @@ class MeanPooling(nn.Module):
 
 
 class UnitPooling(nn.Module):
-    """The vectors of another pooling, all scaled to one length: only their direction counts.
+    """The vectors of another pooling, scaled to length ``UNIT``.
 
-    Checkpoints of sentence-transformers that end with a normalization were trained to be read so.
+    For sentence-transformers checkpoints that end with a normalization layer.
     """
 
     def __init__(self, each: FirstPooling | MeanPooling):
@@ -91,10 +91,10 @@ class UnitPooling(nn.Module):
 
 
 class FirstMeanPooling(nn.Module):
-    """The first row beside the mean of those from ``skip`` on: ``[N, D]`` -> ``[B, 2 D]`` (DINOv2).
+    """The first row, concatenated with the mean of the patches: ``[N, D]`` -> ``[B, 2 D]`` (DINOv2).
 
     Args:
-        skip: rows before those that the mean is of: [CLS] and registers.
+        skip: number of rows before the patches: [CLS] and registers.
     """
 
     reads_first_row_only = False
@@ -104,7 +104,7 @@ class FirstMeanPooling(nn.Module):
         self.skip = skip
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        if len(x) == packing.count:  # pooled already, as features are
+        if len(x) == packing.count:  # cached features, already pooled
             return x
         if packing.is_uniform:
             rest = x.view(packing.count, packing.max_length, -1)[:, self.skip :].float().mean(1)
@@ -132,7 +132,7 @@ class MaxPooling(nn.Module):
 
 
 class AttentionPooling(nn.Module):
-    """One learned query asks every row of the sequence: ``sum_t softmax_t(w . x_t) x_t``."""
+    """Attention over the rows with one learned query w: ``sum_t softmax_t(w . x_t) x_t``."""
 
     reads_first_row_only = False
 
@@ -158,7 +158,7 @@ class Pooler(nn.Module):
     """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019).
 
     Args:
-        dropout: on the row that it reads, in training.
+        dropout: rate on the [CLS] row, in training.
     """
 
     reads_first_row_only = True
@@ -177,7 +177,7 @@ class Pooler(nn.Module):
 
 
 class TokenPooling(nn.Module):
-    """Every row stands for itself: the head answers each token. ``[N, D]`` -> ``[N, D]``."""
+    """No pooling, for token classification: ``[N, D]`` -> ``[N, D]``."""
 
     reads_first_row_only = False
 
@@ -202,15 +202,15 @@ POOLINGS = {
 
 
 def pooled_width(kind: str | None, d_model: int) -> int:
-    """Of the vector that a pooling makes of rows of that width."""
+    """Width of the pooled vector for rows of width ``d_model``."""
     return 2 * d_model if kind == "first-mean" else d_model
 
 
 def make_pooling(kind: str, d_model: int, dropout: float = 0.0, skip: int = 1) -> nn.Module:
-    """The pooling of that name; ``dropout`` is a pooler's, ``skip`` of first-mean.
+    """The pooling module called ``kind``; ``dropout`` applies to "pooler", ``skip`` to "first-mean".
 
     Raises:
-        ConfigError: no such pooling.
+        ConfigError: an unknown pooling.
     """
     if kind not in POOLINGS:
         raise BadValueError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))

@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoidal and learned position vectors, and relative positions."""
+"""Sinusoidal, learned, rotary and relative positions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
     Returns:
         ``[length, d_model]``, fp32, values in [-1, 1].
     """
-    if (
-        table := torch.empty(length, d_model, dtype=torch.float64)
-    ).is_meta:  # a model's outline: nothing to compute
+    table = torch.empty(length, d_model, dtype=torch.float64)
+    if table.is_meta:  # a model built on the meta device
         return table.float()
     places = torch.arange(length, dtype=torch.float64)[:, None]
     rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(base) / d_model))
@@ -38,9 +37,9 @@ def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
 
 
 def shift_matrix(steps: int, d_model: int, base: float = 10_000.0) -> Tensor:
-    """The map that moves sinusoidal positions on: ``shift_matrix(k, d) @ PE(p)`` is PE(p + k), for every p.
+    """The matrix that shifts sinusoidal positions: ``shift_matrix(k, d) @ PE(p)`` is PE(p + k) for every p.
 
-    Rotations of the pairs (sin, cos), from the addition theorems; ``steps`` may be < 0, ``d_model`` is even.
+    It rotates the pairs (sin, cos). ``steps`` may be negative; ``d_model`` is even.
 
     Returns:
         ``[d_model, d_model]``, fp32.
@@ -51,7 +50,7 @@ def shift_matrix(steps: int, d_model: int, base: float = 10_000.0) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """``sinusoidal`` as a module; the table grows with the longest text seen, so no length is too long."""
+    """``sinusoidal`` as a module; the table grows with the longest text, so the length is unlimited."""
 
     table: Tensor
 
@@ -67,14 +66,14 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Embedding):
-    """One trained vector per place.
+    """One trained vector per position.
 
     Args:
-        offset: the row of the first place; the rows before it stand for none.
-        rest, embedding: as ``torch.nn.Embedding`` takes them (``device``, ``dtype`` and so on).
+        offset: table row of the first position; earlier rows are unused.
+        rest, embedding: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
 
     Raises:
-        ShapeError: a sequence longer than the table.
+        ShapeError: (forward) a sequence longer than the table.
     """
 
     def __init__(
@@ -83,10 +82,10 @@ class LearnedPositions(nn.Embedding):
         super().__init__(num_embeddings, embedding_dim, *rest, **embedding)
         self.offset, self.length = offset, num_embeddings - offset
 
-    def forward(self, packing: Packing) -> Tensor:  # places, not ids  # [N, D]
+    def forward(self, packing: Packing) -> Tensor:  # [N, D]
         if packing.max_length > self.length:
             raise ShapeError(
-                f"a sequence of {packing.max_length} tokens, but the model knows {self.length} positions",
+                f"a sequence of {packing.max_length} tokens, but the model has {self.length} positions",
                 where="positions",
                 fix=f"Cut to max_length={self.length}",
             )
@@ -94,7 +93,7 @@ class LearnedPositions(nn.Embedding):
         return super().forward(places + self.offset if self.offset else places)
 
     def places(self) -> Tensor:
-        """The vector of each place ``[length, D]``, for padded input."""
+        """The vectors of all positions ``[length, D]``."""
         return self.weight[self.offset :] if self.offset else self.weight
 
 
@@ -104,7 +103,7 @@ class LearnedPositions(nn.Embedding):
 def rotary(length: int, width: int, base: float, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Cosines and sines of the angles ``p / base^(2i / width)`` (Su et al., 2021), each ``[length, width]``.
 
-    Numbers i and i + width / 2 of a row share an angle, as in ``transformers``; the paper pairs neighbors.
+    Features i and i + width / 2 of a row share an angle, as in ``transformers``; the paper pairs neighbors.
     """
     rates = 1.0 / base ** (torch.arange(0, width, 2, dtype=torch.float32, device=device) / width)
     angles = torch.arange(length, dtype=torch.float32, device=device)[:, None] * rates
@@ -118,26 +117,26 @@ def _rotary_table(length: int, width: int, base: float, device: torch.device) ->
         return rotary(length, width, base, device)
 
 
-def turned(x: Tensor, places: Tensor, longest: int, base: float) -> Tensor:
-    """Queries or keys ``[N, H, K]``, each pair of their numbers turned by the angle of its place ``[N]``.
+def apply_rotary(x: Tensor, places: Tensor, longest: int, base: float) -> Tensor:
+    """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``places`` ``[N]``.
 
-    The score of two turned rows depends on the distance of their places alone. Computed in fp32.
+    The score of two rotated rows depends on the distance of their positions only. Computed in fp32.
 
     Args:
-        longest: above every place.
+        longest: an exclusive upper bound of ``places``.
     """
-    length = 1 << max(longest - 1, 1).bit_length()  # few tables serve all lengths
+    length = 1 << max(longest - 1, 1).bit_length()  # powers of 2, so that few tables are cached
     cosines, sines = _rotary_table(length, x.shape[-1], base, x.device)
-    return _turn(x, cosines[places][:, None], sines[places][:, None])
+    return _rotate(x, cosines[places][:, None], sines[places][:, None])
 
 
-def turned_padded(x: Tensor, base: float) -> Tensor:
-    """The same of ``[B, H, T, K]``, whose places are 0 to T - 1; for graphs."""
+def apply_rotary_padded(x: Tensor, base: float) -> Tensor:
+    """As ``apply_rotary`` for padded ``[B, H, T, K]``, whose positions are 0 to T - 1."""
     cosines, sines = rotary(x.shape[-2], x.shape[-1], base, x.device)
-    return _turn(x, cosines, sines)
+    return _rotate(x, cosines, sines)
 
 
-def _turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+def _rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     wide = x.float()
     first, second = wide.chunk(2, -1)
     return (wide * cosines + torch.cat([-second, first], -1) * sines).to(x.dtype)
@@ -145,10 +144,10 @@ def _turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Learned:
-    """Trained positions for ``length`` tokens, which begin at row ``offset`` of their table.
+    """Config of learned positions for ``length`` tokens, which begin at row ``offset`` of their table.
 
     Raises:
-        ConfigError: no room for a token, or a row before the first.
+        ConfigError: ``length`` is below 1 or ``offset`` below 0.
     """
 
     length: int = 512
@@ -156,8 +155,8 @@ class Learned:
 
     def __post_init__(self) -> None:
         if self.length < 1 or self.offset < 0:
-            what = f"positions for {self.length} tokens from row {self.offset} on"
-            raise ConfigError(what, where="positions", fix="Use a length from 1 and an offset from 0 on")
+            what = f"learned positions with length {self.length} and offset {self.offset}"
+            raise ConfigError(what, where="positions", fix="Use length >= 1 and offset >= 0")
 
     def build(self, d_model: int) -> LearnedPositions:
         return LearnedPositions(self.length + self.offset, d_model, offset=self.offset)
@@ -165,7 +164,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """Fixed positions for texts of any length."""
+    """Config of sinusoidal positions, which have no maximal length."""
 
     def build(self, d_model: int) -> SinusoidalPositions:
         return SinusoidalPositions(d_model)
@@ -173,40 +172,42 @@ class Sinusoidal:
 
 # --- relative positions ---------------------------------------------------------------------------
 #
-# A learned number for each distance and head, added to the scores of attention.
+# A learned number for each distance and head, added to the attention scores.
 #
 #     softmax(Q K^T / sqrt(d_k) + B) V,  B[t, s] = table[bucket(s - t)]   Raffel et al., 2020 (T5), sect. 2.1
 #
-# Short distances have a bucket each; longer ones share buckets that widen with their logarithm. The bias of
-# a head depends on the distance alone, so it is handed on as one row ``[2 L - 1]``: the distances from
-# ``-(L - 1)`` to ``L - 1``. Distances count from the first token of each sequence: packing changes none.
+# Each short distance has its own bucket; longer distances share buckets of logarithmic width. The bias of a
+# head depends only on the distance, so it is stored as one row ``[2 L - 1]`` for the distances ``-(L - 1)``
+# to ``L - 1``.
 
 
 def bucket_starts(buckets: int, furthest: int) -> tuple[int, ...]:
-    """The least distance of each bucket of one direction but the first: half are exact, half logarithmic.
+    """The smallest distance in each bucket of one direction, without the first bucket, which is distance 0.
+
+    Half of the buckets are exact, half logarithmic.
 
     Args:
-        buckets: of both directions together, a multiple of 4.
-        furthest: from this distance on all share the last bucket.
+        buckets: number of buckets of both directions, a multiple of 4.
+        furthest: all distances from this one on share the last bucket.
     """
     half = buckets // 2
     exact = half // 2
     ratio = furthest / exact
-    # The small number keeps whole results whole: 8 * 16 ** 0.25 is 16.000000000000004 in binary.
+    # 1e-6 keeps integers exact: 8 * 16 ** 0.25 is 16.000000000000004 in floating point.
     wide = (math.ceil(exact * ratio ** (k / (half - exact)) - 1e-6) for k in range(1, half - exact))
     return (*range(1, exact + 1), *wide)
 
 
 class RelativeBias(nn.Embedding):
-    """The table ``[buckets, H]``: a number for each bucket and head. It stays in fp32 in every precision.
+    """T5's relative position bias: a table ``[buckets, H]``, which stays in fp32 in every precision.
 
     Args:
         buckets: a multiple of 4; half of them for keys before the query.
         furthest: see ``bucket_starts``.
-        rest, embedding: as ``torch.nn.Embedding`` takes them (``device``, ``dtype`` and so on).
+        rest, embedding: other arguments of ``torch.nn.Embedding`` (``device``, ``dtype`` and so on).
 
     Raises:
-        ConfigError: another number of buckets, or a distance that the exact buckets reach already.
+        ConfigError: ``buckets`` is not a multiple of 4, or ``furthest`` is within the exact buckets.
     """
 
     def __init__(self, buckets: int, num_heads: int, furthest: int = 128, *rest: Any, **embedding: Any):
@@ -217,15 +218,15 @@ class RelativeBias(nn.Embedding):
         self.starts = bucket_starts(buckets, furthest)
 
     def forward(self, length: int) -> Tensor:
-        """``[H, 2 * length - 1]``, for ``attend``: distances ``-(length - 1)`` to ``length - 1``."""
+        """The bias ``[H, 2 * length - 1]`` for the distances ``-(length - 1)`` to ``length - 1``."""
         distances = torch.arange(1 - length, length, device=self.weight.device)
         starts = torch.tensor(self.starts, device=distances.device)
-        bucket = (distances.abs()[:, None] >= starts).sum(1)  # whole numbers only: exact on every machine
+        bucket = (distances.abs()[:, None] >= starts).sum(1)  # integers only: exact on every machine
         bucket = bucket + (distances > 0) * (self.num_embeddings // 2)
         return super().forward(bucket).T
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What ``.to`` calls: the table moves to other devices, and never to a narrower format."""
+        """``.to`` may move the table to another device, but not to a smaller dtype."""
 
         def moved(x: Tensor) -> Tensor:
             out = fn(x)
@@ -237,30 +238,30 @@ class RelativeBias(nn.Embedding):
 def check_bias(
     bias: Tensor, heads: int, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
 ) -> None:
-    """Raises ShapeError or ConfigError where a bias by distance does not fit what it is to be added to."""
+    """Raises ShapeError or ConfigError if a relative bias does not fit this attention."""
     longest = max(q_packing.max_length, kv_packing.max_length)
     if bias.ndim != 2 or len(bias) != heads or bias.shape[1] % 2 == 0 or bias.shape[1] < 2 * longest - 1:
-        what = f"a bias {tuple(bias.shape)} for {heads} heads and {longest} places"
+        what = f"a bias {tuple(bias.shape)} for {heads} heads and {longest} positions"
         raise ShapeError(
-            what, where="attend", fix=f"Use [{heads}, {2 * longest - 1}], a number each distance"
+            what, where="attend", fix=f"Use [{heads}, {2 * longest - 1}], one number per distance"
         )
     if causal and q_packing.lengths != kv_packing.lengths:
-        what = "a causal bias with more keys than queries, whose distances are not known"
+        what = "a causal bias needs as many queries as keys"
         raise ConfigError(what, where="attend", fix="Use causal=False, or as many queries as keys")
     if scale == 0:
-        raise ConfigError("a bias on scores that the scale makes 0", where="attend", fix="Use another scale")
+        raise ConfigError("a bias with scale=0", where="attend", fix="Use another scale")
 
 
-def spread(by_distance: Tensor, rows: int, columns: int) -> Tensor:
-    """``[H, 2 L - 1]`` -> the bias ``[H, T, S]`` of query t and key s, counted from their sequence's first.
+def expand_bias(by_distance: Tensor, rows: int, columns: int) -> Tensor:
+    """The bias of each query and key: ``[H, 2 L - 1]`` -> ``[H, T, S]``.
 
-    Places beyond L, which are padding, repeat the furthest distance.
+    Positions beyond L, which are padding, use the largest distance.
     """
-    return by_distance[:, places(by_distance, rows, columns)]
+    return by_distance[:, distance_index(by_distance, rows, columns)]
 
 
-def places(by_distance: Tensor, rows: int, columns: int) -> Tensor:
-    """``[T, S]`` int64: where in ``by_distance`` the bias of query t and key s stands."""
+def distance_index(by_distance: Tensor, rows: int, columns: int) -> Tensor:
+    """``[T, S]`` int64: the column of ``by_distance`` for query t and key s."""
     furthest = by_distance.shape[1] // 2
     keys = torch.arange(columns, device=by_distance.device)
     queries = torch.arange(rows, device=by_distance.device)

@@ -1,8 +1,8 @@
-"""Recurrent layers over packed rows: no padding is computed on, and no sequence sees another's state.
+"""LSTM and GRU layers over packed rows, without computing on padding.
 
-Recurrent kernels want rows by time: all first tokens, then all second ones ... (torch's ``PackedSequence``).
-``time_major`` says how the rows of a packed batch go there and back. Where gradients are wanted on a
-processor the loops are those below; elsewhere torch's, as fast or faster when nothing goes back.
+Recurrent kernels need rows sorted by time: all first tokens, then all second ones, and so on (torch's
+``PackedSequence``). ``time_major`` gives the permutation. With gradients on a CPU the loops below are faster
+than torch's; otherwise torch's are used.
 """
 
 from __future__ import annotations
@@ -25,50 +25,46 @@ from glassformer.runtime import is_exporting
 
 # --- loops over time ------------------------------------------------------------------------------
 #
-# With their gradients written out.
+# Forward and backward passes, written out.
 #
-# torch's own loop copies the whole batch's input products once a time step when it goes back, and adds up
-# the gradient of the recurrent weight step by step. Here what belongs to no step is computed for all of
-# them at once: the input products before the loop, and after the loop back one product for the weight. The
-# equations are those of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et
-# al., 2014), and so are the weights.
+# In its backward pass torch's loop copies the input products of the whole batch at each time step and adds up
+# the gradient of the recurrent weight step by step. Here everything that does not depend on the step is
+# computed at once: the input products before the loop, the gradient of the weight after it. Equations and
+# weights are those of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al.,
+# 2014).
 #
-# Rows lie by time: ``batch_sizes[t]`` sequences, the longest first, have a row at time t.
+# Rows are sorted by time: ``batch_sizes[t]`` sequences, the longest first, have a row at time t.
 
 
-Slices = list[
-    tuple[int, int]
-]  # first row and number of rows of each time, in the order in which they are read
+Slices = list[tuple[int, int]]  # first row and number of rows of each time step, in reading order
 
 
 def slices_of(batch_sizes: Sequence[int], backwards: bool) -> Slices:
-    """Where the rows of each time lie, from the first time to the last or the other way round."""
+    """First row and number of rows of each time step, from first to last or, ``backwards``, in reverse."""
     starts = [0, *accumulate(batch_sizes)]
     order = list(zip(starts, batch_sizes))
     return order[::-1] if backwards else order
 
 
 def _only_once() -> None:
-    """Raises RuntimeError under ``create_graph``: the gradient is written out, and has none of its own."""
+    """Raises RuntimeError under ``create_graph``: these backward passes are not differentiable."""
     if torch.is_grad_enabled():
-        raise RuntimeError(
-            "LSTM and GRU have first derivatives only on a processor; use torch.nn.LSTM or GRU"
-        )
+        raise RuntimeError("LSTM and GRU have no second derivatives on a CPU; use torch.nn.LSTM or GRU")
 
 
 class GruScan(torch.autograd.Function):
-    """One direction of one layer. With x the input products and p the products of the state before:
+    """One direction of a GRU layer. With x the input products and p the products of the previous state:
 
     r, z = sigmoid(x_r + p_r), sigmoid(x_z + p_z);  n = tanh(x_n + r p_n);  h' = (1 - z) n + z h
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, start: Tensor, times: Slices) -> tuple:
-        """Input products ``[N, 3 H]`` -> states ``[N, H]``, and the last one of each sequence ``[B, H]``.
+        """Input products ``[N, 3 H]`` -> states ``[N, H]`` and final states ``[B, H]``.
 
         Args:
-            weight, bias: of the state before, ``[3 H, H]`` and ``[3 H]``.
-            start: the state before the first row, ``[B, H]``.
+            weight, bias: recurrent weight ``[3 H, H]`` and bias ``[3 H]``.
+            start: initial states ``[B, H]``.
         """
         width = weight.shape[1]
         before, states, n = (x.new_empty(len(x), width) for _ in range(3))
@@ -93,7 +89,7 @@ class GruScan(torch.autograd.Function):
         weight, before, rz, n, products = ctx.saved_tensors
         width = weight.shape[1]
         r, z = rz.split(width, 1)
-        # What each gate's slope makes of a gradient needs no loop.
+        # The derivatives of the gates need no loop.
         by_n = (1 - z).mul_(1 - n * n)
         by_z = (before - n).mul_(z).mul_(1 - z)
         by_r = r.mul(1 - r).mul_(products[:, 2 * width :])
@@ -115,18 +111,18 @@ class GruScan(torch.autograd.Function):
 
 
 class LstmScan(torch.autograd.Function):
-    """One direction of one layer. With a the sum of the input products and those of the state before:
+    """One direction of an LSTM layer. With a the sum of input products and products of the previous state:
 
     i, f, o = sigmoid(a_i), sigmoid(a_f), sigmoid(a_o);  g = tanh(a_g);  c' = f c + i g;  h' = o tanh(c')
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, start: Tensor, cell: Tensor, times: Slices) -> tuple:
-        """Input products ``[N, 4 H]``, biases added -> states ``[N, H]``, last ones and cells ``[B, H]``.
+        """Input products with biases ``[N, 4 H]`` -> states ``[N, H]``, final states and cells ``[B, H]``.
 
         Args:
-            weight: of the state before, ``[4 H, H]``.
-            start, cell: both before the first row, ``[B, H]``.
+            weight: recurrent weight ``[4 H, H]``.
+            start, cell: initial states and cells ``[B, H]``.
         """
         width = weight.shape[1]
         before, cells_before, states, bent = (x.new_empty(len(x), width) for _ in range(4))
@@ -181,14 +177,14 @@ class LstmScan(torch.autograd.Function):
 
 
 Cell = Literal["lstm", "gru"]
-State = tuple[Tensor, ...]  # (h,) of a GRU, (h, c) of an LSTM; each [layers, B, D]
+State = tuple[Tensor, ...]  # GRU: (h,), LSTM: (h, c); each [layers, B, D]
 
 
 @lru_cache(maxsize=8)
 def time_major(packing: Packing) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """``order`` [N], ``batch_sizes`` [T], ``longest_first`` [B] and its inverse [B].
 
-    ``rows[order]`` is the batch by time; ``batch_sizes[t]`` sequences have a token at time t.
+    ``rows[order]`` is the batch sorted by time; ``batch_sizes[t]`` sequences have a token at time t.
     """
     with torch.inference_mode(False):
         lengths = packing.length_tensor
@@ -204,7 +200,7 @@ class PackedRNN(nn.Module):
     """An LSTM or a GRU over packed rows.
 
     Raises:
-        ConfigError: a cell that is neither.
+        ConfigError: an unknown cell.
     """
 
     def __init__(
@@ -225,14 +221,14 @@ class PackedRNN(nn.Module):
             hidden_size,
             num_layers,
             bidirectional=bidirectional,
-            dropout=dropout if num_layers > 1 else 0.0,  # between layers, as torch has it
+            dropout=dropout if num_layers > 1 else 0.0,  # between layers, as in torch
         )
 
     def forward(self, x: Tensor, packing: Packing, state: State | None = None) -> tuple[Tensor, State]:
-        """``[N, D]`` -> the states of all rows ``[N, hidden * directions]``, and the last ones.
+        """``[N, D]`` -> states ``[N, hidden * directions]`` and the final state.
 
         Args:
-            state: where each sequence starts, ``[layers * directions, B, hidden]`` each; None: at 0.
+            state: initial state, tensors ``[layers * directions, B, hidden]``; None: zeros.
         """
         order, batch_sizes, longest_first, rank = time_major(packing)
         if x.device.type == "cpu" and torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu"):
@@ -242,16 +238,16 @@ class PackedRNN(nn.Module):
         else:
             start = None if state is None else (state if len(state) == 2 else state[0])
             if x.is_cuda:
-                self.rnn.flatten_parameters()  # cuDNN would gather them at each call of a copied module
-            # cuDNN gives no gradients in evaluation, which explanations ask for.
-            own = x.is_cuda and torch.is_grad_enabled() and not self.training
-            with torch.backends.cudnn.flags(enabled=False) if own else nullcontext():
+                self.rnn.flatten_parameters()  # otherwise cuDNN does so at each call of a copied module
+            # cuDNN has no gradients in evaluation mode, which explanations need.
+            avoid_cudnn = x.is_cuda and torch.is_grad_enabled() and not self.training
+            with torch.backends.cudnn.flags(enabled=False) if avoid_cudnn else nullcontext():
                 out, last = self.rnn(PackedSequence(x[order], batch_sizes, longest_first, rank), start)
             data, last = out.data, last if isinstance(last, tuple) else (last,)
         return torch.empty_like(data).index_copy(0, order, data), last
 
     def _scan(self, x: Tensor, batch_sizes: list[int], state: State | None) -> tuple[Tensor, State]:
-        """All layers over rows by time ``[N, D]``; ``state``, given and returned, has the longest first."""
+        """All layers over rows sorted by time ``[N, D]``; states have the longest sequence first."""
         rnn = self.rnn
         directions = 2 if rnn.bidirectional else 1
         times = [slices_of(batch_sizes, backwards) for backwards in (False, True)[:directions]]
@@ -272,21 +268,22 @@ class PackedRNN(nn.Module):
         return x, tuple(torch.stack(parts) for parts in zip(*ends, strict=True))
 
     def _direction(self, x: Tensor, name: str, start: State, times: Slices) -> tuple[Tensor, ...]:
-        """One direction of one layer: ``[N, D]`` -> ``[N, hidden]`` and the last state of each sequence."""
-        of_input, of_state, input_bias, state_bias = (
+        """One direction of one layer: ``[N, D]`` -> ``[N, hidden]`` and the final state."""
+        input_weight, state_weight, input_bias, state_bias = (
             getattr(self.rnn, f"{kind}_{name}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
         if self.rnn.mode == "LSTM":
-            products = F.linear(x, of_input, input_bias + state_bias)
-            return LstmScan.apply(products, of_state, *start, times)
-        return GruScan.apply(F.linear(x, of_input, input_bias), of_state, state_bias, *start, times)
+            products = F.linear(x, input_weight, input_bias + state_bias)
+            return LstmScan.apply(products, state_weight, *start, times)
+        products = F.linear(x, input_weight, input_bias)
+        return GruScan.apply(products, state_weight, state_bias, *start, times)
 
     def padded(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same over padded rows ``[B, T, D]`` with their mask ``[B, T]``, for graphs.
+        """As ``forward`` for padded rows ``[B, T, D]`` with their mask ``[B, T]``, for exported graphs.
 
         Returns:
-            States ``[B, T, hidden * directions]``, the real ones first; the last hidden state of each
-            direction, ``[layers * directions, B, hidden]``; which states are real, ``[B, T]``.
+            States ``[B, T, hidden * directions]``, with padding moved to the end; final hidden states
+            ``[layers * directions, B, hidden]``; the mask of the returned states, ``[B, T]``.
         """
         lengths = mask.sum(1)  # [B]
         real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
@@ -296,34 +293,34 @@ class PackedRNN(nn.Module):
             states = rows.new_zeros(*x.shape[:2], rows.shape[1])
             states[real] = rows
             return states, last, real
-        # Padding may stand on either side: the real rows go to the front, the others behind them.
+        # Padding may be on either side; it is moved to the end.
         place = torch.where(mask, mask.long().cumsum(1) - 1, lengths[:, None] + (~mask).long().cumsum(1) - 1)
         x = torch.zeros_like(x).scatter(1, place[:, :, None].expand_as(x), x)
         lasts = []
         for layer in range(self.rnn.num_layers):
-            x, last = self._drawn(x, lengths.int(), layer)
+            x, last = self._onnx_layer(x, lengths.int(), layer)
             lasts.append(last)
         return x, torch.cat(lasts), real
 
-    def _drawn(self, x: Tensor, lengths: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """One layer as ONNX's own operator: torch's has no free length in a graph."""
+    def _onnx_layer(self, x: Tensor, lengths: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """One layer as an ONNX operator: torch's export fixes the sequence length."""
         rnn = self.rnn
         names = [f"l{layer}{end}" for end in ("", "_reverse")[: 2 if rnn.bidirectional else 1]]
-        gates = (0, 3, 1, 2) if rnn.mode == "LSTM" else (1, 0, 2)  # ONNX's order of torch's
+        gates = (0, 3, 1, 2) if rnn.mode == "LSTM" else (1, 0, 2)  # torch's gates in ONNX's order
 
-        def drawn(kind: str) -> Tensor:
+        def stacked(kind: str) -> Tensor:
             parts = [getattr(rnn, f"{kind}_{name}").chunk(len(gates)) for name in names]
             return torch.stack([torch.cat([part[g] for g in gates]) for part in parts])
 
-        bias = torch.cat([drawn("bias_ih"), drawn("bias_hh")], 1)
+        bias = torch.cat([stacked("bias_ih"), stacked("bias_hh")], 1)
         attrs: dict[str, Any] = {"hidden_size": rnn.hidden_size}
         attrs["direction"] = "bidirectional" if rnn.bidirectional else "forward"
         if rnn.mode == "GRU":
-            attrs["linear_before_reset"] = 1  # as torch computes it
+            attrs["linear_before_reset"] = 1  # as in torch
         batch, length, directions = x.shape[0], x.shape[1], len(names)
         states, last = torch.onnx.ops.symbolic_multi_out(
             rnn.mode,
-            (x.transpose(0, 1), drawn("weight_ih"), drawn("weight_hh"), bias, lengths),
+            (x.transpose(0, 1), stacked("weight_ih"), stacked("weight_hh"), bias, lengths),
             attrs,
             dtypes=(x.dtype, x.dtype),
             shapes=((length, directions, batch, rnn.hidden_size), (directions, batch, rnn.hidden_size)),
@@ -331,6 +328,6 @@ class PackedRNN(nn.Module):
         return states.permute(2, 0, 1, 3).flatten(2), last
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """One token of every sequence: ``[R, D]`` -> ``[R, hidden]`` and the new state."""
+        """Compute one time step: ``[R, D]`` -> ``[R, hidden]`` and the new state."""
         out, last = self.rnn(x[None], state if len(state) == 2 else state[0])
         return out[0], last if isinstance(last, tuple) else (last,)

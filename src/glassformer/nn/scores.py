@@ -1,4 +1,4 @@
-"""How well a query and a key fit: dot, multiplicative and additive scorers; one-head attention.
+"""Attention scores of RNN models: dot-product, multiplicative and additive.
 
 dot               q . k / sqrt(K)                   Vaswani et al., 2017; unscaled in Luong et al., 2015
 multiplicative    q W k^T                           Luong et al., 2015 ("general")
@@ -18,10 +18,10 @@ from glassformer.packing import Packing
 
 
 class DotScore(nn.Module):
-    """``q . k / sqrt(K)``; queries and keys must be equally wide.
+    """Scaled dot product ``q . k / sqrt(K)``.
 
     Raises:
-        ShapeError: they are not.
+        ShapeError: queries and keys differ in width.
     """
 
     def __init__(self, q_dim: int, k_dim: int):
@@ -38,7 +38,7 @@ class DotScore(nn.Module):
 
 
 class MultiplicativeScore(nn.Module):
-    """``q W k``: a learned product, so that the widths may differ."""
+    """Bilinear score ``q W k``; queries and keys may differ in width."""
 
     def __init__(self, q_dim: int, k_dim: int):
         super().__init__()
@@ -49,10 +49,10 @@ class MultiplicativeScore(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    """``v^T tanh(W1 q + W2 k)``, a small network of one hidden layer.
+    """``v^T tanh(W1 q + W2 k)``, a network with one hidden layer.
 
     Args:
-        hidden: its width; None: ``k_dim``. Memory grows with T * S * hidden.
+        hidden: width of the hidden layer; None: ``k_dim``. Memory grows with T * S * hidden.
     """
 
     def __init__(self, q_dim: int, k_dim: int, hidden: int | None = None):
@@ -76,10 +76,10 @@ SCORERS: dict[str, type[nn.Module]] = {
 
 
 class ScoredAttention(nn.Module):
-    """Attention of one head under any scorer; keys and values are the same rows, the encoder's states.
+    """Single-head attention with one of ``SCORERS``; the encoder's states are both keys and values.
 
     Raises:
-        ConfigError: an unknown scorer (the nearest is named).
+        ConfigError: an unknown scorer.
     """
 
     def __init__(self, scorer: str, q_dim: int, k_dim: int):
@@ -89,7 +89,13 @@ class ScoredAttention(nn.Module):
         self.score = SCORERS[scorer](q_dim, k_dim)
 
     def padded(self, q: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """``q`` ``[B, T, Kq]``, ``memory`` ``[B, S, Kk]``, ``mask`` ``[B, S]`` -> context, weights."""
+        """Context ``[B, T, Kk]`` and weights ``[B, T, S]``.
+
+        Args:
+            q: ``[B, T, Kq]``.
+            memory: ``[B, S, Kk]``.
+            mask: ``[B, S]``, True at real tokens.
+        """
         weights = masked_softmax(self.score(q, memory), mask[:, None, :].expand(-1, q.shape[1], -1))
         return weights @ memory, weights
 
@@ -101,10 +107,10 @@ class ScoredAttention(nn.Module):
         memory_packing: Packing,
         record: LayerRecord | None = None,
     ) -> Tensor:
-        """Packed queries ``[N, Kq]`` over packed states ``[M, Kk]`` -> ``[N, Kk]``; padding stays in here.
+        """Attend from packed queries ``[N, Kq]`` to packed states ``[M, Kk]``: ``[N, Kk]``.
 
         Args:
-            record: a ``trace.LayerRecord`` that wants the weights, one ``[1, T_i, S_i]`` a sequence, or None.
+            record: receives the weights, one ``[1, T_i, S_i]`` per sequence; None: they are not recorded.
         """
         context, weights = self.padded(
             q_packing.pad(q), memory_packing.pad(memory), memory_packing.mask()

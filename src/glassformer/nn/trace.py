@@ -1,4 +1,4 @@
-"""What happens inside a forward pass, recorded only where it was asked for."""
+"""Recording of attention weights and hidden states during a forward pass."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from glassformer.errors import ConfigError
 
 @dataclass(frozen=True)
 class Trace:
-    """A request: which layers' attention weights and which hidden states to keep.
+    """Which attention weights and hidden states to record.
 
     Args:
-        attentions: True for every layer, or the numbers of the layers (negative ones count from the end).
-        hidden_states: likewise; 0 is the embedding, i the output of the i-th layer, so there are L + 1.
-        rows: ``"all"`` rows of each map, or only the ``"first"`` ([CLS]), which costs next to nothing.
+        attentions: True for every layer, or a list of layer numbers (negative ones count from the end).
+        hidden_states: likewise, for L + 1 states: 0 is the embedding, i the output of the i-th layer.
+        rows: ``"all"`` rows of the attention weights, or only the ``"first"`` ([CLS]), which is much cheaper.
     """
 
     attentions: bool | Sequence[int] = False
@@ -32,14 +32,14 @@ class Trace:
 
 @dataclass
 class LayerRecord:
-    """The slot into which one attention puts its weights: one ``[H, T_i, S_i]`` per sequence."""
+    """Attention weights recorded in one layer: one ``[H, T_i, S_i]`` per sequence."""
 
     rows: Literal["all", "first"] = "all"
     weights: tuple[Tensor, ...] = ()
 
 
 class Layers(Sequence[Any]):
-    """Layer number -> what was recorded; asking for a layer that was not recorded is an error, never None."""
+    """Recorded values by layer number; a layer that was not recorded raises ConfigError."""
 
     def __init__(self, items: dict[int, Tensor | tuple[Tensor, ...]], count: int, what: str):
         self._items, self._count, self._what = items, count, what
@@ -71,7 +71,7 @@ class Layers(Sequence[Any]):
 
 @dataclass
 class TraceRecord:
-    """The answer to a ``Trace``. Packed: per layer a tuple of ``[H, T_i, T_i]`` and a matrix ``[N, D]``."""
+    """What a ``Trace`` recorded: per layer a tuple of ``[H, T_i, T_i]`` weights and a state ``[N, D]``."""
 
     request: Trace
     num_layers: int
@@ -91,7 +91,7 @@ class TraceRecord:
         return Layers(self._hidden, self.num_layers + 1, "hidden_states")
 
     def layer(self, number: int) -> LayerRecord | None:
-        """The slot for the attention of this layer, or None when it was not asked for."""
+        """An empty record for the weights of this layer; None if they were not requested."""
         return LayerRecord(self.request.rows) if number in self._want_attention else None
 
     def attention(self, number: int, record: LayerRecord | None) -> None:
@@ -104,26 +104,26 @@ class TraceRecord:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether something was asked of the last layer that its first rows alone cannot give."""
+        """Whether the request needs all rows of the last layer, not only the first of each sequence."""
         last_map = self.num_layers - 1 in self._want_attention and self.request.rows == "all"
         return last_map or self.num_layers in self._want_hidden
 
     def mapped(
         self, maps: Callable[[tuple[Tensor, ...]], Any], states: Callable[[Tensor], Tensor]
     ) -> TraceRecord:
-        """The same record with ``maps`` applied to every layer's weights and ``states`` to every state."""
+        """A copy with ``maps`` applied to each layer's weights and ``states`` to each hidden state."""
         out = TraceRecord(self.request, self.num_layers)
         out._attentions = {i: maps(x) for i, x in self._attentions.items()}
         out._hidden = {i: states(x) for i, x in self._hidden.items()}
         return out
 
 
-def _numbers(wanted: bool | Sequence[int], count: int, what: str) -> set[int]:
-    if isinstance(wanted, bool):
-        return set(range(count)) if wanted else set()
-    if isinstance(wanted, int):
-        raise ConfigError(f"{what}={wanted} is one number", where="Trace", fix=f"Write {what}=[{wanted}]")
-    numbers = {n + count if n < 0 else n for n in wanted}
+def _numbers(layers: bool | Sequence[int], count: int, what: str) -> set[int]:
+    if isinstance(layers, bool):
+        return set(range(count)) if layers else set()
+    if isinstance(layers, int):
+        raise ConfigError(f"{what}={layers} is one number", where="Trace", fix=f"Write {what}=[{layers}]")
+    numbers = {n + count if n < 0 else n for n in layers}
     if bad := [n for n in numbers if not 0 <= n < count]:
         raise ConfigError(f"no layer {bad[0]} for {what}: there are {count}", where="Trace")
     return numbers

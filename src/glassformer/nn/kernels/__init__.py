@@ -1,9 +1,9 @@
-"""Attention, GELU, layer norm, a linear layer's gradient in C, for a CPU.
+"""CPU kernels in C: attention, GELU, layer norm, and the weight gradient of a linear layer.
 
-In bf16 they want a processor with AVX512-BF16, and the gradient one with AMX. In fp32 there are attention and
-GELU with a tanh, from AVX2 on: torch's own norm and exact GELU are as fast there. The libraries are compiled
-when the package is built; without one, or with ``GLASSFORMER_KERNELS=0``, everything works without:
-``why_not`` says which it is.
+In bf16 they need AVX512-BF16, and the weight gradient AMX. In fp32 there are attention and tanh GELU, from
+AVX2 on; torch's norm and exact GELU are as fast. The libraries are compiled when the package is built.
+Without them, or with ``GLASSFORMER_KERNELS=0``, torch's own operators are used; ``why_not`` returns the
+reason.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = [
     "weight_gradient",
     "why_not",
 ]
-FEW_ROWS = 256  # below, torch's product is as fast
-ROOM = 32  # numbers behind a head's bias, which the kernel reads a vector at a time
+FEW_ROWS = 256  # with fewer rows torch's product is as fast
+BIAS_PADDING = 32  # zeros after each head's bias: the kernel reads whole vectors
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernel computes this: a format that the level has, on a CPU, heads of a multiple of 16."""
+    """Whether the attention kernel supports this input: CPU, dtype, head width a multiple of 16."""
     return (
         q.dtype == k.dtype == v.dtype
         and q.device.type == "cpu"
@@ -57,10 +57,10 @@ def _run(
     bias: Tensor | None,
     **tensors: Tensor,
 ) -> Tensor | None:
-    """Each tensor is ``[N, H, K]`` with contiguous heads and places, under its name in attention.c.
+    """Run the attention kernel. ``tensors`` are ``[N, H, K]``, with the names of ``AttentionJob``.
 
     Returns:
-        The gradient of the bias ``[H, 2 L - 1]``, where there is one and this is the way back.
+        The gradient of the bias ``[H, 2 L - 1]``; None without a bias or in the forward pass.
     """
     job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale)
     for name, x in tensors.items():
@@ -82,9 +82,8 @@ def _run(
     run = library().attention if q.dtype == torch.bfloat16 else library().attention_fp32
     dbias = None
     if bias is not None:
-        padded = F.pad(
-            bias.float().contiguous() / scale, (0, ROOM)
-        )  # before the scale, which scores are multiplied by
+        # The kernel adds the bias before it scales the scores.
+        padded = F.pad(bias.float().contiguous() / scale, (0, BIAS_PADDING))
         middle = 4 * (bias.shape[1] // 2)  # bytes before distance 0
         job.bias, job.bias_stride = padded.data_ptr() + middle, padded.shape[1]
         if backward:
@@ -92,11 +91,11 @@ def _run(
             job.dbias = dbias.data_ptr() + middle
     if run(ctypes.byref(job), int(backward), torch_threads()):
         raise MemoryError("attention: no memory for a head's working set")
-    return None if dbias is None or bias is None else dbias.sum(0)[:, :-ROOM].to(bias.dtype) / scale
+    return None if dbias is None or bias is None else dbias.sum(0)[:, :-BIAS_PADDING].to(bias.dtype) / scale
 
 
 def gives_gradient(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``weight_gradient`` computes this: bf16, CPU with AMX, sides a multiple of 16, enough rows."""
+    """Whether ``weight_gradient`` supports this input: bf16, AMX, sides a multiple of 16, enough rows."""
     return (
         x.dtype == weight.dtype == torch.bfloat16
         and x.device.type == "cpu"
@@ -109,10 +108,13 @@ def gives_gradient(x: Tensor, weight: Tensor) -> bool:
 
 
 def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
-    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, with ``bias`` its rows' sum.
+    """Gradients of a linear layer: ``grad^T x`` ``[out, in]``, and the column sums of ``grad`` if ``bias``.
 
-    Summed up in fp32 in the order of the rows, however many threads there are; ``gives_gradient`` says where
-    it can be.
+    Summed in fp32 in row order, whatever the number of threads. Requires ``gives_gradient``.
+
+    Args:
+        grad: ``[N, out]``.
+        x: ``[N, in]``.
     """
     grad, x = (t if t.stride(1) == 1 else t.contiguous() for t in (grad, x))
     weight = grad.new_empty(grad.shape[1], x.shape[1])
@@ -134,7 +136,7 @@ def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor
 
 
 def _rows(x: Tensor) -> Tensor:
-    """``x`` as the kernel can read it: heads and places contiguous; only the row stride is free."""
+    """``x`` with contiguous heads and features, as the kernel needs; the row stride is free."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] and x.stride(0) % 2 == 0 else x.contiguous()
 
 
@@ -148,9 +150,9 @@ def attention(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(Q K^T * scale + B) V ``[N, H, K]``; and for gradients two numbers a row and head ``[N, H, 2]``.
+    """softmax(Q K^T * scale + B) V ``[N, H, K]``, and softmax statistics for the backward pass ``[N, H, 2]``.
 
-    ``bias`` ``[H, 2 L - 1]`` is B by distance, as ``nn/positions.py`` has it; None: there is none.
+    ``bias`` ``[H, 2 L - 1]`` is B by distance (``nn/positions.py``), or None.
     """
     q, k, v = _rows(q), _rows(k), _rows(v)
     out = q.new_empty(q.shape)
@@ -173,11 +175,12 @@ def attention_backward(
     bias: Tensor | None = None,
     together: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The gradients of queries, keys and values ``[N, H, K]`` each, and of the bias if there is one, from
-    what ``attention`` took and gave.
+    """Gradients of queries, keys and values ``[N, H, K]``, and of the bias if there is one.
 
     Args:
-        together: as views of one tensor ``[N, 3, H, K]``, where all three have one shape.
+        out, stats: what ``attention`` returned.
+        grad: the gradient of ``out``.
+        together: return views of one tensor ``[N, 3, H, K]`` if all three have the same shape.
     """
     q, k, v, out, grad = map(_rows, (q, k, v, out, grad))
     stats = stats.contiguous()
@@ -191,7 +194,7 @@ def attention_backward(
 
 
 class KernelAttention(torch.autograd.Function):
-    """softmax(Q K^T * scale + B) V over packed rows, without padding and without keeping the weights."""
+    """Differentiable ``attention`` over packed rows; the weights are not stored."""
 
     @staticmethod
     def forward(

@@ -1,7 +1,7 @@
-"""A linear layer's product in int8, for prediction: weights with a scale a column, rows with a scale each.
+"""Int8 linear layers for prediction, with one scale per weight column and one per input row.
 
-A row's scale is its largest number over 127, found when the row is computed, so that nothing has to be
-calibrated and no answer depends on its neighbors. Sums are exact: every level gives the same whole numbers.
+The scale of a row is its largest absolute value divided by 127, computed on the fly: no calibration is
+needed, and no output depends on other rows. Integer sums are exact and equal at every level.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import Int8Job
 
 LARGEST = 127
-PANEL = 16  # columns that lie together: ``PANEL`` of linear_int8.c
+PANEL = 16  # columns stored together: ``PANEL`` in linear_int8.c
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh")  # in the order of linear_int8.c
-MOST_INPUTS = 65_536  # sums of more might leave 32 bits
+MOST_INPUTS = 65_536  # sums over more inputs may overflow 32 bits
 
 
 class Packed(NamedTuple):
-    """A weight ``[columns, inputs]`` as the kernel of the level that is computed with reads it."""
+    """A quantized weight ``[columns, inputs]`` in the layout of the current level's kernel."""
 
-    weight: Tensor  # [columns / 16, inputs / group, 16, group] int8, filled up with zeros
-    start: Tensor  # [columns] int32: what a sum begins with; as the next two, up to a multiple of 16
+    weight: Tensor  # [columns / 16, inputs / group, 16, group] int8, zero-padded
+    start: Tensor  # [columns] int32, initial sums; like the next two padded to a multiple of 16
     scale: Tensor  # [columns] fp32
     bias: Tensor  # [columns] fp32
     inputs: int
     columns: int
 
     def columns_between(self, begin: int, end: int) -> Packed | None:
-        """Some of the columns, nothing being copied; None where they do not begin with a panel."""
+        """A view of some columns; None if ``begin`` is not the start of a panel."""
         if begin % PANEL:
             return None
         first, last = begin // PANEL, -(-end // PANEL)
@@ -43,30 +43,32 @@ class Packed(NamedTuple):
 
 
 def why_not() -> str | None:
-    """Why this machine does not multiply in int8 here; None where it does."""
+    """The reason why int8 is not used on this machine, or None if it is."""
     if (reason := kernels.why_not()) is not None:
         return reason
     level = kernels.level()
     assert level is not None
     if level.name == "amx":
-        return "products in bf16 by AMX are faster"
-    return None if level.int8 else f"{level.title} without VNNI multiplies in int8 no faster than in fp32"
+        return "bf16 with AMX is faster"
+    return None if level.int8 else f"{level.title} without VNNI is no faster in int8 than in fp32"
 
 
 def compute_dtype() -> torch.dtype:
-    """The format around the products: bf16 where the level has kernels in it, else fp32."""
+    """The dtype of inputs and outputs: bf16 if the level has bf16 kernels, else fp32."""
     return torch.bfloat16 if kernels.computes(torch.bfloat16) else torch.float32
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """``weight`` ``[columns, inputs]`` as int8 from -127 to 127, and each column's scale ``[columns]``."""
+    """Quantize ``weight`` ``[columns, inputs]`` to int8, -127 to 127; also returns the scales
+    ``[columns]``.
+    """
     weight = weight.detach().float()
     scale = weight.abs().amax(1) / LARGEST
     return (weight / scale.clamp_min(1e-37)[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scale
 
 
 def pack(weight: Tensor, bias: Tensor | None) -> Packed:
-    """A layer's weight ``[columns, inputs]`` and bias, quantized and laid out; ``why_not`` says nothing."""
+    """Quantize and lay out the weight ``[columns, inputs]`` and bias of a layer. Requires kernels."""
     whole, scale = quantize(weight)
     columns, inputs = whole.shape
     level = kernels.level()
@@ -82,16 +84,16 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
 
 
 def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
-    """``f(x W^T + b)`` ``[N, columns]`` of rows ``[N, inputs]`` in fp32, or bf16 where the level has it.
+    """``f(x W^T + b)`` ``[N, columns]`` for rows ``[N, inputs]`` in fp32 or ``compute_dtype``.
 
     Raises:
         ShapeError: rows of another width.
-        TypeError: rows in another format.
+        TypeError: rows of another dtype.
     """
     if x.ndim != 2 or x.shape[1] != packed.inputs:
         raise ShapeError(f"rows {list(x.shape)} for a weight of {packed.inputs} inputs", where="int8")
     if x.dtype not in (torch.float32, compute_dtype()):
-        raise TypeError(f"products in int8 take float32 or {compute_dtype()}, not {x.dtype}")
+        raise TypeError(f"int8 layers take float32 or {compute_dtype()}, not {x.dtype}")
     if x.stride(1) != 1:
         x = x.contiguous()
     out = x.new_empty(len(x), packed.columns)

@@ -1,4 +1,4 @@
-"""What is handed over to the libraries: the structures of ``jobs.h``, field by field."""
+"""ctypes structures passed to the C kernels; they mirror ``jobs.h`` field by field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 
 class AttentionJob(ctypes.Structure):
-    """Packed queries, keys and values, what becomes of them, and where each sequence lies."""
+    """Attention over packed queries, keys and values, or its gradients."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "stats")),
@@ -42,7 +42,7 @@ class GeluJob(ctypes.Structure):
 
 
 class NormJob(ctypes.Structure):
-    """Layer norm of a sum, or its gradient."""
+    """Layer norm of a sum, or its gradients."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("x", "plus", "weight", "bias", "sum", "out", "stats", "grad")),
@@ -55,7 +55,7 @@ class NormJob(ctypes.Structure):
 
 
 class Int8Job(ctypes.Structure):
-    """A linear layer's product in int8."""
+    """A linear layer in int8."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("x", "out", "weight", "scale", "bias", "start")),
@@ -65,7 +65,7 @@ class Int8Job(ctypes.Structure):
 
 
 class SkipGramJob(ctypes.Structure):
-    """Sentences that skip-gram trains on, its tables, and what comes of it."""
+    """Skip-gram training on some sentences: tables, settings, and the resulting loss."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("centres", "contexts", "ids", "starts")),
@@ -80,5 +80,5 @@ class SkipGramJob(ctypes.Structure):
     ]
 
 
-# In the order of ``structure_size`` of jobs.h.
+# In the order of ``structure_size`` in library.c.
 JOBS = (AttentionJob, LinearJob, GeluJob, NormJob, Int8Job, SkipGramJob)

@@ -1,6 +1,4 @@
-"""The levels of processors that there are kernels for. Nothing here is imported but Python's own library:
-the package's build reads this file too.
-"""
+"""Instruction-set levels of the kernels. Standard library only: the package build imports this file too."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
-LIBRARIES = FOLDER / "lib"  # one a level, put there when the package is built
-# What a level has no instructions for is empty there.
+LIBRARIES = FOLDER / "lib"  # one library per level, written when the package is built
+# Each is compiled for every level; code for instructions that a level lacks is skipped by #ifdef.
 SOURCES = (
     "attention.c",
     "attention_fp32.c",
@@ -21,30 +19,30 @@ SOURCES = (
     "rows.c",
     "skip_gram.c",
 )
-ABI = 5  # ABI of jobs.h: goes up with every change of a structure or a call
+ABI = 5  # as in jobs.h; increases with every change of a structure or a function signature
 
-# What x86-64-v3 and v4 ask of a processor beyond what all have, as Linux names it.
+# CPU flags that x86-64-v3 and v4 require, as named by Linux.
 V3 = frozenset({"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
 V4 = V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 
 
 class Level(NamedTuple):
-    """Instructions that a library is compiled for."""
+    """An instruction set that a library is compiled for."""
 
-    name: str  # of its library, and of the switch
-    title: str  # as it is shown
-    target: tuple[str, ...]  # a base and features, as zig names them
-    flags: frozenset[str]  # what the processor must have: /proc/cpuinfo
+    name: str  # name of the library, and value of GLASSFORMER_KERNELS
+    title: str  # name shown to users
+    target: tuple[str, ...]  # base CPU and features, as named by zig
+    flags: frozenset[str]  # required CPU flags (/proc/cpuinfo)
 
     @property
     def bf16(self) -> bool:
-        """Whether it computes in bf16; in fp32 each level has attention and GELU with a tanh."""
+        """Whether the level has bf16 kernels. All levels have attention and tanh GELU in fp32."""
         return "avx512_bf16" in self.flags
 
     @property
     def int8(self) -> bool:
-        """Whether it has products in int8. With AMX those in bf16 are faster than VNNI's in int8; AVX512
-        without VNNI multiplies 16-bit numbers no faster than it does fp32."""
+        """Whether the level has int8 products. With AMX bf16 is faster; AVX512 without VNNI is no faster in
+        int8 than in fp32."""
         return bool({"avx512_vnni", "avx_vnni"} & self.flags) or self.name == "avx2"
 
     @property
@@ -52,7 +50,7 @@ class Level(NamedTuple):
         return LIBRARIES / f"{self.name}.so"
 
 
-# From the highest to the lowest. A processor takes the first that it has all flags of.
+# From highest to lowest. The first level whose flags the CPU has is used.
 LEVELS = (
     Level(
         "amx",
@@ -74,7 +72,7 @@ LEVELS = (
 
 
 def fingerprint(folder: Path = FOLDER) -> str:
-    """16 hex digits of the C sources: a library tells which ones it was made of."""
+    """A hash of the C sources (16 hex digits), which a library contains as well."""
     digest = hashlib.sha256()
     for file in sorted(folder.glob("*.[ch]")):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")

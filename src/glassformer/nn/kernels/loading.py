@@ -1,8 +1,8 @@
-"""Which of the compiled libraries this process computes with: the highest level that the processor has.
+"""Loads the compiled kernels for the highest level that the CPU supports.
 
-They come with the package (``lib/LEVEL.so``) and are compiled when it is built, never here. The environment
-variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` uses none, ``avx512`` leaves AMX unused, those below
-have fp32, and for prediction int8, only.
+The libraries (``lib/LEVEL.so``) are compiled when the package is built, never at run time. The environment
+variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` disables the kernels, ``avx512`` leaves AMX unused,
+lower levels have fp32 kernels and, for prediction, int8.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REBUILD = "Install glassformer again (in a clone: make kernels)"
 
 
 class Loaded(NamedTuple):
-    """A library that this process computes with."""
+    """A loaded library and its level."""
 
     level: Level
     calls: ctypes.CDLL
@@ -39,7 +39,7 @@ def allowed() -> tuple[Level, ...]:
     """The levels that ``GLASSFORMER_KERNELS`` allows.
 
     Raises:
-        ConfigError: it names no level.
+        ConfigError: its value is not a level.
     """
     limit = os.environ.get(SWITCH, "").strip().lower() or "1"
     names = [level.name for level in LEVELS]
@@ -50,75 +50,76 @@ def allowed() -> tuple[Level, ...]:
     return LEVELS[names.index(limit) :]
 
 
-_loaded: list[Loaded | str] = []  # once known
+_loaded: list[Loaded | str] = []  # the result of ``choose``, once called
 
 
 def loaded() -> Loaded | str:
-    """What ``choose`` found, looked for once a process."""
+    """The cached result of ``choose``."""
     if not _loaded:
         _loaded.append(choose())
     return _loaded[0]
 
 
-# What ``torch.compiler.assume_constant_result`` sets: a graph takes the result and does not look at how it is
-# found. That function itself would import torch._dynamo into every process.
+# ``torch.compiler.assume_constant_result`` sets this attribute, but would import torch._dynamo into every
+# process. A compiled graph then uses the result without tracing the function.
 loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions take any
 
 
 def choose() -> Loaded | str:
-    """The library of the highest level that can be had, or why there is none.
+    """The library of the highest usable level, or the reason why there is none.
 
     Raises:
-        ConfigError: ``GLASSFORMER_KERNELS`` names no level.
+        ConfigError: the value of ``GLASSFORMER_KERNELS`` is not a level.
     """
     levels = allowed()
     if not levels:
         return f"switched off by {SWITCH}=0"
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return f"they are for Linux on x86-64, not for {platform.system()} on {platform.machine()}"
+        return f"the kernels are for Linux on x86-64, not for {platform.system()} on {platform.machine()}"
     levels = tuple(level for level in levels if cpu_flags() >= level.flags)
     if not levels:
         return f"the processor has no {LEVELS[-1].title}"
     reasons = []
     for level in levels:
-        found = _open(level)
-        if isinstance(found, ctypes.CDLL):
-            return Loaded(level, found)
-        reasons.append(found)
+        library_or_reason = _open(level)
+        if isinstance(library_or_reason, ctypes.CDLL):
+            return Loaded(level, library_or_reason)
+        reasons.append(library_or_reason)
     return reasons[-1]
 
 
 def check_whole(file: Path) -> None:
-    """A library that was cut off, as by a full disk, would end the process where its missing pages are read.
+    """Check that a library is complete: reading the missing pages of a truncated one kills the process.
 
     Raises:
-        OSError: the file ends before its table of sections, which stands last (ELF-64: offsets 40, 58, 60).
+        OSError: the file ends before its section header table, which comes last (ELF-64: offsets 40, 58, 60).
     """
     with file.open("rb") as opened:
         header = opened.read(64)
         size = opened.seek(0, os.SEEK_END)
     if len(header) < 64 or header[:5] != b"\x7fELF\x02":
-        raise OSError("it is not a library of this system")
+        raise OSError("it is not a shared library of this system")
     (sections,) = struct.unpack_from("<Q", header, 40)
     each, count = struct.unpack_from("<HH", header, 58)
     if size < sections + each * count:
-        raise OSError(f"it was cut off after {size:,} bytes")
+        raise OSError(f"it is truncated to {size:,} bytes")
 
 
 def made_of(calls: ctypes.CDLL) -> str:
-    """A library's level and the fingerprint of its sources. Nothing of it is called for that: one of another
-    level may have instructions that the processor has not, which end the process.
+    """The level of a library and the fingerprint of its sources.
+
+    Reads a symbol and calls nothing: functions of another level may contain instructions that the CPU lacks.
 
     Raises:
-        ValueError: it says nothing.
+        ValueError: the symbol is missing.
     """
     return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(calls, "made_of"))).decode()
 
 
 def _open(level: Level) -> ctypes.CDLL | str:
-    """The library of a level, or why it cannot be used here."""
+    """The library of a level, or the reason why it cannot be used."""
     if not level.file.is_file():
-        return f"this installation was built without them: no {level.file}. {REBUILD}"
+        return f"this installation was built without kernels: {level.file} is missing. {REBUILD}"
     try:
         check_whole(level.file)
         calls = ctypes.CDLL(str(level.file))
@@ -140,50 +141,50 @@ def _open(level: Level) -> ctypes.CDLL | str:
     except (OSError, AttributeError, ValueError) as error:
         return f"{level.file} cannot be loaded: {error}. {REBUILD}"
     if theirs != (ABI, [*map(ctypes.sizeof, JOBS), -1]):
-        return f"{level.file} was built for other structures than this version's. {REBUILD}"
+        return f"{level.file} was built for another version of glassformer. {REBUILD}"
     if sources != fingerprint():
-        return f"{level.file} was built from other sources than those beside it. {REBUILD}"
+        return f"{level.file} was built from older or changed C sources. {REBUILD}"
     if calls.prepare() != 0:
-        return f"the system keeps {level.title} from this process"
+        return f"the operating system does not allow {level.title} in this process"
     return calls
 
 
 def why_not() -> str | None:
-    """Why the kernels are not used on this machine; None where they are."""
+    """The reason why the kernels are not used on this machine, or None if they are."""
     found = loaded()
     return found if isinstance(found, str) else None
 
 
 def library() -> ctypes.CDLL:
-    """The compiled kernels, where ``why_not`` says nothing."""
+    """The compiled kernels. Requires that ``why_not`` returns None."""
     found = loaded()
     assert isinstance(found, Loaded)
     return found.calls
 
 
 def level() -> Level | None:
-    """The level that is computed with; None where there are no kernels."""
+    """The level in use; None without kernels."""
     found = loaded()
     return None if isinstance(found, str) else found.level
 
 
 def computes(dtype: torch.dtype) -> bool:
-    """Whether the level that is computed with has kernels in this format."""
+    """Whether the level in use has kernels for this dtype."""
     found = level()
     return found is not None and (dtype == torch.float32 or (dtype == torch.bfloat16 and found.bf16))
 
 
 def has_amx() -> bool:
-    """Whether products use AMX: the processor has it, the system lets us, and nobody said otherwise."""
+    """Whether the kernels use AMX: the CPU has it, the system allows it, and it is not switched off."""
     found = level()
     return found is not None and found.name == "amx"
 
 
 @cache
 def torch_threads() -> int | None:
-    """The address of ``GOMP_parallel`` in the OpenMP library in torch's folder; None: torch has another one.
+    """The address of ``GOMP_parallel`` in torch's OpenMP library; None if torch uses another library.
 
-    Only a library that the process has loaded already is taken: there are never two of them for us.
+    Only an already loaded library is used, so that the process never has two OpenMP libraries.
     """
     for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:

@@ -1,8 +1,8 @@
-"""The kernels as operators of torch, ``torch.ops.glassformer``, for ``torch.compile`` and ``torch.export``.
+"""The kernels as torch operators, ``torch.ops.glassformer``, for ``torch.compile`` and ``torch.export``.
 
-Shapes and gradients are told here, so that a graph holds a kernel as one call. Outside a graph the functions
-below them are called as they are: an operator written in Python takes longer to reach, and its first call
-imports torch's compiler. Lengths become part of the graph: another packing is another graph.
+Their shapes and gradients are registered here, so that each is one call in a graph. Outside a graph the
+kernels are called directly: an operator written in Python has more overhead, and its first call imports
+torch's compiler. Sequence lengths are part of the graph: another packing needs another graph.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def attention(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``(output [N, H, K], two numbers a row [N, H, 2])`` of packed queries, keys and values."""
+    """Attention over packed queries, keys and values; returns what ``kernels.attention`` returns."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
     return kernels.attention(q, k, v, *packings, causal, scale, bias)
 
@@ -53,7 +53,7 @@ def attention_backward(
     scale: float,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of queries, keys, values and bias; the last is empty without one."""
+    """Gradients of queries, keys, values and bias; the last is empty without a bias."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
     dq, dk, dv, dbias = kernels.attention_backward(q, k, v, out, stats, grad, *packings, causal, scale, bias)
     return dq, dk, dv, q.new_empty(0) if dbias is None else dbias
@@ -90,7 +90,7 @@ def packed_attention(
     scale: float,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """softmax(Q K^T * scale + B) V ``[N, H, K]``: in a graph by the operator, else by the function itself."""
+    """softmax(Q K^T * scale + B) V ``[N, H, K]``, by the operator in a graph, else by a direct call."""
     if is_compiling():
         return attention(q, k, v, list(q_packing.lengths), list(kv_packing.lengths), causal, scale, bias)[0]
     return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale, bias)
@@ -98,13 +98,13 @@ def packed_attention(
 
 @torch.library.custom_op("glassformer::gelu", mutates_args=(), device_types="cpu")
 def gelu(x: Tensor) -> Tensor:
-    """``x * Phi(x)`` of numbers that lie together."""
+    """``x * Phi(x)`` for a contiguous tensor."""
     return rows.gelu_of(x, None)
 
 
 @torch.library.custom_op("glassformer::gelu_backward", mutates_args=(), device_types="cpu")
 def gelu_backward(x: Tensor, grad: Tensor) -> Tensor:
-    """Its gradient."""
+    """The gradient of ``gelu``."""
     return rows.gelu_of(x, grad)
 
 
@@ -128,7 +128,7 @@ gelu.register_autograd(
 def layer_norm(
     x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norm of ``x + plus`` ``[N, D]``, that sum (empty without it), two numbers a row ``[N, 2]``."""
+    """The norm of ``x + plus`` ``[N, D]``, that sum (empty if ``plus`` is None), statistics ``[N, 2]``."""
     return rows.norm_of(x, plus, weight, bias, eps)
 
 
@@ -142,7 +142,7 @@ def _(x, plus, weight, bias, eps):
 def layer_norm_backward(
     x: Tensor, stats: Tensor, weight: Tensor, grad: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of the sum (``x``), of weight and of bias."""
+    """Gradients of the sum (``x``), the weight and the bias."""
     return rows.norm_gradients(x, stats, weight, grad)
 
 
@@ -169,7 +169,7 @@ layer_norm.register_autograd(_norm_gradients, setup_context=_keep_norm)
 
 @torch.library.custom_op("glassformer::weight_gradient", mutates_args=(), device_types="cpu")
 def weight_gradient(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of a linear layer's weight ``[out, in]`` and bias ``[out]``."""
+    """Gradients of a linear layer's weight ``[out, in]`` and bias ``[out]``."""
     weight, bias = kernels.weight_gradient(grad, x, bias=True)
     assert bias is not None
     return weight, bias
@@ -191,7 +191,7 @@ def int8_linear(
     columns: int,
     activation: str,
 ) -> Tensor:
-    """``f(x W^T + b)`` ``[N, columns]`` of a packed weight; it has no gradient."""
+    """``f(x W^T + b)`` ``[N, columns]`` with a packed weight, without a gradient."""
     return int8.linear(x, int8.Packed(weight, start, scale, bias, inputs, columns), activation)
 
 

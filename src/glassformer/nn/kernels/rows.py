@@ -1,8 +1,8 @@
-"""GELU and layer norm from ``rows.c``: in fp32 inside, bf16 outside, in one pass over memory each.
+"""GELU and layer norm in bf16 (``rows.c``): one pass over memory, computed in fp32.
 
-Torch's sum and norm pass twice, and sum the gradients of a norm's weight and bias up in bf16; of GELU only
-its backward pass takes longer. ``benchmarks/speed/parts.py`` has the times. In fp32 only GELU with a tanh is
-ours (``gelu_fp32.c``, ``benchmarks/speed/kernels_fp32.py``): there torch's others take no longer.
+torch needs two passes for a sum and its norm, and sums the gradients of the norm's weight and bias in bf16;
+its GELU is slower in the backward pass only (``benchmarks/speed/parts.py``). In fp32 only tanh GELU is ours
+(``gelu_fp32.c``, ``benchmarks/speed/kernels_fp32.py``): torch's other kernels are as fast.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import GeluJob, NormJob
 from glassformer.runtime import is_exporting
 
-FEW = 16_384  # numbers, below which a call of ours gains nothing
-SHARE = 128  # rows that one thread sums up at a time: ``SHARE`` of rows.c
+MIN_NUMBERS = 16_384  # smaller tensors gain nothing from our kernels
+SHARE = 128  # rows that one thread takes at a time: ``SHARE`` in rows.c
 
 
 def can_gelu(x: Tensor, tanh: bool = False) -> bool:
-    """Whether ``gelu`` computes this: on a CPU, as many numbers as pay, bf16 (with ``tanh``: fp32)."""
+    """Whether ``gelu`` supports this: on a CPU, large enough, bf16 (with ``tanh``: fp32)."""
     return _fits(x, torch.float32 if tanh else torch.bfloat16) and x.numel() % 16 == 0
 
 
 def gelu(x: Tensor, tanh: bool = False) -> Tensor:
-    """``x * Phi(x)``, ``Phi`` the share of the normal distribution below x (Hendrycks and Gimpel, 2016).
+    """``x * Phi(x)``, ``Phi`` being the normal CDF (Hendrycks and Gimpel, 2016).
 
     Args:
-        tanh: with their approximation of ``Phi`` by a tanh.
+        tanh: use the tanh approximation of ``Phi``.
     """
     return _Gelu.apply(x, tanh)
 
 
 def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
-    """Whether ``layer_norm`` computes this: bf16 ``[N, D]`` on a CPU, D a multiple of 16, weight and bias."""
+    """Whether ``layer_norm`` supports this: bf16 ``[N, D]`` on a CPU, D a multiple of 16, weight and bias."""
     fits = _fits(x, torch.bfloat16) and x.ndim == 2 and x.shape[1] % 16 == 0
     for scale in (weight, bias):
         fits = fits and scale is not None and scale.dtype == x.dtype and scale.shape == x.shape[1:]
@@ -44,7 +44,7 @@ def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor
 
 
 def layer_norm(x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """The layer norm (Ba et al., 2016) of the rows of ``x + plus`` (None: of ``x``), ``[N, D]``."""
+    """The layer norm (Ba et al., 2016) of ``x + plus`` (``x`` if ``plus`` is None), ``[N, D]``."""
     return _Norm.apply(x, plus, weight, bias, eps)
 
 
@@ -52,8 +52,8 @@ def _fits(x: Tensor, dtype: torch.dtype) -> bool:
     return (
         x.dtype == dtype
         and x.device.type == "cpu"
-        and not is_exporting()  # a graph for others has none of our operators
-        and x.numel() >= FEW
+        and not is_exporting()  # an exported graph must not contain our operators
+        and x.numel() >= MIN_NUMBERS
         and kernels.computes(dtype)
     )
 
@@ -77,11 +77,11 @@ class _Gelu(torch.autograd.Function):
 
 
 def gelu_of(x: Tensor, grad: Tensor | None, tanh: bool = False) -> Tensor:
-    """GELU of ``x``, or where ``grad`` is that of its result, its gradient."""
+    """GELU of ``x``, or with ``grad``, the gradient of the output, the gradient of ``x``."""
     x, grad = x.contiguous(), None if grad is None else grad.contiguous()
     out = torch.empty_like(x)
-    given = None if grad is None else grad.data_ptr()
-    job = GeluJob(x.data_ptr(), given, out.data_ptr(), x.numel(), torch.get_num_threads())
+    grad_address = None if grad is None else grad.data_ptr()
+    job = GeluJob(x.data_ptr(), grad_address, out.data_ptr(), x.numel(), torch.get_num_threads())
     _run("gelu_tanh_fp32" if tanh else "gelu", job)
     return out
 
@@ -106,30 +106,30 @@ class _Norm(torch.autograd.Function):
 def norm_of(
     x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The norm of ``x + plus`` ``[N, D]``, that sum (empty without it), two numbers a row ``[N, 2]``."""
+    """The norm of ``x + plus`` ``[N, D]``, that sum (empty if ``plus`` is None), statistics ``[N, 2]``."""
     x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
     out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
     total = x.new_empty(0 if plus is None else x.shape)
     job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads(), eps=eps)
-    job.x, job.weight, job.bias, job.out, job.stats = _places(x, weight, bias, out, stats)
+    job.x, job.weight, job.bias, job.out, job.stats = _addresses(x, weight, bias, out, stats)
     if plus is not None:
         plus = plus.contiguous()
-        job.plus, job.sum = _places(plus, total)
+        job.plus, job.sum = _addresses(plus, total)
     _run("layer_norm", job)
     return out, total, stats
 
 
 def norm_gradients(x: Tensor, stats: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of what was normed (``x``), of weight and of bias."""
+    """Gradients of the normalized sum (``x``), the weight and the bias."""
     x, stats, weight, grad = (t.contiguous() for t in (x, stats, weight, grad))
     dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
     partial = stats.new_empty(-(-len(x) // SHARE), 2, len(weight))
     job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads())
-    job.x, job.weight, job.stats, job.grad, job.dx, job.partial = _places(x, weight, stats, grad, dx, partial)
-    job.dweight, job.dbias = _places(dweight, dbias)
+    job.x, job.weight, job.stats, job.grad = _addresses(x, weight, stats, grad)
+    job.dx, job.dweight, job.dbias, job.partial = _addresses(dx, dweight, dbias, partial)
     _run("layer_norm", job)
     return dx, dweight, dbias
 
 
-def _places(*tensors: Tensor) -> list[int]:
+def _addresses(*tensors: Tensor) -> list[int]:
     return [x.data_ptr() for x in tensors]

@@ -1,4 +1,4 @@
-"""Skip-gram with negative sampling by the compiled kernel: the loops of ``train/negative_sampling.py``."""
+"""Skip-gram with negative sampling, by the compiled kernel."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def train_sentences(
     fall: float,
     state: np.uint64,
 ) -> tuple[int, float, int]:
-    """What ``train_sentences`` of ``train/negative_sampling.py`` does, arguments and results included.
+    """A faster ``train_sentences`` of ``train/negative_sampling.py``, with the same arguments and results.
 
-    Other threads go on meanwhile.
+    Releases the GIL.
 
     Raises:
-        MemoryError: there is none to work in.
+        MemoryError: the kernel cannot allocate its working memory.
     """
     tables = [
         (centre_table, np.float32),

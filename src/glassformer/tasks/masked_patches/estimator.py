@@ -40,7 +40,7 @@ from glassformer.inputs.images import (
     save_transform,
 )
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
-from glassformer.nn.patches import sew_patches
+from glassformer.nn.patches import join_patches
 from glassformer.runtime import computes, computing
 from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
 from glassformer.tasks.image_classification.build import SHAPE_KEYS, scratch_config
@@ -212,7 +212,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
                 shown = torch.ones(1, n, 1, device=device, dtype=torch.bool)
                 shown[0, here[0]] = False
                 rows = torch.where(shown, answer, target) * std + mean  # [1, n, P]
-                painted = self.transform_.pixels_of(sew_patches(rows, c.grid, c.patch_size, c.channels)[0])
+                painted = self.transform_.pixels_of(join_patches(rows, c.grid, c.patch_size, c.channels)[0])
                 picture = table.pixels[i].transpose(1, 2, 0)
                 height, width = painted.shape[:2]  # what patches leave over at the border is not painted
                 whole = picture.copy()
