@@ -17,7 +17,7 @@ from glassformer.errors import ConfigError
 from glassformer.models.backbone import Backbone, ModelOutput
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import head_of
-from glassformer.nn.patches import PatchConfig, PatchEmbedding, Images, interpolate_positions
+from glassformer.nn.patches import Images, PatchConfig, PatchEmbedding, interpolate_positions
 from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.trace import Trace
 from glassformer.types import HeadKind, PoolingKind
