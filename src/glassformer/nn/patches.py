@@ -173,13 +173,13 @@ class PatchEmbedding(nn.Module):
         self.compute_dtype: torch.dtype | None = None
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
-    def forward(self, images: Images) -> tuple[Tensor, Packing]:
+    def forward(self, pictures: Images) -> tuple[Tensor, Packing]:
         """Floating-point images ``[B, C, H, W]``, or a list of several sizes -> rows ``[N, D]``, packing.
 
         Raises:
             ShapeError: a wrong number of channels or dimensions, or an image smaller than a patch.
         """
-        patches, grids = self._cut(images)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
+        patches, grids = self._cut(pictures)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
         if self.training and self.config.patch_dropout:
             return self._patch_dropout(patches, grids)
         counts = [gh * gw for gh, gw in grids]
@@ -250,11 +250,11 @@ class PatchEmbedding(nn.Module):
             lengths.append(kept + self.config.before)
         return self._output(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
 
-    def some(self, images: Tensor, visible: Tensor) -> tuple[Tensor, Packing]:
-        """Rows ``[N, D]`` of [CLS] and the ``visible`` patches only, given as numbers ``[B, K]``."""
-        patches, grids = self._cut(images)
+    def some(self, pictures: Tensor, seen: Tensor) -> tuple[Tensor, Packing]:
+        """Rows ``[N, D]`` of [CLS] and of the patches with the numbers ``seen`` ``[B, K]`` only."""
+        patches, grids = self._cut(pictures)
         assert isinstance(patches, Tensor)
-        return self._chosen(patches, grids[0], visible)
+        return self._chosen(patches, grids[0], seen)
 
     def _chosen(self, patches: Tensor, grid: tuple[int, int], chosen: Tensor) -> tuple[Tensor, Packing]:
         selected = patches.gather(1, chosen[:, :, None].expand(-1, -1, patches.shape[2]))  # [B, K, C * p * q]
