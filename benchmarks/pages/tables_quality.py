@@ -305,15 +305,30 @@ def explained() -> str:
 
 def explained_run(result: dict[str, Any]) -> str:
     changes, rows = list(next(iter(result["methods"].values()))["stability"]), []
+    ways = list(next(iter(result["methods"].values())).get("operators", ()))
+    noise = any("randomisation" in row for row in result["methods"].values())
     for method, row in result["methods"].items():
-        better = [mean_of(row[key]["better"]) for key in FAITHFUL]
-        stays = [mean_of(row["stability"][change]["correlation"], ".2f") for change in changes]
-        noise = "yes" if row["randomisation_passed"] else "no"
-        said = faithfulness.verdict(row, abs(row["randomisation"][-1]["mean"]))
+        cells = [mean_of(row[key]["better"]) for key in FAITHFUL]
+        if ways:
+            cells += [mean_of(row["operators"][by]) for by in ways]
+            cells += [mean_of(row["normalized"][key], ".2f") for key in ("deletion", "insertion")]
+        if noise:
+            passed = row.get("randomisation_passed")
+            cells.append("–" if passed is None else "yes" if passed else "no")
+        cells += [
+            mean_of(row["stability"][change]["correlation"], ".2f") if row["stability"] else "–"
+            for change in changes
+        ]
+        said = faithfulness.verdict(
+            row, abs(row["randomisation"][-1]["mean"]) if "randomisation" in row else None
+        )
         verdict = said.split(":")[0].replace(" the faithfulness test", "")
-        rows.append((f"`{method}`", *better, noise, *stays, f"{row['seconds']['mean']:.2f}", verdict))
-    under = "".join(f"Stability: {change} | " for change in changes)
-    head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | Passes weight randomization | "
+        rows.append((f"`{method}`", *cells, f"{row['seconds']['mean']:.2f}", verdict))
+    under = "".join(f"Gap, {faithfulness.HIDING[by]} | " for by in ways)
+    under += "Deletion of best order | Insertion of best order | " if ways else ""
+    under += "Passes weight randomization | " if noise else ""
+    under += "".join(f"Stability: {change} | " for change in changes)
+    head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | "
     length, error = result.get("max_length"), result["completeness_error"]
     counter = result.get("counter_examples", {})
     cut = f", cut to {length} tokens" if length else ""

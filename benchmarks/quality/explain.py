@@ -4,12 +4,14 @@
     .venv/bin/python -m benchmarks.quality.explain runs/cifar10-vit-seed0 --data cifar10 --count 500
 
 For each method: deletion, insertion, comprehensiveness and sufficiency, each beside random orders of the same input
-with 95 % intervals; seconds an explanation; the randomisation check; agreement between methods; stability under a
-synonym (our own list) and a typo, or under a change of brightness and a small crop; and a verdict in words. Also what
-the heads do and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens,
-special ones included: long reviews take minutes each. The inputs are drawn from the test split with a seed; nothing is
-tuned on them. Those judged so far lie in ``--work``, so that an interrupted run goes on. Results:
-``benchmarks/results/explain-NAME.json``.
+with 95 % intervals; under each way of hiding, by how much insertion less deletion exceeds that of random orders;
+deletion and insertion between the worst and the best order (``orders.py``); seconds an explanation; the randomisation
+check; agreement between methods; stability under a synonym (our own list) and a typo, or under a change of brightness and a
+small crop; and a verdict in words. Captum's integrated gradients and occlusion stand beside ours. Also what the heads do
+and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens, special ones
+included: long reviews take minutes each. The inputs are drawn from the test split with a seed; nothing is tuned on
+them. Those judged so far lie in ``--work``, so that an interrupted run goes on. ``--noise 0``, ``--stable 0``,
+``--ablate 0`` and ``--search 0`` leave a part out. Results: ``benchmarks/results/explain-NAME.json``.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import hashlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from captum.attr import IntegratedGradients, Occlusion
 from rich.console import Console
 
 from benchmarks.harness.command import command
@@ -32,29 +36,72 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError
 from glassformer.explain import faithfulness, heads, sanity
-from glassformer.explain.methods import OF_LAYERS, explain, subject_of
+from glassformer.explain.faithfulness import SAME
+from glassformer.explain.methods import OF_LAYERS, explain, methods_for, subject_of
+from glassformer.explain.orders import extremes, normalized
+from glassformer.explain.subject import run_rows
 from glassformer.tasks.load import load
 
 console = Console(stderr=True)
 
 
+def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
+    """Captum's methods on the same rows of the encoder, the same baseline and the same label."""
+    rows, baseline = subject.rows[None], subject.baseline("mask")[None]
+
+    def forward(x: Any) -> Any:
+        return run_rows(subject.model, x.flatten(0, 1), subject.packing(len(x))).logits
+
+    def attribute(method: Any, **options: Any) -> np.ndarray:
+        given = {"baselines": baseline, "target": subject.target, **options}
+        return method(forward).attribute(rows, **given).sum(-1)[0].detach().numpy()
+
+    window = (1, rows.shape[-1])
+    return {
+        "captum: integrated gradients": lambda: attribute(
+            IntegratedGradients, n_steps=50, internal_batch_size=16
+        ),
+        "captum: occlusion": lambda: attribute(
+            Occlusion, sliding_window_shapes=window, perturbations_per_eval=16
+        ),
+    }
+
+
 def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[dict[str, Any]]:
     """Figures, seconds, errors and agreement for each input, kept in a file line by line."""
+    methods = own_methods(clf)
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
     for number in range(len(done), len(inputs)):
         subject = replace(subject_of(clf, inputs[number]), judge=clf.predictor())
         scores, seconds, errors = {}, {}, {}
-        for method in OF_LAYERS:
+        for method in methods:
             started = time.perf_counter()
             e = explain(subject, method=method, maps=False)
             scores[method], seconds[method] = e.scores, time.perf_counter() - started
             if e.error is not None:
                 errors[method] = e.error
+        agree = faithfulness.agreement(scores, subject.hideable)
+        for name, attribute in peers(subject).items():
+            started = time.perf_counter()
+            found = attribute()
+            seconds[name] = time.perf_counter() - started
+            scores[name] = found if subject.grid is None else found[subject.hideable]
+        judged = {
+            by: faithfulness.judge(subject, scores, draws=draws, seed=number, by=by)
+            for by in subject.operators
+        }
+        first = subject.operators[0]
+        bounds = extremes(subject, subject.target, first)
         record = {
-            "figures": faithfulness.judge(subject, scores, draws=draws, seed=number),
-            "seconds": seconds, "errors": errors, "tokens": len(subject),
-            "agreement": faithfulness.agreement(scores, subject.hideable),
+            "figures": judged[first],
+            "gaps": {
+                by: {name: one["insertion"] - one["deletion"] for name, one in found.items()}
+                for by, found in judged.items()
+            },
+            "normalized": {name: normalized(one, *bounds) for name, one in judged[first].items()},
+            "span": bounds[1] - bounds[0],
+            "seconds": seconds, "errors": errors, "tokens": len(subject), "agreement": agree,
         }  # fmt: skip
         done.append(record)
         with work.open("a", encoding="utf-8") as file:
@@ -64,12 +111,33 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
     return done[: len(inputs)]
 
 
+def own_methods(clf: Any) -> list[str]:
+    """The methods that fit the model, in the order of ``OF_LAYERS``."""
+    return [name for name in OF_LAYERS if name in methods_for(clf.model_)]
+
+
 def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Mean rank correlation of every pair of methods."""
+    names = list(judged[0]["agreement"])
     return {
-        a: {b: round(float(np.mean([j["agreement"][a][b] for j in judged])), 4) for b in OF_LAYERS}
-        for a in OF_LAYERS
+        a: {b: round(float(np.mean([j["agreement"][a][b] for j in judged])), 4) for b in names} for a in names
     }
+
+
+def under_operators(judged: list[dict[str, Any]], method: str) -> dict[str, Any]:
+    """By how much a method's gap between insertion and deletion exceeds that of random orders, for each way
+    of hiding; and its deletion and insertion between the worst and the best order, where orders differ."""
+    told = [j for j in judged if j["span"] > SAME]
+    return {
+        "operators": {
+            by: faithfulness.summary(np.array([j["gaps"][by][method] - j["gaps"][by]["random"] for j in judged]))
+            for by in judged[0]["gaps"]
+        },
+        "normalized": {
+            key: faithfulness.summary(np.array([j["normalized"][method][key] for j in told]))
+            for key in ("deletion", "insertion")
+        },
+    }  # fmt: skip
 
 
 def head_part(clf: Any, inputs: list[Any], labels: list[Any]) -> dict[str, Any]:
@@ -170,13 +238,13 @@ def main(args: Any) -> dict[str, Any]:
 
     noise = {}
     subjects = [subject_of(clf, x) for x in inputs[: args.noise]]
-    for method in OF_LAYERS:
+    for method in own_methods(clf) if args.noise else ():
         # A fixed number of points: under noise, completeness is not what is asked for.
         options = {"steps": 32, "max_steps": 32} if method == "integrated_gradients" else {}
         noise[method] = sanity.randomization(subjects, method, **options)
         console.print(f"{method}: rank correlation {noise[method][-1]['mean']:.2f} when all is noise")
     stable: dict[str, Any] = {}
-    for method in OF_LAYERS:
+    for method in own_methods(clf) if args.stable else ():
         stable[method] = {
             named: sanity.stability(clf, changeable, method, change=change, seed=args.seed)
             for named, change in changes.items()
@@ -190,15 +258,18 @@ def main(args: Any) -> dict[str, Any]:
         "random_orders": args.draws,
         "methods": {
             method: {
-                **rows[method],
+                **rows[method], **under_operators(judged, method),
                 "seconds": faithfulness.summary(np.array([j["seconds"][method] for j in judged])),
-                "randomisation": noise[method], "randomisation_passed": sanity.passes(noise[method]),
-                "stability": stable[method],
-                "verdict": faithfulness.verdict(rows[method], abs(noise[method][-1]["mean"])),
+                **({"randomisation": noise[method], "randomisation_passed": sanity.passes(noise[method])}
+                   if method in noise else {}),
+                "stability": stable.get(method, {}),
+                "verdict": faithfulness.verdict(
+                    rows[method], abs(noise[method][-1]["mean"]) if method in noise else None
+                ),
             }
-            for method in OF_LAYERS
+            for method in rows if method != "random"
         },
-        "random": rows["random"],
+        "random": rows["random"] | under_operators(judged, "random"),
         "completeness_error": {
             "median": float(np.median([j["errors"]["integrated_gradients"] for j in judged])),
             "max": float(np.max([j["errors"]["integrated_gradients"] for j in judged])),
@@ -206,13 +277,13 @@ def main(args: Any) -> dict[str, Any]:
         },
         "agreement": agreement(judged),
         "synonyms": "our own list of about 75 pairs (explain/sanity.py)",
-        "heads": head_part(clf, inputs[: args.ablate], labels[: args.ablate]),
+        **({"heads": head_part(clf, inputs[: args.ablate], labels[: args.ablate])} if args.ablate else {}),
         "counter_examples": {
             "searched": len(sentences), "found": len(found),
             "clearest": [{**asdict(c), "in_words": c.in_words()} for c in found[:5]],
         },
     }  # fmt: skip
-    for method in OF_LAYERS:
+    for method in result["methods"]:
         console.print(f"{method}: {result['methods'][method]['verdict']}")
     return rounded(result)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.explain import faithfulness
+from glassformer.explain import faithfulness, orders
 from glassformer.explain.methods import OF_LAYERS, explain, explain_input
 from glassformer.explain.subject import picture_subject
 from glassformer.models.backbone import Backbone
@@ -105,3 +105,12 @@ def test_pictures_are_judged_like_texts(clf, picture):
     assert judged.keys() == {"rollout", "occlusion", "random"}
     assert faithfulness.agreement(scores)["rollout"]["rollout"] == pytest.approx(1.0)
     assert np.isfinite(subject.logits(np.eye(7, dtype=bool), "delete")).all()
+
+
+def test_orders_of_patches_lie_between_the_best_and_the_worst(clf, picture):
+    subject = picture_subject(clf, picture)
+    lowest, highest = orders.extremes(subject, subject.target, by="mean")
+    scores = explain(subject, method="occlusion", by="mean").scores
+    figures = faithfulness.curves(subject, scores, subject.target, "mean").figures()
+    assert lowest < figures["deletion"] < highest
+    assert 0.5 < orders.normalized(figures, lowest, highest)["deletion"] < 1.05
