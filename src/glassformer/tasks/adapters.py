@@ -1,7 +1,8 @@
-"""Low-rank updates of a fitted classifier as files in PEFT's layout, and back."""
+"""What changes the weights of a fitted model: adapters in PEFT's layout, loaded and saved, and pruning."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,13 +25,22 @@ OF_WEIGHTS = {
 }
 
 
+def forget_measures(est: Any) -> None:
+    """Reset what was measured of other weights; ``calibrate`` measures it again."""
+    est._compute_model = None
+    for name, value in OF_WEIGHTS.items():
+        if hasattr(est, name):
+            setattr(est, name, value)
+
+
 class Adapts:
-    """Saving and loading of adapters, for an estimator with ``model_`` and ``class_order_``."""
+    """Adapters and pruning, for an estimator with ``model_`` and ``class_order_``."""
 
     model_: Any
     class_order_: list[int] | None
     weights_source_: str
     configs: Any  # the method of ``Estimator``
+    examples_of: Any
 
     def save_adapter(self, path: str | Path, *, head: bool = False) -> Path:
         """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
@@ -76,11 +86,27 @@ class Adapts:
         with computing(gradients=True):
             add_adapter(self.model_, path, self.class_order_)
         self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
-        self._compute_model = None
-        for name, value in OF_WEIGHTS.items():
-            if hasattr(self, name):
-                setattr(self, name, value)
+        forget_measures(self)
         return self
+
+    def prune(self, X: Sequence[Any], *, share: float = 0.3) -> Self:
+        """A smaller, faster copy without the feed-forward units that its predictions use least.
+
+        Every layer loses the same share of its units, so the copy is a model of the usual kind: save it,
+        export it, open it in transformers, train it further. Temperature and thresholds, and a regressor's
+        intervals, are those of an uncalibrated model: ``calibrate`` measures them again.
+
+        Args:
+            X: 100 or more inputs as those that will be asked about; labels are not needed.
+            share: of the units that go, between 0 and 1; the count that stays is a multiple of 16.
+
+        Raises:
+            InputError: a share that cannot be, inputs that cannot be used, or a model without such units.
+        """
+        from glassformer.tasks.pruning import prune
+
+        check_is_fitted(self, "model_")
+        return prune(self, self.examples_of(X), share)
 
     def save_beside(self, folder: Path) -> None:
         """The low-rank updates, where the fit had some."""
