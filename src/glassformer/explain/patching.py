@@ -1,0 +1,142 @@
+"""Activation patching: which states and heads carry what makes two inputs differ in their prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.errors import InputError, NotForThisModelError
+from glassformer.explain.methods import subject_of
+from glassformer.explain.subject import Subject
+from glassformer.runtime import computes
+
+
+@dataclass(frozen=True)
+class Patched:
+    """The share of the difference between two inputs that each part carries: 1 is all of it, 0 nothing.
+
+    Args:
+        states: ``[L + 1, T]``: the state of one token before the first layer, and after each layer.
+        heads: ``[L, H]``: the output of one head at all tokens.
+        tokens: the clean input's, or ``[]`` of an image.
+        labels: what the model predicts for the clean and for the corrupted input.
+        difference: of the two labels' logits, between the two inputs; the shares are of this.
+    """
+
+    states: np.ndarray
+    heads: np.ndarray
+    tokens: list[str]
+    labels: tuple[Any, Any]
+    difference: float
+
+
+def patch(est: Any, clean: Any, corrupted: Any) -> Patched:
+    """``patch_subjects`` of two inputs of a fitted classifier.
+
+    Args:
+        clean, corrupted: as ``explain`` takes them: two texts of as many tokens, or two images.
+    """
+    return patch_subjects(subject_of(est, clean), subject_of(est, corrupted))
+
+
+@computes
+def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
+    """Run the corrupted input with one part of the clean input's computation in its place, for every part.
+
+    The measure is the logit of the clean input's label minus that of the corrupted input's (after Meng et
+    al., 2022, and Wang et al., 2023).
+
+    Args:
+        clean, corrupted: of ``subject_of``, under one model: two inputs of as many tokens (or patches) that
+            are predicted differently, such as two texts that differ in one word.
+
+    Raises:
+        InputError: other numbers of tokens, the same prediction, or two texts that are read apart.
+        NotForThisModelError: the model is no Transformer.
+    """
+    model: Any = clean.model
+    if not getattr(model, "has_attention", True) or not hasattr(model.encoder, "layers"):
+        raise NotForThisModelError(
+            "the model has no layers of attention", where="patch", fix="Use a Transformer"
+        )
+    if len(clean.parts) > 1 or len(clean) != len(corrupted):
+        what = f"the inputs have {len(clean)} and {len(corrupted)} tokens"
+        what = "texts that are read apart" if len(clean.parts) > 1 else what
+        raise InputError(
+            what, where="patch", fix="Give two inputs of as many tokens, such as texts that differ in a word"
+        )
+    if clean.target == corrupted.target:
+        what = f"both inputs are predicted as {clean.classes[clean.target]!r}"
+        raise InputError(what, where="patch", fix="Give two inputs that are predicted differently")
+    layers, heads = model.encoder.layers, model.encoder.config.num_heads
+
+    def measure(states: Tensor, count: int) -> np.ndarray:
+        logits = model.answer(states, clean.packing(count)).logits.double().cpu().numpy()
+        return logits[:, clean.target] - logits[:, corrupted.target]
+
+    own, mixed = _run(model, clean, heads), _run(model, corrupted, heads)
+    high, low = (float(measure(model.encoder.final_norm(run.states[-1]), 1)[0]) for run in (own, mixed))
+    t = len(clean)
+    states, of_heads = np.zeros((len(layers) + 1, t)), np.zeros((len(layers), heads))
+    every = torch.arange(t)
+    for number in range(len(layers) + 1):
+        rows = mixed.states[number].repeat(t, 1, 1)  # [variants, T, D]
+        rows[every, every] = own.states[number]
+        states[number] = measure(model.encoder(rows.flatten(0, 1), clean.packing(t), begin=number), t)
+    for number, layer in enumerate(layers):
+        rows = mixed.states[number].repeat(heads, 1)
+        with _heads_replaced(layer.attention.out, own.heads[number]):
+            found = model.encoder(rows, clean.packing(heads), begin=number)
+        of_heads[number] = measure(found, heads)
+    scale = high - low
+    return Patched(
+        (states - low) / scale,
+        (of_heads - low) / scale,
+        list(clean.shown.get("tokens", [])),
+        (clean.classes[clean.target], corrupted.classes[corrupted.target]),
+        scale,
+    )
+
+
+@dataclass(frozen=True)
+class _Computation:
+    states: list[Tensor]  # L + 1 of [T, D]
+    heads: list[Tensor]  # L of [T, H, D / H], before the output projection
+
+
+def _run(model: Any, subject: Subject, heads: int) -> _Computation:
+    """What one input makes of every layer."""
+    states, outputs = [subject.rows.to(next(model.encoder.parameters()).dtype)], []
+    for number, layer in enumerate(model.encoder.layers):
+        hook = layer.attention.out.register_forward_pre_hook(
+            lambda _, given: outputs.append(given[0].unflatten(1, (heads, -1)))
+        )
+        try:
+            states.append(model.encoder(states[-1], subject.packing(), begin=number, end=number + 1))
+        finally:
+            hook.remove()
+    return _Computation(states, outputs)
+
+
+@contextmanager
+def _heads_replaced(projection: Any, clean: Tensor) -> Iterator[None]:
+    """Inside, variant h of the H that are computed together has the clean output of head h."""
+    t, heads = clean.shape[:2]
+
+    def replace(_: Any, given: tuple[Tensor, ...]) -> Tensor:
+        mixed = given[0].view(heads, t, heads, -1).clone()
+        for head in range(heads):
+            mixed[head, :, head] = clean[:, head]
+        return mixed.view(heads * t, -1)
+
+    hook = projection.register_forward_pre_hook(replace)
+    try:
+        yield
+    finally:
+        hook.remove()
