@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.text_pairs import TextPair
+from glassformer.data.vocabulary import MASK
 from glassformer.errors import BadValueError, InputError, UnknownLabelError
 from glassformer.explain.methods import subject_of
 from glassformer.explain.result import word_spans
 
-MASK = "[MASK]"
 Edits = dict[int, str]  # number of a word -> what stands in its place
 
 
