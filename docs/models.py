@@ -142,9 +142,19 @@ def others(folder: Path) -> Iterator[str]:
     weights = folder / "model.safetensors"
     weights.rename(folder / "model.ckpt")
     yield f"| pickled weights alone, other than `pytorch_model.bin` as PyTorch writes it since 1.6 | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
-    pieces = folder / "sentencepiece.bpe.model"
-    pieces.write_bytes(b"\n")
-    yield f"| `sentencepiece.bpe.model` alone | {cell(refusal(lambda: load_tokenizer(folder), folder))} |"
+    pieces = folder / "spiece.model"
+    for what, content, said in (
+        (
+            "`spiece.model` of a class that numbers its pieces in another way",
+            b"",
+            {"tokenizer_class": "T5Tokenizer"},
+        ),
+        ("`spiece.model` that is cut, lies about a length, or is no such file", b"\n\x7fabc", {}),
+        ("`spiece.model` of words or characters", b"\n\x07\n\x03unk\x18\x02\x12\x02\x18\x03", {}),
+    ):
+        pieces.write_bytes(content)
+        (folder / "tokenizer_config.json").write_text(json.dumps(said))
+        yield f"| {what} | {cell(refusal(lambda: load_tokenizer(folder), folder))} |"
     pieces.unlink()
     yield f"| no tokenizer | {cell(refusal(lambda: load_tokenizer(folder), folder))} |"
 
@@ -159,6 +169,17 @@ The first that there is in the folder:
 | `vocab.json` and `merges.txt` | byte-level BPE, as RoBERTa's |
 | `vocab.txt` and `bpe.codes` | fastBPE, as PhoBERT's: texts are segmented into words beforehand (`nhà_hàng`) |
 | `vocab.txt` | WordPiece, as BERT's |
+| `sentencepiece.bpe.model`, `spiece.model`, `spm.model`, `tokenizer.model`, `sentencepiece.model` | SentencePiece's Unigram or BPE, as XLM-R's, CamemBERT's, ALBERT's, DeBERTa's |
+
+SentencePiece's file is parsed without its library: a reader of Protocol Buffers that knows eleven fields and checks
+every length, type and value first. The ids are the library's own on 10,000 lines in 15 languages with emoji, decomposed
+letters and bytes, of Unigram and BPE, and numbered as the class in `tokenizer_config.json`, or the `model_type`, numbers
+them (`<s>`, `<pad>`, `</s>`, `<unk>` first in XLM-R and CamemBERT; `[MASK]` behind the pieces in DeBERTa). `transformers`
+gives other ids where it departs from the library: decomposed letters (a second accent is lost, Hangul becomes unknown)
+and half-width kana, all Hangul in ALBERT, and compatibility forms (`①`, `ﬁ`) in DeBERTa. A special piece is found where
+it is written in a text, as everywhere here; the library reads it as text. In BPE models a piece that users defined is
+looked for before everything else, and the text behind it begins like a new one. Refused, with the reason: models of
+words or characters, unused letters, blanks behind words, `split_by_punct`.
 
 Beside a list `added_tokens_decoder` of `tokenizer_config.json` is read, or, where there is none, `added_tokens.json`:
 tokens that the list lacks, with ids that go on where it ends. `<mask>` takes in the blank before it where

@@ -572,7 +572,7 @@ class PickleError(CheckpointError):
 class NoTokenizerError(CheckpointError):
     """The folder has no tokenizer that can be read.
 
-    Cause: tokenizer.json is missing, or there is only a SentencePiece file.
+    Cause: no known file of a tokenizer, or SentencePiece's file of a class whose ids are not known.
     Fix: save it with ``tokenizer.save_pretrained(FOLDER)`` of a fast tokenizer.
     """
 

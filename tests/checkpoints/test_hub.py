@@ -49,6 +49,15 @@ def test_zipped_weights_are_fetched_where_there_are_no_others(tmp_path, fake_hub
     assert read_tensors(found.path)["weight"].item() == 3.0
 
 
+def test_sentence_pieces_are_fetched_where_there_is_no_tokenizer_json(tmp_path, fake_hub):
+    files = checkpoint(tmp_path / "src", 2.0) | {"spm.model": b"\n", "tf_model.model": b"!"}
+    fake_hub.repos["org/pieces"] = {NEW: files}
+    fake_hub.repos["org/both"] = {OLD: files | {"tokenizer.json": b"{}"}}
+    assert (resolve_checkpoint("org/pieces").path / "spm.model").read_bytes() == b"\n"
+    assert not (resolve_checkpoint("org/both").path / "spm.model").exists()
+    assert not any("tf_model" in path for path in fake_hub.requests)
+
+
 def test_a_revision_is_honoured_and_a_known_one_is_pinned(tmp_path, fake_hub, monkeypatch):
     commits = {OLD: checkpoint(tmp_path / "old", 1.0), NEW: checkpoint(tmp_path / "new", 2.0)}
     fake_hub.repos["org/tiny"] = commits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -244,6 +245,19 @@ def test_a_model_that_opens(gf, ok, kind, tmp_path):
     assert ("train further" in said) == (kind != "glassformer-textcnn")
     assert ("pooling='first', head='mlp' opens whole" in said["fine-tune"]["found"]) == (kind == "distilbert")
     assert "ready" in gf("doctor", tmp_path / "m").out
+
+
+def test_pieces_of_sentence_piece_are_named_with_what_is_wrong(gf, tmp_path):
+    folder, pieces = put(tmp_path / "m", "xlm-roberta", tokenizer=False), tmp_path / "m" / "spiece.model"
+    shutil.copy(Path(__file__).parents[1] / "data" / "pieces" / "unigram.model", pieces)
+    said = lines(gf("doctor", folder, "--json"))
+    assert said["read from"]["found"] == "spiece.model"
+    assert said["kind"]["found"] == "Unigram, 702 tokens"
+    pieces.write_bytes(pieces.read_bytes()[:5000])
+    assert (
+        "not a SentencePiece model that can be used: field 1 has"
+        in lines(gf("doctor", folder, "--json"))["tokenizer"]["found"]
+    )
 
 
 @pytest.mark.parametrize("kind", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "images"])

@@ -226,7 +226,7 @@ def test_a_file_of_another_kind_is_told_what_is_wanted(tmp_path, name, content, 
     assert caught.value.where == str(tmp_path / name)
     assert caught.value.fix == (
         "Expected: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, "
-        "or BERT's vocab.txt (one piece per line, [UNK] among them)"
+        "BERT's vocab.txt (one piece per line, [UNK] among them), or SentencePiece's file"
     )
 
 

@@ -273,16 +273,6 @@ def test_tokenizer_json_comes_first_and_lists_before_sentence_pieces(tmp_path):
     assert id_count(load_tokenizer(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("name", ["sentencepiece.bpe.model", "spiece.model"])
-def test_sentence_pieces_alone_are_refused_with_the_way_to_convert(name, tmp_path):
-    (tmp_path / name).write_bytes(b"\x0a\x0e")
-    for path in (tmp_path, tmp_path / name):
-        with pytest.raises(
-            CheckpointError, match=rf"{name}: .*SentencePiece's own format.*Convert it once: python -c"
-        ):
-            load_tokenizer(path)
-
-
 def test_unigram_words_stay_together():
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -3.0), ("▁film", -1.0), ("s", -2.0),
               ("▁dull", -2.0), ("ish", -2.5), ("<mask>", 0.0)]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ TEXTS = [
 ]
 LABELS = [("good", "bad")[i % 2] for i in range(40)]
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+PIECES = Path(__file__).parents[1] / "data" / "pieces" / "unigram.model"
 SMALL = {"max_length": 29, "precision": "fp32", "threads": 1, "batch_size": 8, "lr": 1e-2, "epochs": 4}
 
 
@@ -94,12 +96,19 @@ def put_pieces(folder: Path) -> None:
     own.save(str(folder / "tokenizer.json"))
 
 
+def put_sentence_pieces(folder: Path) -> None:
+    """SentencePiece's file alone, of a model that was trained on other texts."""
+    shutil.copy(PIECES, folder / "sentencepiece.bpe.model")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
+
+
 CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "roberta": ("roberta", put_bytes),
     "xlm-roberta": ("xlm-roberta", put_unigram),
     "camembert": ("camembert", put_unigram),
     "mpnet": ("mpnet", put_pieces),
     "phobert": ("roberta", put_fast),
+    "pieces": ("xlm-roberta", put_sentence_pieces),
 }
 
 

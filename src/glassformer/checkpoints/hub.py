@@ -18,6 +18,7 @@ from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.checkpoints.files import file_sha256, missing_run, models_below
 from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.data.network import unreachable
+from glassformer.data.vocabulary import SENTENCE_PIECES
 from glassformer.errors import (
     CheckpointError,
     IncompleteError,
@@ -151,7 +152,8 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         local: dict[str, Any] = {"local_files_only": True} if away else {}
         names = [] if away else _check_announced(repo, revision, shown)
         zipped = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
-        patterns = [*ALLOWED_FILES, *(ZIPPED if zipped else ())]
+        pieces = bool(names) and "tokenizer.json" not in names
+        patterns = [*ALLOWED_FILES, *(ZIPPED if zipped else ()), *(SENTENCE_PIECES if pieces else ())]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns, **local))
     except CheckpointError:
         raise
@@ -187,7 +189,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
 
 
 def _wanted(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *ZIPPED))
+    return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *ZIPPED, *SENTENCE_PIECES))
 
 
 def _most_bytes(name: str) -> int:

@@ -6,13 +6,33 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from glassformer.data.sentence_pieces import (
+    CONTROL,
+    UNKNOWN,
+    definition,
+    looked_for_first,
+    numbered,
+    read_sentence_pieces,
+    steps_before,
+)
 from glassformer.data.text import failure, frame_texts
-from glassformer.data.tokenizer_parts import MAX_ADDED, MAX_ID, MAX_TEXT, checked
-from glassformer.data.vocabulary import FRAMES, NAMES, PREFIX, UNK, USUAL_FRAME, WORD_END, id_count
+from glassformer.data.tokenizer_parts import MAX_ADDED, MAX_ID, MAX_TEXT, Wrong, checked
+from glassformer.data.vocabulary import (
+    FRAMES,
+    NAMES,
+    PIECE_NUMBERS,
+    PREFIX,
+    SENTENCE_PIECES,
+    UNK,
+    USUAL_FRAME,
+    WORD_END,
+    PieceNumbers,
+    id_count,
+)
 from glassformer.errors import CheckpointError, InputError, NoTokenizerError
 from glassformer.finite import json_text
 from glassformer.reading import read_regular, unique_keys
@@ -27,6 +47,7 @@ SETTINGS = "tokenizer_config.json"
 DECODER = "added_tokens_decoder"  # of the settings
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 FIX = "Download it again"
+T = TypeVar("T")
 
 
 def added_tokens(
@@ -271,10 +292,9 @@ MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a
 MAX_HOLES = 4096  # ids that stand for no token
 MAX_SPECIAL = 64  # tokens around a text
 WANTED = (
-    "Expected: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, or BERT's vocab.txt "
-    f"(one piece per line, {UNK} among them)"
+    "Expected: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, BERT's vocab.txt "
+    f"(one piece per line, {UNK} among them), or SentencePiece's file"
 )
-SENTENCE_PIECES = [f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()]
 CONVERT = (
     'Convert it once: python -c "from transformers import AutoTokenizer; '
     "AutoTokenizer.from_pretrained('OLD').save_pretrained('NEW')\" and take NEW's tokenizer.json"
@@ -297,21 +317,24 @@ CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer in a file, or in a folder that holds one: the first that there is of ``tokenizer.json``,
-    ``vocab.json`` with ``merges.txt``, ``vocab.txt`` with ``bpe.codes``, BERT's ``vocab.txt``.
+    ``vocab.json`` with ``merges.txt``, ``vocab.txt`` with ``bpe.codes``, BERT's ``vocab.txt``,
+    SentencePiece's file (``spiece.model``, ``sentencepiece.bpe.model``, ...).
 
     Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
 
     Raises:
-        CheckpointError: there is none, or SentencePiece's alone; it is damaged; it has a stage of an unknown
-            kind, or one that could take a text without end, in time or in length; it has no token for what is
-            unknown, or ids beyond any table.
+        CheckpointError: there is none; it is damaged; it has a stage of an unknown kind, or one that could
+            take a text without end, in time or in length; it has no token for what is unknown, or ids beyond
+            any table.
     """
     file, *merges = files_of(path)
-    text = _read_bounded(file)
-    if merges:
-        tokenizer = _from_lists(file, text)
+    if file.suffix == ".model":
+        tokenizer = _from_pieces(file)
+    elif merges:
+        tokenizer = _from_lists(file, _read_bounded(file))
     else:
-        tokenizer = _from_vocabulary(file, text) if file.suffix == ".txt" else _from_json(file, text)
+        read = _from_vocabulary if file.suffix == ".txt" else _from_json
+        tokenizer = read(file, _read_bounded(file))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     _try(tokenizer, str(file))
@@ -395,9 +418,6 @@ def _found(path: Path) -> Path:
     Raises:
         CheckpointError: there is none that is read.
     """
-    if path.suffix == ".model":
-        what = "is SentencePiece's own format, which is not read"
-        raise NoTokenizerError(what, where=str(path), fix=CONVERT)
     if not path.is_dir():
         if not path.exists():
             raise NoTokenizerError("no tokenizer here", where=str(path), fix=WANTED)
@@ -406,8 +426,7 @@ def _found(path: Path) -> Path:
         if all((path / name).exists() for name in names):
             return path / names[0]
     if found := next((path / name for name in SENTENCE_PIECES if (path / name).exists()), None):
-        what = "is all that there is of a tokenizer, and SentencePiece's own format is not read"
-        raise NoTokenizerError(what, where=str(found), fix=CONVERT)
+        return found
     raise NoTokenizerError("no tokenizer here", where=str(path), fix=WANTED)
 
 
@@ -432,16 +451,60 @@ def _from_json(file: Path, text: str) -> Tokenizer:
     definition = _as_configured(definition, config)
     made = json_text(checked(definition, str(file)), ascii=True)  # what was checked and nothing else
     tokenizer = _built(lambda: Tokenizer.from_str(made), str(file), fix)
-    return tokenizer if definition.get("post_processor") else _framed(tokenizer, config, file)
+    if definition.get("post_processor"):
+        return tokenizer
+    return _framed(tokenizer, FRAMES.get(_kind(config, file)), config, file)
 
 
-def _framed(tokenizer: Tokenizer, config: Mapping[str, Any], file: Path) -> Tokenizer:
-    """A tokenizer whose file puts nothing around texts, with what the class of its kind puts there."""
+def _from_pieces(file: Path) -> Tokenizer:
+    """Of SentencePiece's file, with the ids that the class of its kind gives to the pieces."""
+    config = _settings(file)
+    name = _kind(config, file)
+    numbers, known = PIECE_NUMBERS.get(name, PieceNumbers()), name in PIECE_NUMBERS
+    if not known and config.get("tokenizer_class") is not None:
+        what = f"which ids {name[:60]!r} gives to SentencePiece's pieces is not known"
+        raise NoTokenizerError(what, where=str(file), fix=CONVERT)
+    mask = _named(config, "mask", NAMES["mask"][FRAMES.get(name) == "angles"], file)
+    try:
+        model = read_sentence_pieces(_read_bytes(file))
+        rows = numbered(model, numbers, mask if known else None)
+        made = definition(model, rows, steps_before(numbers, config))
+    except Wrong as error:
+        what = f"not a SentencePiece model that can be used: {error}"
+        raise CheckpointError(what, where=str(file), fix=FIX) from None
+    ids = {row.text: i for i, row in enumerate(rows)}
+    usual = {kind: next((n for n in names if n in ids), names[0]) for kind, names in NAMES.items()}
+    usual |= dict(zip(("cls", "sep"), USUAL_FRAME[FRAMES[name]], strict=True)) if known else {}
+    special = {kind: _named(config, kind, usual[kind], file) for kind in NAMES}
+    special["unk"] = next(row.text for row in rows if row.kind == UNKNOWN)
+    if known and (lacking := next((special[k] for k in ("cls", "sep") if special[k] not in ids), None)):
+        raise CheckpointError(f"the vocabulary lacks {lacking}", where=str(file), fix=FIX)
+    control = [row.text for row in rows if row.kind == CONTROL]
+    plain = dict.fromkeys(FLAGS, False)
+    tokens = [{"id": ids[text], "content": text, **plain, "special": True} for text in control]
+    tokens += added_tokens(special, ids, file, config, _more(file))
+    # Each is looked for as it is written: the normalizer would put a blank before it.
+    added = {token["content"]: token | {"normalized": False} for token in tokens}
+    made["added_tokens"] = sorted(added.values(), key=lambda token: token["id"])
+    text = json_text(checked(made, str(file)), ascii=True)
+    tokenizer = _built(lambda: Tokenizer.from_str(text), str(file), FIX)
+    apart = _built(lambda: looked_for_first(model, tokenizer.normalizer), str(file), FIX)
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in apart])
+    own = (frame for frame, names in USUAL_FRAME.items() if set(names) <= set(control))
+    return _framed(tokenizer, FRAMES[name] if known else next(own, None), config, file)
+
+
+def _kind(config: Mapping[str, Any], file: Path) -> str:
+    """The class of a tokenizer, or the kind of model that stands for one; "None" where neither is named."""
     kind = config.get("tokenizer_class")
     if kind is None:
         about = _settings(file, "config.json")
         kind = None if "glassformer" in about else about.get("model_type")
-    frame = FRAMES.get(str(kind).removesuffix("Fast"))
+    return str(kind).removesuffix("Fast")
+
+
+def _framed(tokenizer: Tokenizer, frame: str | None, config: Mapping[str, Any], file: Path) -> Tokenizer:
+    """A tokenizer whose file puts nothing around texts, with what the class of its kind puts there."""
     if frame is None:
         return tokenizer
 
@@ -459,7 +522,7 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _built(build: Callable[[], Tokenizer], where: str, fix: str) -> Tokenizer:
+def _built(build: Callable[[], T], where: str, fix: str) -> T:
     try:
         return build()
     except InputError:
@@ -558,8 +621,13 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
 
 def _read_bounded(file: Path) -> str:
     try:
-        return read_regular(file, MAX_TOKENIZER_BYTES).decode("utf-8")
+        return _read_bytes(file).decode("utf-8")
     except UnicodeDecodeError as error:
         raise CheckpointError(f"not UTF-8 ({error})", where=str(file), fix=FIX) from None
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        return read_regular(file, MAX_TOKENIZER_BYTES)
     except OSError as error:
         raise CheckpointError(error.strerror or "cannot be read", where=str(file), fix=FIX) from None

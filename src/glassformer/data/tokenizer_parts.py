@@ -126,6 +126,12 @@ MAX_OPTIONAL = 3  # parts that may be there or not, in one alternative of such a
 LONG, SHORT, MOST_PAIRS = 20_000, 1_000, 80  # characters of the texts that a pattern is tried on
 CPU_SECONDS, WALL_SECONDS = 4, 30
 
+# Steps of SentencePiece's files: between two marks of Arabic or Hebrew; before a mark, or what joins, behind
+# what a table of characters may change; blanks at the end.
+_MARK = "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u0655\u0670]"
+MARKS_APART = f"(?<={_MARK})(?={_MARK})"
+CHANGED_APART = r"(?<=[\p{Lu}\p{Lt}\p{N}\p{S}\p{Z}\p{P}\u3131-\u3247\uf900-\uffef])(?=[\p{M}\u200d])"
+TRAILING = "(?<!\u2581)\u2581+\\z"
 _WORDS = "'s|'t|'re|'ve|'m|'ll|'d"
 _ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _SPACES = r"\s+(?!\S)|\s+"
@@ -141,6 +147,10 @@ KNOWN = frozenset(
         r"\w+(?:['’]\w+)*|[^\w\s]",  # whole words and pieces of words, as trained here
         r"\w+|[^\w\s]",
         r"\S+\n?",  # PhoBERT
+        MARKS_APART,
+        CHANGED_APART,
+        r"\A ",
+        TRAILING,
     }
 )
 

@@ -31,10 +31,39 @@ WORD_END = "</w>"  # behind the last piece of a word, in BPE of words
 # ``model_type`` of ``config.json`` stands for one. As transformers 5 has them.
 FRAMES = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "brackets"),
+    **dict.fromkeys(("AlbertTokenizer", "DebertaV2Tokenizer", "albert", "deberta-v2"), "brackets"),
     **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "angles"),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "MPNetTokenizer", "mpnet"), "angles"),
 }
 USUAL_FRAME = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>")}
+# SentencePiece's files, by the names that folders give them.
+SENTENCE_PIECES = [f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()]
+
+
+@dataclass(frozen=True)
+class PieceNumbers:
+    """How a class numbers SentencePiece's pieces, where a folder has only those.
+
+    Args:
+        before: tokens that it puts in the place of the first ``replaced`` pieces.
+        unknown: which of these stands for what no piece does.
+        plain: quotes are made plain, and case and accents are dropped unless its settings say otherwise.
+    """
+
+    before: tuple[str, ...] = ()
+    replaced: int = 0
+    unknown: int = 3
+    plain: bool = False
+
+
+XLM = PieceNumbers(("<s>", "<pad>", "</s>", "<unk>"), 3)
+CAMEMBERT = PieceNumbers(("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1)
+PIECE_NUMBERS = {
+    **dict.fromkeys(("XLMRobertaTokenizer", "xlm-roberta"), XLM),
+    **dict.fromkeys(("CamembertTokenizer", "camembert"), CAMEMBERT),
+    **dict.fromkeys(("AlbertTokenizer", "albert"), PieceNumbers(plain=True)),
+    **dict.fromkeys(("DebertaV2Tokenizer", "deberta-v2"), PieceNumbers()),
+}
 
 
 def id_count(tokenizer: Tokenizer) -> int:
