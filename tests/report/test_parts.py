@@ -381,3 +381,18 @@ def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
 def test_maps_that_do_not_fit_are_numbered(changes):
     with pytest.raises(DataError, match=r"maps\.json: example 2"):
         maps.prepare([example(), example(**changes)])
+
+
+@pytest.mark.parametrize(
+    ("named", "shown"),
+    [
+        ("minilm", "minilm"),
+        ("sentence-transformers/all-mpnet-base-v2", "sentence-transformers/all-mpnet-base-v2"),
+        ("/data/weights/all-mpnet-base-v2", "all-mpnet-base-v2"),
+        ("../weights/dinov2/", "dinov2"),
+        (None, None),
+    ],
+)
+def test_a_model_from_a_folder_has_the_folders_name(named, shown):
+    assert wording.model_name({}, named) == shown
+    assert wording.model_name({"tried": [{"model": named, "chosen": True}]}, "auto") == (shown or None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -84,8 +85,9 @@ def headed(text: str) -> str:
 
 
 def model_name(metrics: Mapping[str, Any], named: Any) -> Any:
-    """Of several models that were tried the chosen one, else the one that the recipe names."""
-    return next((one["model"] for one in metrics.get("tried") or () if one.get("chosen")), named)
+    """The chosen model if several were tried, else the one that the recipe names; for a path its folder."""
+    name = next((one["model"] for one in metrics.get("tried") or () if one.get("chosen")), named)
+    return Path(name).name if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) else name
 
 
 def bounds(scores: dict[str, Any], key: str) -> str:
