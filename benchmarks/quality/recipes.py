@@ -23,7 +23,7 @@ from benchmarks.harness.options import SETTINGS, parse
 from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.report.published import ASIDE, headline
+from glassformer.report.published import IRRELEVANT, headline
 from glassformer.tasks import judging, labelled
 from glassformer.tasks.catalog import TASKS, build_recipe, load_recipe
 from glassformer.tasks.load import load
@@ -91,7 +91,7 @@ def settings_digest(recipe: Any) -> str:
     """
     settings = beyond(asdict(recipe), asdict(build_recipe({"task": recipe.task}, recipe.name)))
     for table in (settings, settings.get("train", settings), settings.get("evaluate", settings)):
-        for key in ("name", "summary", "expect", *ASIDE):
+        for key in ("name", "summary", "expect", *IRRELEVANT):
             table.pop(key, None)
     settings = {key: value for key, value in settings.items() if value != {}}
     return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]

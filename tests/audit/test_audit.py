@@ -115,7 +115,7 @@ def test_the_run_knows_its_training_data(tmp_path, monkeypatch, capsys):
     for title in ("Leaks from training", "EU AI Act, Annex IV", "Not measured: negation"):
         assert title in page
     assert main(["audit", "run", "--check", "performance", "--out", "own", "--fail-under", "1"]) in (0, 3)
-    assert Path("own/audit.html").read_text().count("Not measured: it was not asked for") == 7
+    assert Path("own/audit.html").read_text().count("Not measured: it was not selected") == 7
 
 
 def test_a_watermark_in_images_of_one_class_is_found(tmp_path):
@@ -132,7 +132,7 @@ def test_a_watermark_in_images_of_one_class_is_found(tmp_path):
     model.save(tmp_path / "model")
     found = audit(predict(tmp_path / "model", str(tmp_path / "all")), checks=["shortcuts", "robustness"])
     shown = [f["message"] for one in found["checks"] for f in one["findings"] if f["code"] == "shortcut"]
-    assert any("row 1, column 1 of 4 x 4" in line and "into light" in line for line in shown)
+    assert any("row 1, column 1 of 4 x 4" in line and "to light" in line for line in shown)
     changes = next(one["values"]["changes"] for one in found["checks"] if one["name"] == "robustness")
     assert [one["change"] for one in changes] == [*IMAGE_CHANGES]
     assert len(changes) == 15

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,6 +70,15 @@ def test_models_of_other_labels_are_not_compared(judged, tmp_path):
     )
     with pytest.raises(ConfigError, match="same kind of label"):
         diff(judged(messages(101, 6)), judged(rows, of=tmp_path / "numbers"))
+
+
+def test_models_of_texts_and_of_images_are_not_compared(judged):
+    a = judged(messages(11, 6))
+    b = replace(a, name="images", clf=SimpleNamespace(inputs=SimpleNamespace(has_images=True)))
+    with pytest.raises(
+        ConfigError, match=r"reads texts and images reads images.*Compare two models of the same"
+    ):
+        diff(a, b)
 
 
 def test_the_command_ends_with_3_and_writes_a_page(model, worse, tmp_path, capsys):

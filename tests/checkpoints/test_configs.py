@@ -236,14 +236,14 @@ def test_a_new_head_has_as_many_labels_as_the_config_names(tmp_path):
     assert load_pretrained(tmp_path, head="classification").config.num_labels == 7
     assert load_pretrained(tmp_path, head="classification", num_labels=3).config.num_labels == 3
     without(tmp_path, id2label=["a", "b"])
-    with pytest.raises(CheckpointError, match="'id2label' is missing or no object"):
+    with pytest.raises(CheckpointError, match="'id2label' is missing or not an object"):
         load_pretrained(tmp_path, head="classification")
 
 
 def test_a_head_for_another_task_is_told(tmp_path):
     saved(tmp_path, head="classification", num_labels=1)
     assert load_pretrained(tmp_path).weights_source.endswith(
-        "classification head for regression: figures, no classes"
+        "classification head for regression: numbers instead of classes"
     )
     with pytest.raises(CheckpointError, match="its head is for regression"):
         load_pretrained(tmp_path, head="classification")

@@ -208,8 +208,8 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
         ({"format": 2}, "has format 2"),
         ({"files": []}, "lacks 'files'"),
         ({"extra": None}, "lacks 'files' or 'extra'"),
-        ({"files": {"config.json": 3}}, "lacks size and sum of 'config.json'"),
-        ({"files": {"config.json": {"size": "3", "sha256": ""}}}, "lacks size and sum"),
+        ({"files": {"config.json": 3}}, "lacks size and checksum of 'config.json'"),
+        ({"files": {"config.json": {"size": "3", "sha256": ""}}}, "lacks size and checksum"),
         ({"files": {"deep": {"size": 3, "sha256": ""}}}, "deep: is not a plain file"),
     ],
 )

@@ -171,7 +171,7 @@ def test_offline_the_cache_answers_at_once_and_both_ways_out_are_named(tmp_path,
         return fetch(*args, **options)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", watched)
-    monkeypatch.setattr(hub, "_check_announced", lambda *args: tried.append(args))
+    monkeypatch.setattr(hub, "_check_listing", lambda *args: tried.append(args))
     assert resolve_checkpoint("org/tiny", NEW) == first
     monkeypatch.setattr(hub, "_from_package", lambda known: None)
     with pytest.raises(CheckpointError, match="cannot be reached") as caught:
@@ -289,7 +289,7 @@ def test_a_known_checkpoint_comes_from_its_package_without_importing_it(tmp_path
 
 def test_a_package_with_other_weights_is_refused(tmp_path, monkeypatch):
     fake_package(tmp_path, monkeypatch, b"wrong")
-    with pytest.raises(CheckpointError, match="does not carry the weights it is known for"):
+    with pytest.raises(CheckpointError, match="does not have the expected weights"):
         resolve_checkpoint("some")
 
 

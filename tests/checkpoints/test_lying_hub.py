@@ -30,7 +30,7 @@ def test_sums_are_said_to_differ(tmp_path, fake_hub):
     files = checkpoint(tmp_path / "src", 2.0)
     fake_hub.repos["org/tiny"] = {NEW: files}
     fake_hub.sent["model.safetensors"] = files["model.safetensors"][:-1] + b"\7"
-    with pytest.raises(CheckpointError, match="not the file that the Hub announced: its sum is another"):
+    with pytest.raises(CheckpointError, match="not the file that the Hub announced: its checksum differs"):
         resolve_checkpoint("org/tiny")
 
 
@@ -49,7 +49,7 @@ def test_names_that_lead_out_are_refused_before_anything_is_fetched(tmp_path, fa
 def test_too_much_is_refused_before_anything_is_fetched(tmp_path, fake_hub, name, size):
     fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
     fake_hub.sizes[name] = size
-    with pytest.raises(CheckpointError, match=f"its {name} has .* bytes, .* at most are fetched"):
+    with pytest.raises(CheckpointError, match=f"its {name} has .* bytes, .* at most are downloaded"):
         resolve_checkpoint("org/tiny")
     assert not any("/resolve/" in path for path in fake_hub.requests)
 

@@ -72,7 +72,7 @@ def altered(folder, target, name, **changes):
         ({"classifier_dropout": "much"}, "classifier_dropout = 'much'"),
         ({"hidden_act": ["gelu"]}, "hidden_act = .* is not supported"),
         ({"model_type": ["bert"]}, "model_type is"),
-        ({"glassformer": 3}, "'glassformer' is missing or no object"),
+        ({"glassformer": 3}, "'glassformer' is missing or not an object"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused_before_a_model_is_made(
@@ -133,7 +133,7 @@ def test_architectures_of_our_own(tmp_path, name):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"parameters": None}, "'parameters' is missing or no object"),
+        ({"parameters": None}, "'parameters' is missing or not an object"),
         ({"parameters": {"epochs": "many"}}, "a wrong parameter: .*epochs"),
         ({"format": "x"}, "format = 'x' is not a whole number"),
         ({"kind": ["a"]}, "kind = .* is not a text"),
@@ -180,7 +180,7 @@ def test_word_vectors(tmp_path):
             ("words.json", {"words": ["a"] * len(counts)}, "a word twice"),
             ("words.json", {"counts": ["a"] * len(counts)}, "is not a count"),
             ("words.json", {"words": ["a"], "counts": [3]}, "no table of 1 rows"),
-            ("glassformer.json", {"norms": 3}, "'norms' is missing or no object"),
+            ("glassformer.json", {"norms": 3}, "'norms' is missing or not an object"),
             ("glassformer.json", {"parameters": {"window": "wide"}}, "a wrong parameter"),
         )
     ):

@@ -82,7 +82,7 @@ def test_texts_and_sections():
     for wrong in (None, 3, ["x"]):
         with pytest.raises(CheckpointError, match="is not a text"):
             text({"a": wrong}, "a", "f", "b")
-        with pytest.raises(CheckpointError, match="f: 'a' is missing or no object"):
+        with pytest.raises(CheckpointError, match="f: 'a' is missing or not an object"):
             section({"a": wrong}, "a", "f")
 
 
@@ -118,12 +118,12 @@ def test_what_a_head_is_for():
     assert other_task({}, 2) == other_task({"problem_type": "single_label_classification"}, 1) == ""
     assert other_task({}, 1).startswith("regression")
     assert other_task({"problem_type": "regression"}, 5).startswith("regression")
-    assert other_task({"problem_type": "multi_label_classification"}, 5).startswith("several labels")
+    assert other_task({"problem_type": "multi_label_classification"}, 5).startswith("multi-label")
     for wrong in ("poetry", ["regression"], 3):
         with pytest.raises(CheckpointError, match=r"problem_type = .* is not known"):
             other_task({"problem_type": wrong}, 2)
     assert outputs(torch.zeros(5, 7), "f") == 5
-    with pytest.raises(CheckpointError, match=r"the head's weight is \(5,\), no matrix"):
+    with pytest.raises(CheckpointError, match=r"the head's weight is \(5,\), not a matrix"):
         outputs(torch.zeros(5), "f")
     settings = {}
     label_maps(settings, ())

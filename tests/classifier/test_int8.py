@@ -242,7 +242,9 @@ def test_the_command_measures_once_and_the_doctor_shows_it(tmp_path, monkeypatch
     found = json.loads(ask("doctor", "run", "--json")[0])["checkpoint"]
     (line,) = [line for line in found if line["what"] == "int8"]
     assert line["found"].startswith(f"{state}: ")
-    assert "once held to their validation labels" in str(json.loads(ask("doctor", "--json")[0])["machine"])
+    assert "after a check on their validation labels" in str(
+        json.loads(ask("doctor", "--json")[0])["machine"]
+    )
     spoiled = gf.load("run")
     spoiled.int8_ = {**PASSED, "passed": False}
     spoiled.save("run/model", overwrite=True)

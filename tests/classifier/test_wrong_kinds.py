@@ -90,7 +90,7 @@ def test_sets_of_labels_that_are_numbers_stay_sets(rows):
         (
             lambda c: gf.load("bert-base-uncased"),
             NoSuchModelError,
-            "is a checkpoint: load_pretrained opens it",
+            "is a checkpoint: open it with load_pretrained",
         ),
     ],
 )

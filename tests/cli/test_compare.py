@@ -110,7 +110,7 @@ def test_calibrate(gf, as_json, ok, refused, run):
     assert result.out.count("│ before │") == result.out.count("│ after  │") == 2  # no cell is broken
     assert all(len(line) <= 80 for line in result.out.splitlines() if "│" in line)
     assert "examples only: with fewer than 100" in result.err
-    assert "choose one with --abstain-below P; figures of the validation examples" in result.out
+    assert "choose one with --abstain-below P; measured on the validation examples" in result.out
     found = as_json("calibrate", run)
     assert found["threshold"] is None
     limits = found["abstaining"]
@@ -143,7 +143,7 @@ def test_calibrate_more_than_two_classes(gf, as_json, ok, refused, tmp_path):
     ok("calibrate", "three", "--abstain-below", 0.999)
     told = gf("predict", "three", "a film", "a plot")
     assert [line.split("\t")[0] for line in told.out.splitlines()] == ["", ""]
-    assert "2 of 2 texts got no label: its probability is below 0.999" in told.err
+    assert "2 of 2 texts got no label: the model abstains below a probability of 0.999" in told.err
     answers = as_json("predict", "three", "a film")
     assert answers["abstained"] == 1
     assert answers["answers"][0]["label"] is None
@@ -161,7 +161,7 @@ def test_cross_validate_and_review(gf, ok, refused, reviews, tmp_path):
     assert "mean (SD)" in result.out
     assert "all 60 answers" in result.out
     listed = ok("review-labels", out, "--top", 5)
-    assert "the 5 most doubtful" in listed.out
+    assert "the 5 most suspicious" in listed.out
     pages = gf("report", out)
     assert pages.out.count("report: ") == 2
     assert "takes no other setting" in refused("review-labels", out, "--model", "encoder-mini")
@@ -177,7 +177,7 @@ def test_review_runs_the_folds_that_it_needs(ok, tmp_path):
     result = ok("review-labels", "--text", data, "--folds", 2, "--out", tmp_path / "f", *settings())
     assert "labels look wrong" in result.out
     assert "marks those that look wrong" in result.out
-    assert "flatter the figures on them" in result.err
+    assert "the scores on these rows are too good" in result.err
     closing = next(line for line in result.out.splitlines() if "give it back: " in line)
     given = shlex.split(closing.split("give it back: ")[1])[1:]
     again = read_toml(tmp_path / "f" / "config.toml")
@@ -217,7 +217,7 @@ def test_rows_name_recipes_that_are_there():
 def test_reproduce_runs_a_row(ok, tmp_path):
     result = ok("reproduce", "8", "--out", tmp_path / "r", *settings("limit=40"))
     assert "published: curves and maps" in result.out
-    assert "with settings of your own" in result.out
+    assert "with your own settings" in result.out
 
 
 def test_studies_that_ship():

@@ -163,7 +163,7 @@ def test_a_quick_demo_asks_for_less_of_the_same(ok, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(demos, "explain", lambda run, texts: None)
     ok("demo")
     assert asked == {"messages": (), "digits": ()}
-    monkeypatch.setattr("glassformer.checkpoints.hub.is_at_hand", lambda name: False)
+    monkeypatch.setattr("glassformer.checkpoints.hub.is_available", lambda name: False)
     ok("demo", "--quick")
     assert asked.keys() == {"messages", "europe", "digits"}
     for name in ("europe", "digits"):
@@ -283,7 +283,7 @@ def test_what_embed_will_do(gf, tmp_path):
     assert ": unit-first pooling under a new linear head" in said
     steps[2]["type"] = "sentence_transformers.models.Strange"
     (folder / "modules.json").write_text(json.dumps(steps))
-    assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("refused: ")
+    assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("not possible: ")
 
 
 @pytest.mark.parametrize(
@@ -435,4 +435,4 @@ def test_what_cannot_be_set_is_named(prices, capsys):
     with open(prices, encoding="utf-8") as given, open("plain.csv", "w", encoding="utf-8") as plain:
         plain.write(given.read().replace("€", "") + "a jar,0.5\n")
     assert main(["data", "doctor", "plain.csv"]) == 0
-    assert "--set target=number looks at them here" in capsys.readouterr().out
+    assert "--set target=number checks them here" in capsys.readouterr().out

@@ -151,4 +151,4 @@ def test_runs_without_intervals_can_be_compared(kind, made, tmp_path):
         words = train_words(kind, made.data[kind], tmp_path / f"run-{epochs}")
         trained(*words, *sets("bootstrap=0", f"epochs={epochs}"))
     trained("compare", tmp_path / "run-1", tmp_path / "run-2", "--out", tmp_path / "study")
-    assert "What they cost" in page(tmp_path / "study")
+    assert "Training cost" in page(tmp_path / "study")

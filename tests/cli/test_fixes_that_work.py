@@ -111,7 +111,10 @@ def test_a_run_that_cannot_be_resumed(gf, refused, trained, tmp_path, reviews):
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     shutil.rmtree(run / "model")
     said = refused("predict", run, "a film")
-    assert f"{run}: the run has ended, but its folder model/ is gone. Copy it back, or train again: " in said
+    assert (
+        f"{run}: the run is finished, but its folder model/ is missing. Copy it back, or train again: "
+        in said
+    )
     began = gf("train", "--text", reviews, "--model", "tfidf", "--resume", "--out", "new")
     assert began.code == 0
     assert "note: nothing to resume in new: a new run begins" in began.err

@@ -56,6 +56,10 @@ def test_a_table_of_files_is_answered_row_for_row(ok, refused, pictures, tmp_pat
     ok("train", "--images", "mine", "--out", "run", *SMALL)
     (tmp_path / "new.csv").write_text("nr,photo\n7,mine/red/0.png\n8,mine/red/gone.png\n9,mine/blue/1.png\n")
     assert "gone.png" in refused("predict", "run", "new.csv")
+    (tmp_path / "bad.png").write_text("not an image")
+    said = refused("predict", "run", "bad.png", "--on-bad-row", "skip")
+    assert "bad.png: no image can be used; is not an image" in said
+    assert said.endswith("Give at least one image")
     result = ok("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "out.csv")
     assert "1 row has no answer: no such file (row 3)" in result.err
     rows = read_csv(tmp_path / "out.csv")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.cli.predictions import LeastSure, Prediction, kept_table
+from glassformer.cli.predictions import LeastSure, Prediction, table_format
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
@@ -127,7 +127,7 @@ def test_every_cell_stays_as_it_is(ok, run: Path, tmp_path: Path, monkeypatch, p
 
 def test_the_guards_of_a_label_review_stay(tmp_path: Path):
     table = write_csv(tmp_path / "t.csv", [("yes", "'=a film", "''@x")], "review:rank,text,note")
-    kept = kept_table([str(table)], tmp_path / "o.csv")
+    kept = table_format([str(table)], tmp_path / "o.csv")
     (read,) = read_rows(table, Given([], "text"))
     assert (read.text, read.given["note"]) == ("=a film", "'@x")
     with kept.written(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
@@ -169,7 +169,7 @@ def test_both_texts_of_a_pair_go_back_to_their_columns(tmp_path: Path):
     from dataclasses import replace
 
     table = write_csv(tmp_path / "t.csv", [("b", "7", "a")], "second,id,first")
-    kept = replace(kept_table([str(table)], tmp_path / "o.csv"), pair=("first", "second"))
+    kept = replace(table_format([str(table)], tmp_path / "o.csv"), pair=("first", "second"))
     layout = Layout(("id",), False, False, True)
     with kept.written(tmp_path / "o.csv", kept.texts(layout), ["predicted"]) as write:
         write(Row(TextPair("a", "b"), 2, "t.csv", {"id": "7"}), ["yes"])
@@ -221,7 +221,7 @@ def test_the_least_sure_come_first():
 def test_predict_lists_them(gf, as_json, ok, refused, run, tmp_path):
     data = write_csv(tmp_path / "new.csv", sentences(13, seed=2))
     result = ok("predict", run, data, "--least-sure", 3)
-    assert "the 3 least sure of 13 texts" in result.out
+    assert "the 3 least confident of 13 texts" in result.out
     assert f"glassformer calibrate {run}" in result.err
     answers = as_json("predict", run, data)["answers"]
     found = as_json("predict", run, data, "--least-sure", 3)
@@ -229,6 +229,6 @@ def test_predict_lists_them(gf, as_json, ok, refused, run, tmp_path):
     order = sorted(answers, key=lambda a: a["probability"])[:3]
     assert [f["row"] for f in found["least_sure"]] == [a["row"] for a in order]
     written = gf("predict", run, data, "--least-sure", 2, "--out", "answers.csv")
-    assert "the 2 least sure of 13 texts" in written.out
+    assert "the 2 least confident of 13 texts" in written.out
     assert len((tmp_path / "answers.csv").read_text(encoding="utf-8").splitlines()) == 14
     assert "0 rows" in refused("predict", run, data, "--least-sure", 0)

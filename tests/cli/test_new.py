@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.options import recipe_keys
-from glassformer.cli.recipes import commented, needs_files, usual_recipe
+from glassformer.cli.recipes import commented, default_recipe, needs_files
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.recipe import recipe_names
 
@@ -38,7 +38,7 @@ def test_a_task_without_a_recipe_names_the_way(ok, refused, tmp_path: Path, task
 def test_the_usual_recipe_of_every_task_is_written_and_read_back(ok, task):
     result = ok("new", "mine.toml", "--task", task)
     written = load_recipe("mine.toml")
-    assert written == replace(load_recipe(usual_recipe(task)), name="mine")
+    assert written == replace(load_recipe(default_recipe(task)), name="mine")
     assert result.out.splitlines()[-1] == "next: glassformer train mine.toml"
     assert ("does not come with the package" in result.err) == needs_files(written)
 
@@ -53,7 +53,7 @@ def test_a_setting_that_is_a_table_is_written_and_read_back(ok):
 
 @pytest.mark.parametrize("task", SHIPPED)
 def test_every_key_stands_there_with_its_meaning(task):
-    recipe = load_recipe(usual_recipe(task))
+    recipe = load_recipe(default_recipe(task))
     text = commented(recipe, "x.toml")
     lines = text.splitlines()
     words = " ".join(line.removeprefix("# ") for line in lines)

@@ -106,7 +106,7 @@ def test_what_is_asked_for_or_there_is_not_held_out(tmp_path: Path):
     file = tagged(tmp_path / "train.conll", 101)
     asked = choose_recipe("wnut17-minilm", data=str(file), settings=["test_size=7"])
     assert (asked.data.validation_size, asked.data.test_size) == (0.1, 7)
-    assert choose_recipe("wnut17-minilm", data=str(file), whole=True).data.test_size is None
+    assert choose_recipe("wnut17-minilm", data=str(file), all_in_folds=True).data.test_size is None
     tagged(tmp_path / "test.conll", 5)
     folder = choose_recipe("wnut17-minilm", data=str(tmp_path))
     assert (folder.data.validation_size, folder.data.test_size) == (0.1, None)
@@ -126,7 +126,7 @@ def test_a_run_that_has_begun_goes_on_as_it_was_split(tmp_path: Path):
     begun = tmp_path / "run"
     begun.mkdir()
     (begun / "config.toml").write_text('task = "token-tagging"\n[data]\ntest_size = 5\n')
-    data = choose_recipe("wnut17-minilm", data=file, begun=begun).data
+    data = choose_recipe("wnut17-minilm", data=file, run_folder=begun).data
     assert (data.validation_size, data.test_size) == (None, 5)
 
 

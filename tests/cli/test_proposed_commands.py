@@ -17,7 +17,7 @@ from glassformer.data.mending import ANSWERS
 from .every import TEXT, VIT, call, ok
 from .tiny import pictures, sets, write_csv
 
-PROPOSED = "what options can answer of this: "
+PROPOSED = "suggested command: "
 TINY = [s for s in TEXT if s != "maps=0"]
 
 

@@ -90,7 +90,7 @@ def test_other_settings_have_no_verdict(ok, tmp_path, vit_1000, cifar10):
     result = ok(
         "reproduce", "2", "--check", "--out", tmp_path / "r", "--set", "epochs=1", "--set", "baselines=false"
     )
-    assert "no verdict: the row was run with settings of your own" in result.out
+    assert "no verdict: the row was run with your own settings" in result.out
     assert "not reached" not in result.out
 
 
@@ -165,7 +165,7 @@ def run(call, row: str, folder: Path, *changes: str) -> list[dict]:
     words = ("epochs=1", "threads=1", "precision=fp32", "bootstrap=20", "baselines=false", *changes)
     result = call("reproduce", row, "--out", folder, *(w for c in words for w in ("--set", c)))
     assert result.code == 0, result.err
-    assert "with settings of your own" in result.out
+    assert "with your own settings" in result.out
     given = find_row(row).given
     assert f"row {row}, " in result.out.splitlines()[0]
     assert all(name in result.out.splitlines()[0] for name in given)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.output import _of_validation, said_plainly, show_run, stdout_for_json, unsure
+from glassformer.cli.output import _of_validation, calibration_hint, print_warnings, show_run, stdout_for_json
 from glassformer.config import read_toml
 from glassformer.errors import DataError, IdleSettingWarning
 from glassformer.report.html import write_report
@@ -57,13 +57,30 @@ def test_lost_accents_and_cut_texts_are_said_before_the_first_step(ok, tmp_path:
 
 
 def test_a_warning_of_ours_is_one_line_said_once_and_others_stay_as_they_are(capsys):
-    with warnings.catch_warnings(record=True) as others, said_plainly():
+    with warnings.catch_warnings(record=True) as others, print_warnings():
         warnings.simplefilter("always")
         for _ in range(2):
             warnings.warn("lr has no effect", IdleSettingWarning, stacklevel=1)
         warnings.warn("of another", UserWarning, stacklevel=1)
     assert capsys.readouterr().err.splitlines() == ["note: lr has no effect [idle-setting]"]
     assert [str(one.message) for one in others] == ["of another"]
+
+
+def test_a_warning_names_the_option_of_the_command(ok, tmp_path: Path):
+    path = write_csv(tmp_path / "t.csv", [("a text", "a|b"), ("another", "b|c")] * 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = ok("data", "doctor", path, "--label-separator", ";")
+    assert "some have '|': is that --label-separator?" in result.err
+
+
+def test_a_run_is_not_told_to_skip_what_it_has_skipped(ok, tmp_path: Path):
+    path = vietnamese(tmp_path / "t.csv")
+    path.write_text(path.read_text(encoding="utf-8") + ",tệ\n", encoding="utf-8")
+    result = ok("train", "--text", path, "--on-bad-row", "skip", "--out", "run", *settings())
+    line = next(line for line in result.out.splitlines() if "1 row cannot be used" in line)
+    assert line.endswith(": correct them")
+    assert "--on-bad-row" not in line
 
 
 def test_a_run_that_is_killed_leaves_what_the_doctor_found(
@@ -169,22 +186,24 @@ def figures(n: int, accuracy: float, confidence: float) -> dict:
 
 def test_probabilities_that_are_too_low_are_told_with_what_mends_them():
     low, run = figures(300, 0.93, 0.59), Path("runs/few")
-    few = unsure(run, {"test": low, "validation": figures(4, 0.75, 0.6)})
-    assert "too low: 0.59 on average, and 0.93 of the answers are right" in few
+    few = calibration_hint(run, {"test": low, "validation": figures(4, 0.75, 0.6)})
+    assert "too low: 0.59 on average, and 0.93 of the predictions are right" in few
     assert "the 4 validation examples are too few" in few
     assert "glassformer calibrate runs/few --data" in few
-    many = unsure(run, {"test": low, "validation": figures(211, 0.9, 0.6)})
-    assert many.endswith("glassformer calibrate runs/few scales them")
-    assert "no validation examples" in unsure(run, {"test": low, "validation": None})
+    many = calibration_hint(run, {"test": low, "validation": figures(211, 0.9, 0.6)})
+    assert many.endswith("glassformer calibrate runs/few calibrates them")
+    assert "no validation examples" in calibration_hint(run, {"test": low, "validation": None})
     high = {"test": figures(300, 0.7, 0.95), "validation": figures(211, 0.72, 0.94)}
-    assert "too high" in unsure(run, high)
+    assert "too high" in calibration_hint(run, high)
 
 
 def test_nothing_is_said_where_it_would_not_help():
     run = Path("runs/few")
-    assert unsure(run, {"test": figures(300, 0.93, 0.95)}) == ""  # as sure as it should be
-    assert unsure(run, {"test": figures(11, 0.9, 0.8)}) == ""  # chance
-    assert unsure(run, {"test": {"n": 300, "accuracy": 0.5}}) == ""  # several labels, or an older run
+    assert calibration_hint(run, {"test": figures(300, 0.93, 0.95)}) == ""  # as sure as it should be
+    assert calibration_hint(run, {"test": figures(11, 0.9, 0.8)}) == ""  # chance
+    assert (
+        calibration_hint(run, {"test": {"n": 300, "accuracy": 0.5}}) == ""
+    )  # several labels, or an older run
     against = {"test": figures(300, 0.93, 0.59), "validation": figures(211, 0.6, 0.6)}
-    assert unsure(run, against) == ""  # the validation examples would not mend it
-    assert unsure(run, {"test": None, "validation": None}) == ""
+    assert calibration_hint(run, against) == ""  # the validation examples would not mend it
+    assert calibration_hint(run, {"test": None, "validation": None}) == ""

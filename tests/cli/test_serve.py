@@ -51,7 +51,7 @@ def test_refusals(refused, run: Path, tmp_path: Path):
     assert "Rename one folder" in refused("serve", run, run)
     assert "--inputs: 0 is not above 0" in refused("serve", run, "--inputs", 0)
     assert "precision: 'fp64' is not a precision" in refused("serve", run, "--precision", "fp64")
-    assert "--seconds: nan is not a bound" in refused("serve", run, "--seconds", "nan")
+    assert "--seconds: nan is not a finite number" in refused("serve", run, "--seconds", "nan")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use" in refused("serve", run, "--port", port)

@@ -325,7 +325,7 @@ def test_a_second_signal_ends_at_once(number):
     assert process.poll() is None
     process.send_signal(number)
     assert process.wait(30) == 130
-    assert process.communicate()[1] == stopping.LAST.decode()
+    assert process.communicate()[1] == stopping.ENDED.decode()
 
 
 def test_a_main_thread_that_computes_outside_of_python_is_not_waited_for():
@@ -337,7 +337,7 @@ def test_a_main_thread_that_computes_outside_of_python_is_not_waited_for():
     ready(process)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 130
-    assert process.communicate() == ("", stopping.LAST.decode())
+    assert process.communicate() == ("", stopping.ENDED.decode())
 
 
 def test_an_interruption_in_a_destructor_is_not_lost():

@@ -160,7 +160,7 @@ def test_bad_rows_are_answered_by_an_option_of_the_verb(refused, run, tmp_path):
 def test_a_setting_without_its_option_is_named(refused, reviews):
     said = refused("train", "--text", reviews, "on_bad_row=skip")
     assert "both a recipe (on_bad_row=skip) and --text are given" in said
-    assert "a setting stands behind --set: --set on_bad_row=skip" in said
+    assert "a setting needs --set: --set on_bad_row=skip" in said
 
 
 def test_a_finished_run_in_the_way_is_said_before_the_data_are_read(gf, refused, run, reviews, tmp_path):
@@ -169,8 +169,7 @@ def test_a_finished_run_in_the_way_is_said_before_the_data_are_read(gf, refused,
     broken.write_text("no table at all\n")
     said = refused("train", "--text", broken)
     assert (
-        "runs/reviews: the output folder exists, its run has ended. Choose another: --out runs/reviews-2"
-        in said
+        "runs/reviews: the output folder holds a finished run. Choose another: --out runs/reviews-2" in said
     )
     write_csv(broken, [*sentences(20), *sentences(20)])
     last = gf("data", "doctor", "reviews.csv").out.splitlines()[-1]
@@ -267,12 +266,12 @@ def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(ok, refused, other, 
     columns = ("--text-column", "comment", "--label-column", "emotion")
     flags = ("--epochs", 1, "--lr", 0.01, "--batch-size", 7, "--max-length", 13, "--seed", 5)
     result = ok("train", other, *columns, *flags, "--out", "run", *settings())
-    assert f"{other} is not a recipe: taken for data, as --text {other}" in result.err
+    assert f"{other} is not a recipe: read as data, --text {other}" in result.err
     config = (tmp_path / "run" / "config.toml").read_text()
     for line in ('text_column = "comment"', "lr = 0.01", "batch_size = 7", "seed = 5"):
         assert line in config
     told = refused("train", "run")
-    assert "is the folder of a run and no recipe" in told
+    assert "is a run folder, not a recipe" in told
     assert "glassformer train --resume --out run" in told
 
 
@@ -286,7 +285,7 @@ def test_pictures_in_the_place_of_a_recipe(gf, tmp_path):
     assert data_option(str(folder)) == "--images"
     result = gf("cross-validate", folder)
     assert result.code == 2
-    assert f"{folder} is not a recipe: taken for data, as --images {folder}" in result.err
+    assert f"{folder} is not a recipe: read as data, --images {folder}" in result.err
     (folder / "config.toml").touch()
     assert data_option(str(folder)) is None
     assert data_option("nowhere.jsonl") == "--text"

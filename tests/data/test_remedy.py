@@ -75,7 +75,7 @@ def test_the_doctor_gives_the_command(tmp_path: Path, capsys, monkeypatch):
     command = "glassformer train --text 'a b.csv' --set drop_duplicates=true"
     assert command in said
     assert "classes with one example (odd): add examples first, a random split needs two" in said
-    assert "merge_labels" not in said[said.index("what options can answer") :]
+    assert "merge_labels" not in said[said.index("suggested command") :]
 
 
 def test_several_columns_of_labels_are_a_warning(tmp_path: Path, capsys):
@@ -174,7 +174,7 @@ def test_a_table_of_numbers_is_sent_to_the_task_of_numbers(tmp_path: Path, capsy
     file.write_text("id,what,rated\n" + "".join(f"{i},film number {i},{i / 7:.3f}\n" for i in range(41)))
     _, lines = doctor(capsys, str(file))
     known, command = lines[-1].split(": glassformer train ")
-    looks = "(--set target=number looks at them here)"
+    looks = "(--set target=number checks them here)"
     assert known == f"no column could be the labels; 'rated' holds numbers {looks}"
     assert shlex.split(command) == ["--text", str(file), "--set", "target=number", "--label-column", "rated"]
 

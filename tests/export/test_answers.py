@@ -63,5 +63,5 @@ def test_a_folder_that_answers_otherwise_is_not_kept(model, tmp_path, monkeypatc
     with pytest.raises(GlassformerError, match="Nothing was written"):
         export(run, "hf", check=3)
     assert not (run / "hf").exists()
-    with pytest.raises(ConfigError, match="no int8 form"):
+    with pytest.raises(ConfigError, match="no int8 export"):
         export(run, "onnx", int8=True, check=3)

@@ -137,7 +137,7 @@ def test_an_encoder_from_scratch_that_the_hub_can_express(pooling, tmp_path: Pat
         ("textcnn", "'textcnn': it is not a Transformer"),
         (
             "mean, pre-norm, sinusoidal",
-            "'encoder-mini': no layout of the Hub has norms before the sub-layers",
+            "'encoder-mini': no layout of the Hub has pre-norm layers",
         ),
         (
             "no special tokens",
@@ -186,6 +186,6 @@ def test_the_script_reads_pictures_as_the_classifier_does(tmp_path: Path):
 def test_a_tokenizer_that_adds_what_the_model_never_saw_is_refused(tmp_path: Path):
     clf = build("encoder-base, auto")
     clf.add_special_tokens = False
-    with pytest.raises(ConfigError, match="fitted without"):
+    with pytest.raises(ConfigError, match="this model has none"):
         export_hf(clf, tmp_path / "hf", TEXTS)
     assert not (tmp_path / "hf").exists()

@@ -118,7 +118,9 @@ def test_a_hub_folder_that_cannot_hold_the_numbers_is_not_written(regressor, mea
     if fits:
         assert export_hf(est, tmp_path / "hf", TEXTS[:5])["largest_difference"] <= 1e-3
         return
-    with pytest.raises(ConfigError, match="computes them in fp32, which has too few digits so far from 0"):
+    with pytest.raises(
+        ConfigError, match="computes them in fp32, which is too imprecise for numbers far from 0"
+    ):
         export_hf(est, tmp_path / "hf", TEXTS[:5])
     assert not (tmp_path / "hf").exists()
 

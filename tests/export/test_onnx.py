@@ -95,7 +95,7 @@ def test_the_folder_runs_without_us(folder: Path, text_model):
     command = [sys.executable, str(folder / "run.py"), "a warm film", str(folder / "onnx.json")]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "onnx.json is a file or a folder, and texts are read here" in refused.stderr
+    assert "onnx.json is a file or a folder, but this script takes texts" in refused.stderr
     about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     assert about["opset"] == 18
     assert about["threshold"] == 0.4
@@ -121,7 +121,7 @@ def test_the_script_cleans_texts_as_the_model_does(mode: str, folder: Path, tmp_
 def test_pairs_whose_sides_are_read_apart(tmp_path: Path):
     pairs = [*zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True)]
     clf = gf.TextClassifier("encoder-mini", pairs="apart", **TINY).fit(pairs, LABELS)
-    with pytest.raises(ConfigError, match="no class for pairs whose sides are read apart"):
+    with pytest.raises(ConfigError, match="no class for pairs of texts that are encoded separately"):
         clf.export_outputs().check("hf")
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -80,7 +80,7 @@ def test_onnx_runs_without_us(model, tmp_path):
 
 def test_what_is_not_exported_is_said_and_what_differs_is_not_kept(model, tmp_path, monkeypatch, capsys):
     run = model.save(tmp_path / "near")
-    with pytest.raises(ConfigError, match="no int8 form"):
+    with pytest.raises(ConfigError, match="no int8 export"):
         export(run, "onnx", int8=True, check=3)
     assert main(["export", str(run), "--to", "hf", "--check", "5"]) == 0
     assert "vectors within" in capsys.readouterr().out

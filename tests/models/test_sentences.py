@@ -304,7 +304,7 @@ def test_settings_that_cannot_be(plain, tmp_path):
             read_sentences(folder, D)
 
     tanh = "torch.nn.modules.activation.Tanh"
-    check("word_embedding_dimension = 13, the encoder is 12 wide", pooling(word_embedding_dimension=13))
+    check("word_embedding_dimension = 13, the encoder has 12 features", pooling(word_embedding_dimension=13))
     check(r"pooling_mode = \['median'\]", ("Pooling", {"pooling_mode": "median"}))
     check("pooling_mode = ", ("Pooling", {"pooling_mode": ["mean"] * 7}))
     check("pooling_mode_max_tokens = 1 is not a truth value", ("Pooling", {"pooling_mode_max_tokens": 1}))

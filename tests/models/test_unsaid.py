@@ -73,7 +73,7 @@ def test_transformers_passes_over_it(kind, tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("much", "'glassformer_settings' is missing or no object"),
+        ("much", "'glassformer_settings' is missing or not an object"),
         ({"encoder": {"speed": 3}}, "unknown key 'speed'"),
         ({"encoder": {"stochastic_depth": "deep"}}, "got 'deep'"),
         ({"encoder": {"stochastic_depth": 7.0}}, "stochastic_depth must lie in"),

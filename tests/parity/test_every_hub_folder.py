@@ -334,7 +334,7 @@ ENDS: dict[str, dict[str, str]] = {
     "serve": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,
-        "masked words": "classifiers, embedders, taggers and answerers are served",
+        "masked words": "question answerers can be served",
     },
     "data show": NO_DATA,
     "data doctor": NO_DATA,

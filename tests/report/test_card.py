@@ -164,7 +164,7 @@ def test_a_plain_fit_says_what_it_was_judged_on_and_that_it_chose(fitted):
     text = card_of(fitted)
     best = next(r for r in fitted.history_ if r.get("step") == fitted.best_step_ and "accuracy" in r)
     assert f"| this model | `validation` | accuracy | {best['accuracy']:.4f} |" in text
-    assert "They chose which weights were kept" in text
+    assert "These also chose which weights to keep" in text
     assert "| `train` | 7 |" in text
     assert "| `validation` | 5 |" in text
     from scipy.stats import binomtest

@@ -226,7 +226,7 @@ def test_word_vectors_have_the_frame_of_every_page(tmp_path):
     page = write_report(tmp_path, kind="vectors").read_text(encoding="utf-8")
     assert page.count("<header") == page.count("<main>") == page.count("<footer>") == 1
     assert 'class="brand"' in page
-    for heading in ("Tests", "Learning curves", "Length of the vectors", "Nearest words"):
+    for heading in ("Tests", "Learning curves", "Norms of the vectors", "Nearest words"):
         assert f"<h2>{heading}</h2>" in page
     assert "<h2>Analogies</h2>" not in page
     assert "<b>red</b>" not in page
@@ -274,8 +274,8 @@ EVALUATIONS = [
         figures.loss_curves([], EVALUATIONS[:1]),
         figures.accuracy_curves(steps(30), EVALUATIONS),
         figures.accuracy_curves([], EVALUATIONS[:1]),
-        figures.certainty_chart([0] * 15 + [3, 5, 8, 20, 90], [0] * 15 + [1, 3, 6, 17, 89]),
-        figures.certainty_chart([0] * 19 + [7], [0] * 19 + [7]),
+        figures.calibration_chart([0] * 15 + [3, 5, 8, 20, 90], [0] * 15 + [1, 3, 6, 17, 89]),
+        figures.calibration_chart([0] * 19 + [7], [0] * 19 + [7]),
     ],
 )
 def test_figures_are_shapes_in_the_page_s_own_colours(svg):
@@ -295,8 +295,8 @@ def test_figures_are_shapes_in_the_page_s_own_colours(svg):
 
 def test_the_certainty_chart_counts_what_was_answered():
     bins = [0, 3, 5, 7]
-    assert ">texts<" in figures.certainty_chart(bins, bins)
-    assert ">pictures<" in figures.certainty_chart(bins, bins, "pictures")
+    assert ">texts<" in figures.calibration_chart(bins, bins)
+    assert ">pictures<" in figures.calibration_chart(bins, bins, "pictures")
 
 
 def test_long_lines_are_thinned_to_means():

@@ -239,7 +239,7 @@ def test_figures_of_epochs_and_none():
     assert [line.split(": ")[-1] for line in lines] == ["not reached", "confirmed", "confirmed"]
     assert check(metrics, [0.974]) == ["3 epochs were evaluated, the document has 1: no verdict"]
     assert (
-        check(metrics, None) == check({"tests": {}}, 0.5) == ["the document gives no figure to compare with"]
+        check(metrics, None) == check({"tests": {}}, 0.5) == ["the document has no accuracy to compare with"]
     )
     told = {name for row in published_rows() for name in row.figures}
     assert told == {name for row in published_rows() for name in row.given if name in told}

@@ -34,5 +34,5 @@ def test_times_of_a_shared_gpu_are_left_out_where_others_are_known_and_told_else
         return found.time.replace("\u2009", " ").replace("\u202f", " ")
 
     assert written((600, 0), (60, 20), (60, 3)) == "10 min (1 of 3 seeds)"
-    assert written((60, 20), (60, 3)) == "60 s, beside up to 20 other trainings on the GPU"
+    assert written((60, 20), (60, 3)) == "60 s, with up to 20 other trainings on the GPU"
     assert written((600, 0), (600, 0)) == "10 min"

@@ -191,7 +191,7 @@ def test_metrics_alone_are_enough(make_run):
     (folder / "metrics.json").write_text(json.dumps({"validation": scores | {"accuracy_interval": None}}))
     page = Page(write_report(folder))
     assert "of 2,500 validation texts" in page.words
-    assert "No simple model was trained beside this one." in page.words
+    assert "No simple model was trained for comparison." in page.words
     assert "Attention" not in page.words
     assert page.tags["script"] == 1  # that sorts the table of classes
 

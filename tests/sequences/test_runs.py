@@ -197,7 +197,7 @@ def test_a_page_shows_what_each_word_was_read_from(translated, capsys, tmp_path)
     said = capsys.readouterr().out
     page = tmp_path / "map.html"
     assert main(["translate", str(translated), *texts, "--align", str(page)]) == 0
-    assert capsys.readouterr() == (said, f"note: what each word was read from: {page}\n")
+    assert capsys.readouterr() == (said, f"note: alignments: {page}\n")
     html = page.read_text()
     assert html.count('aria-label="Alignment of') == 2
     assert "<b>red" not in html

@@ -104,11 +104,11 @@ def test_base64_may_stand_in_lines(server):
 @pytest.mark.parametrize(
     ("path", "body", "status", "what"),
     [
-        ("/v1/predict", {}, 422, "one of them"),
-        ("/v1/predict", {"texts": ["a"], "images": ["a"]}, 422, "one of them"),
+        ("/v1/predict", {}, 422, "exactly one of"),
+        ("/v1/predict", {"texts": ["a"], "images": ["a"]}, 422, "exactly one of"),
         ("/v1/predict", {"texts": []}, 422, "texts: the list has 0 items. Send at least 1 item"),
         ("/v1/predict", {"texts": ["fine", " "]}, 422, "texts[1]: the text is empty"),
-        ("/v1/predict", {"texts": ["fine", 7]}, 422, "texts[1]: is of another type. Send a string"),
+        ("/v1/predict", {"texts": ["fine", 7]}, 422, "texts[1]: has the wrong type. Send a string"),
         (
             "/v1/predict",
             {"texts": ["fine", ""]},

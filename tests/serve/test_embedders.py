@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.cli.serve import where_to_search
+from glassformer.cli.serve import search_source
 from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models, search_in
@@ -166,13 +166,13 @@ def test_without_a_list_or_vectors_nothing_is_searched(served, classifiers, tmp_
 def test_the_command_reads_a_table_or_an_index(served, tmp_path):
     table = tmp_path / "list.csv"
     table.write_text("id,question\n1,can I send it back\n2,where is my parcel\n")
-    texts, rows, beside = where_to_search(str(table), "question")
+    texts, rows, beside = search_source(str(table), "question")
     assert (list(texts), list(rows)) == (["can I send it back", "where is my parcel"], [2, 3])
     assert [own["id"] for own in beside] == [1, 2] or [own["id"] for own in beside] == ["1", "2"]
     index = served[0].index(texts).save_index(tmp_path / "index")
-    assert where_to_search(str(index), None) == index
-    assert where_to_search(None, None) is None
+    assert search_source(str(index), None) == index
+    assert search_source(None, None) is None
     with pytest.raises(ConfigError, match="no such table or index"):
-        where_to_search(str(tmp_path / "nothing.csv"), None)
+        search_source(str(tmp_path / "nothing.csv"), None)
     with pytest.raises(ConfigError, match="belongs to the table"):
-        where_to_search(str(index), "question")
+        search_source(str(index), "question")

@@ -135,11 +135,11 @@ def test_workers():
         with pytest.raises(ZeroDivisionError):
             await workers.start(lambda: 1 // 0)
         over, begun = threading.Event(), []
-        hanging = [workers.start(lambda: over.wait(20)) for _ in range(decoding.MOST_LOST + 1)]
+        hanging = [workers.start(lambda: over.wait(20)) for _ in range(decoding.MAX_ABANDONED + 1)]
         for one in hanging:
             with pytest.raises(Problem, match=r"longer than 0\.2 s"):
                 await asyncio.wait_for(one, 10)
-        assert workers.lost == decoding.MOST_LOST + 1
+        assert workers.lost == decoding.MAX_ABANDONED + 1
         waiting = workers.start(lambda: begun.append(1))  # as many have been given up as may be: it waits
         await asyncio.sleep(0.5)
         assert not waiting.done()

@@ -327,7 +327,7 @@ def test_limits_are_checked():
     with pytest.raises(ConfigError, match="--wait-ms"):
         Limits(wait_ms=-1)
     for wrong in (float("nan"), float("inf")):
-        with pytest.raises(ConfigError, match=r"--body-seconds: (nan|inf) is not a bound"):
+        with pytest.raises(ConfigError, match=r"--body-seconds: (nan|inf) is not a finite number"):
             Limits(body_seconds=wrong)
 
 

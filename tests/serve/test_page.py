@@ -68,7 +68,7 @@ def test_text_and_explanations(page, classifiers):
     page.select_option("#target", "good")
     until(page, "document.querySelector('.caption').textContent.includes('good')")
     page.select_option("#method", "attention")
-    caption_begins(page, "attention, where it looked")
+    caption_begins(page, "attention, where the model looked")
     assert page.is_enabled("#layer")
     assert page.is_disabled("#target")
     page.click("summary")

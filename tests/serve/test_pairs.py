@@ -69,9 +69,9 @@ def test_an_explanation_says_where_the_second_text_begins(served, models):
     [
         ("predict", {"texts": ["a"], "model": "nli"}, "this model reads pairs of texts"),
         ("predict", {"pairs": [["a", "b"]], "model": "one"}, "this model reads one text"),
-        ("predict", {"pairs": [["a", "b"]], "texts": ["a"]}, "one of them"),
+        ("predict", {"pairs": [["a", "b"]], "texts": ["a"]}, "exactly one of"),
         ("explain", {"text": "a", "model": "nli"}, "this model reads pairs of texts"),
-        ("explain", {"text_pair": "a"}, "one of them"),
+        ("explain", {"text_pair": "a"}, "exactly one of"),
     ],
 )
 def test_what_does_not_fit_is_refused(path, body, said, served):

@@ -91,9 +91,9 @@ def test_answers_bring_their_rows_columns_and_none_is_given_below_the_least(here
     assert found[0]["found"][0]["columns"] == {"id": "q1", "answer": "yes"}
     assert found[1]["found"] == []
     assert -1 <= found[1]["nearest"] < 0.9999
-    assert "nothing fits: the nearest has" in said(capsys, *words, "--least", "0.9999")[0]
+    assert "no result: the nearest has" in said(capsys, *words, "--least", "0.9999")[0]
     out, _ = said(capsys, *words, "--least", "0.9999", "--out", "few.csv")
-    assert out == "2 queries, nothing fits 1 of them: few.csv\n"
+    assert out == "2 queries, 1 without a result: few.csv\n"
     assert [row["id"] for row in read_csv("few.csv")] == ["q1", ""]
     said(capsys, "search", "model", "faq.csv", "--save", "index", "--text-column", "question")
     found = json.loads(said(capsys, "search", "model", "index", "two and three", "--count", "1", "--json")[0])

@@ -102,7 +102,7 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
         (["similar", "a", ""], "the text is empty"),
         (["similar", "a", "b", "--model", "no-such-model"], "no-such-model"),
         (["search", "x", "no.csv", "a"], "no such table or index"),
-        (["search", "x", "no.csv"], "nothing to look for"),
+        (["search", "x", "no.csv"], "nothing to search for"),
         (["train", "stsb-minilm", "--data", "no.csv"], "no.csv"),
     ],
 )

@@ -112,7 +112,7 @@ def test_options_that_say_nothing_beside_doubles_are_refused(tmp_path, monkeypat
     (tmp_path / "t.csv").write_text("text,title\na dog,x\nthe dog,y\n")
     for option in (["--first", "title"], ["--second", "text"], ["--explain"]):
         assert main(["similar", "t.csv", "--doubles", "--model", "m", *option]) != 0
-        assert f"{option[0]}: says nothing beside --doubles" in capsys.readouterr().err
+        assert f"{option[0]}: has no effect with --doubles" in capsys.readouterr().err
 
 
 def test_what_json_has_no_word_for_is_null(tmp_path, monkeypatch, capsys):

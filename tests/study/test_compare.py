@@ -162,7 +162,7 @@ def test_page_of_a_study_from_before_robustness_was_kept(done, tmp_path):
         del arm["robustness"], arm["confusion"], arm["runs"]
     del results["ladder"]
     (tmp_path / "results.json").write_text(json.dumps(results), encoding="utf-8")
-    assert "On changed images" not in write_study_report(tmp_path).read_text(encoding="utf-8")
+    assert "Robustness to image corruption" not in write_study_report(tmp_path).read_text(encoding="utf-8")
 
 
 def test_again_changes_nothing_but_the_date(done, study):
@@ -310,7 +310,7 @@ def test_a_study_is_compared_by_what_its_recipes_choose_by(done, base, tmp_path)
 def test_the_page_explains_two_tests_that_answer_differently(done):
     _, results, _ = done
     page = " ".join(render_study(results).split())
-    assert "Two questions, two answers. McNemar's test, seed by seed" in page
+    assert "The two tests answer different questions. McNemar's test, seed by seed" in page
     assert "of which two seeds say little" in page
 
 
@@ -388,7 +388,7 @@ def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
     assert len(rows) == 2 * 6 * 5
     assert (rows[33]["arm"], rows[33]["kind"], rows[33]["severity"]) == ("augment=light", "crop", "4")
     assert "At each severity" in (folder / "report.html").read_text(encoding="utf-8")
-    assert "On changed images" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "Robustness to image corruption" in (folder / "report.html").read_text(encoding="utf-8")
     assert "| Changed images |" in (folder / "results.md").read_text(encoding="utf-8")
     with open(folder / "results.csv", newline="", encoding="utf-8") as file:
         shares = [float(row["robustness"]) for row in csv.DictReader(file)]

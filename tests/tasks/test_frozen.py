@@ -34,7 +34,7 @@ def small(folder, monkeypatch):
     settings = FROZEN.settings | {"model": folder}
     monkeypatch.setattr(frozen, "FROZEN", Candidate(FROZEN.name, settings))
     monkeypatch.setattr(frozen, "LENGTH", 13)
-    monkeypatch.setattr(frozen, "is_at_hand", lambda name: True)
+    monkeypatch.setattr(frozen, "is_available", lambda name: True)
 
 
 def run(tmp_path, labels: Any, *settings: str, task: str = "text-classification"):
@@ -109,7 +109,7 @@ def test_numbers(small, tmp_path):
 
 @pytest.mark.parametrize("task", ["text-classification", "text-regression"])
 def test_without_the_weights_the_run_says_why_it_lacks_it(monkeypatch, tmp_path, task):
-    monkeypatch.setattr(frozen, "is_at_hand", lambda name: False)
+    monkeypatch.setattr(frozen, "is_available", lambda name: False)
     numbers = [text.count("dog") + 1.5 for text in TEXTS]
     done = run(tmp_path, LABELS if task == "text-classification" else numbers, task=task)
     assert not any("frozen" in name for name in done.metrics["baselines"])

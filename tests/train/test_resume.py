@@ -195,9 +195,9 @@ def test_checkpoints_of_a_future_that_did_not_happen_go_away(make_rig, tmp_path)
     [
         ({"lr": 0.1, "data": "x"}, r"lr = 0\.2, now it is 0\.1"),
         ({"lr": 0.2, "data": "y"}, "data = 'x', now it is 'y'"),
-        ({"lr": 0.2}, "made with data = 'x', which is not so now"),
+        ({"lr": 0.2}, "made with data = 'x', but now it is not set"),
         ({"lr": 0.2, "data": "x", "new": 3}, "made without new, now it is 3"),
-        ({}, "made with data = 'x', which is not so now"),
+        ({}, "made with data = 'x', but now it is not set"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused_and_nothing_is_touched(make_rig, tmp_path, ours, said):

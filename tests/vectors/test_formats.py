@@ -50,19 +50,19 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         (b"", "line 1: is not in word2vec's format"),
         (
             b"king 1 2 3\nqueen 4 5 6\n",
-            "line 1: is not in word2vec's format. GloVe's files lack the first line; put '2 3' there",
+            "line 1: is not in word2vec's format. GloVe files lack the first line; add '2 3'",
         ),
         (b"[PAD]\n[UNK]\nking\n", "line 1: is not in word2vec's format"),
         (b"0 3\n", "0 words of 3 numbers"),
         (TEXT[:-12], "1 words, the first line says 2"),
         (TEXT + b"duke 1 2 3\n", "3 words, the first line says 2"),
-        (TEXT + b"duke 1 2\n", "line 4: 2 numbers behind 'duke', expected 3 numbers. Correct the line"),
+        (TEXT + b"duke 1 2\n", "line 4: 2 numbers after 'duke', expected 3 numbers. Correct the line"),
         (
             TEXT[:-3].replace(b"2 3", b"9 3"),
-            "line 3: 2 numbers behind 'queen'.*before its time: download it again",
+            "line 3: 2 numbers after 'queen'.*truncated here: download it again",
         ),
         (TEXT.replace(b"6", b"\xff"), "line 3: not UTF-8"),
-        (TEXT.replace(b"king 1", b"king\t1"), "line 2: 2 numbers behind .*one blank before each number"),
+        (TEXT.replace(b"king 1", b"king\t1"), "line 2: 2 numbers after .*one space before each number"),
         (b"9" * 5_000 + b" 3\n", "line 1: is not in word2vec's format"),
         (
             b"two 3\n" + TEXT[4:],
@@ -70,16 +70,16 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         ),
         (
             TEXT.replace(b" 6", b" x"),
-            "line 3: something that is not a number behind 'queen', expected 3 numbers",
+            "line 3: something that is not a number after 'queen', expected 3 numbers",
         ),
-        (b"2 3\nking 1 2 3\nqueen 4\n", "line 3: 1 numbers behind 'queen', expected 3 numbers"),
-        (TEXT.replace(b" 6", b""), "line 3: 2 numbers behind 'queen', expected 3 numbers"),
+        (b"2 3\nking 1 2 3\nqueen 4\n", "line 3: 1 numbers after 'queen', expected 3 numbers"),
+        (TEXT.replace(b" 6", b""), "line 3: 2 numbers after 'queen', expected 3 numbers"),
         (TEXT.replace(b"queen", b"king"), "line 3: the word 'king' occurs twice, first at 2"),
-        (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' holds something that is not a number"),
+        (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' holds NaN or infinity"),
         (b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5, "ends in word 2 of 2"),
         (
             b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"b ", b"c ")),
-            "goes on behind the 2 words of 1 numbers",
+            "continues after the 2 words of 1 numbers",
         ),
         (
             b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"a ")),
@@ -147,7 +147,7 @@ def test_the_name_says_which_of_both(name, binary, tmp_path):
 
 def test_long_words_are_cut_in_messages(tmp_path):
     (tmp_path / "v").write_text("1 2\n" + "w" * 43 + " 1\n")
-    with pytest.raises(CheckpointError, match=f"1 numbers behind '{'w' * 40}', expected 2"):
+    with pytest.raises(CheckpointError, match=f"1 numbers after '{'w' * 40}', expected 2"):
         read_word2vec_format(tmp_path / "v")
 
 
@@ -171,7 +171,7 @@ def test_binary_files_with_and_without_line_ends(end, tmp_path):
         (b"0 3", "0 words of 3 numbers"),
         (b"2 0", "2 words of 0 numbers"),
         (b"2 100001", "2 words of 100001 numbers"),
-        (b"1 100000", "numbers behind 'a'"),
+        (b"1 100000", "numbers after 'a'"),
         (b"1 2 3", "is not in word2vec's format"),
         (b"5", "is not in word2vec's"),
     ],
@@ -185,7 +185,7 @@ def test_first_lines_at_their_bounds(line, said, tmp_path):
 def test_a_word_twice_is_mended_by_hand_in_text_alone(tmp_path):
     for binary, fix in (
         (True, "Download it again"),
-        (False, "Remove the line, and count one word less in the first"),
+        (False, "Remove the line, and reduce the number of words in the first line by one"),
     ):
         path = write_word2vec_format(tmp_path / "v", ("a", "b", "a"), VECTORS[:3], binary)
         with pytest.raises(CheckpointError, match="the word 'a' occurs twice") as caught:

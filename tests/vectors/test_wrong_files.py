@@ -67,12 +67,12 @@ def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
 
 def test_a_first_line_that_fits_no_line_is_not_taken_for_binary(whole):
     whole.write_text(whole.read_text().replace("13 5", "13 4"))
-    with pytest.raises(CheckpointError, match="line 2: 5 numbers behind 'w0', expected 4 numbers"):
+    with pytest.raises(CheckpointError, match="line 2: 5 numbers after 'w0', expected 4 numbers"):
         read_word2vec_format(whole)
 
 
 def test_text_that_is_read_as_binary_is_refused(whole):
-    with pytest.raises(CheckpointError, match="goes on behind the 13 words of 5 numbers"):
+    with pytest.raises(CheckpointError, match="continues after the 13 words of 5 numbers"):
         read_word2vec_format(whole, binary=True)
 
 
@@ -90,9 +90,9 @@ def test_the_advice_for_a_file_of_gloves_is_right(end, whole, tmp_path):
     glove = tmp_path / "glove's 5d.txt"
     glove.write_text(whole.read_text().split("\n", 1)[1].rstrip() + end)
     found = advice(glove)
-    assert found.startswith("GloVe's files lack the first line; put '13 5' there: ")
+    assert found.startswith("GloVe files lack the first line; add '13 5': ")
     if shell := shutil.which("sh"):
-        subprocess.run([shell, "-c", found.split("there: ")[1]], check=True)
+        subprocess.run([shell, "-c", found.split("'13 5': ")[1]], check=True)
         words, vectors = read_word2vec_format(tmp_path / "glove's 5d.word2vec.txt")
         assert words == WORDS
         assert np.array_equal(vectors, VECTORS)
@@ -143,6 +143,6 @@ def test_the_command_says_it_in_one_line(whole, tmp_path, capsys):
     packed.write_bytes(gzip.compress(whole.read_bytes()))
     assert main(["vectors", str(packed), "w1"]) == 2
     assert re.fullmatch(
-        r"error: .*v\.gz: is packed by gzip\. Unpack it: gunzip -c .* \[checkpoint\]\n",
+        r"error: .*v\.gz: is compressed with gzip\. Unpack it: gunzip -c .* \[checkpoint\]\n",
         capsys.readouterr().err,
     )

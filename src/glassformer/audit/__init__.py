@@ -1,1 +1,1 @@
-"""A trained model looked at from outside: an audit on labeled data, and what changed between two models."""
+"""Audits of trained models on labeled data, and comparisons of two models."""

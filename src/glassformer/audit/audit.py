@@ -1,4 +1,4 @@
-"""An audit: may this model be used on such data? Every check of ``checks.py``, and what they come to."""
+"""Audit of a model on labeled data: runs the checks of ``checks.py`` and summarizes them."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ def audit(
     count: Count = uncounted,
     log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """All checks of a model's predictions on labeled examples, without any training; for JSON.
+    """Run all checks of a model's predictions on labeled examples; trains nothing.
 
     Args:
         checks: keys of ``CHECKS``; None: all. The others are "not measured".
 
     Returns:
-        ``model``, ``data``, ``n``, ``date``, ``sentences`` (five, the most important first), the number of
+        For JSON: ``model``, ``data``, ``n``, ``date``, ``sentences`` (a summary in five), the number of
         ``warnings``, ``checks`` (see ``Checked.to_dict``), ``about`` the model, ``seconds``, ``machine`` and
         ``versions``.
     """
-    started, made = time.perf_counter(), []
+    started, results = time.perf_counter(), []
     for name, check in CHECKS.items():
         if checks is not None and name not in checks:
-            made.append(Checked(name, TITLES[name], not_measured="it was not asked for"))
+            results.append(Checked(name, TITLES[name], not_measured="it was not selected"))
             continue
         began = time.perf_counter()
-        made.append(check(predicted, count))
-        log(f"{made[-1].title}: {line_of(made[-1])} ({time.perf_counter() - began:.0f} s)")
+        results.append(check(predicted, count))
+        log(f"{results[-1].title}: {line_of(results[-1])} ({time.perf_counter() - began:.0f} s)")
     return {
         "model": predicted.name,
         "data": str(predicted.split.origin),
         "n": len(predicted),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sentences": sentences({one.name: one for one in made}, predicted),
-        "warnings": sum(f.severity == "warning" for one in made for f in one.findings),
-        "checks": [one.to_dict() for one in made],
+        "sentences": sentences({one.name: one for one in results}, predicted),
+        "warnings": sum(f.severity == "warning" for one in results for f in one.findings),
+        "checks": [one.to_dict() for one in results],
         "about": about(predicted),
         "seconds": round(time.perf_counter() - started, 1),
         "machine": machine_facts(),
@@ -67,47 +67,49 @@ TITLES = {
 
 
 def line_of(checked: Checked) -> str:
-    """A check's outcome in a few words."""
+    """The result of a check in a few words."""
     if checked.not_measured:
         return f"not measured: {checked.not_measured}"
     warned = sum(f.severity == "warning" for f in checked.findings)
     if warned:
         return f"{warned} warning{'s' * (warned > 1)}"
-    return "nothing to warn of"
+    return "no warnings"
 
 
 def sentences(found: Mapping[str, Checked], predicted: Predicted) -> list[str]:
-    """Five sentences: how good, on what, where weak, what decides, how far to trust it."""
+    """A summary in five sentences: performance, data, weak slices, robustness and shortcuts, calibration."""
     return [
-        _how_good(found["performance"]),
-        _told(found, ("data", "leaks"), "No copies, leaks or doubtful labels were found in the data"),
-        _told(found, ("slices",), "No group of examples has far more errors than the others"),
-        _told(
+        _performance(found["performance"]),
+        _warnings_of(
+            found, ("data", "leaks"), "No copies, leaks or suspicious labels were found in the data"
+        ),
+        _warnings_of(found, ("slices",), "No group of examples has far more errors than the others"),
+        _warnings_of(
             found,
             ("robustness", "shortcuts"),
-            "No change that leaves the meaning, and no single word or region, decides its predictions",
+            "No meaning-preserving change and no single word or region decides its predictions",
         ),
-        _trust(found["calibration"], found["faithfulness"]),
+        _calibration(found["calibration"], found["faithfulness"]),
     ]
 
 
-def _how_good(checked: Checked) -> str:
+def _performance(checked: Checked) -> str:
     if checked.not_measured:
         return f"Performance: not measured ({checked.not_measured})."
     f = checked.values
     low, high = f["interval"]
     if f["metric"] == "mean absolute error":
-        said = f"{f['metric']} {f['value']:.4g} (95 % interval {low:.4g} to {high:.4g})"
-        said += f" on {f['n']:,} examples; always predicting the median gives {f['constant']:.4g}"
+        text = f"{f['metric']} {f['value']:.4g} (95 % interval {low:.4g} to {high:.4g})"
+        text += f" on {f['n']:,} examples; always predicting the median gives {f['constant']:.4g}"
     else:
-        said = f"{f['metric']} {percent(f['value'])} (95 % interval {interval(f['interval'])}) on {f['n']:,} "
-        said += f"examples; always predicting the same gives {percent(f['constant'])}"
+        text = f"{f['metric']} {percent(f['value'])} (95 % interval {interval(f['interval'])}) on {f['n']:,} "
+        text += f"examples; always predicting the same gives {percent(f['constant'])}"
     warned = [one.message for one in checked.findings if one.severity == "warning"]
-    return f"{said[0].upper()}{said[1:]}{': but ' + warned[0] if warned else ''}."
+    return f"{text[0].upper()}{text[1:]}{': but ' + warned[0] if warned else ''}."
 
 
-def _told(found: Mapping[str, Checked], names: Sequence[str], fine: str) -> str:
-    """The warnings of some checks, the first in full; ``fine`` where there are none."""
+def _warnings_of(found: Mapping[str, Checked], names: Sequence[str], fine: str) -> str:
+    """A sentence on the warnings of some checks, with the first in full; ``fine`` if there are none."""
     checks = [found[name] for name in names]
     warned = [one.message for check in checks for one in check.findings if one.severity == "warning"]
     left = [f"{check.title.lower()} not measured" for check in checks if check.not_measured]
@@ -119,7 +121,7 @@ def _told(found: Mapping[str, Checked], names: Sequence[str], fine: str) -> str:
     return f"{fine}{'; ' + ', '.join(left) if left else ''}."
 
 
-def _trust(calibration: Checked, faithfulness: Checked) -> str:
+def _calibration(calibration: Checked, faithfulness: Checked) -> str:
     warned = [one.message for one in calibration.findings]
     if calibration.not_measured:
         first = "Calibration was not measured"
@@ -137,7 +139,7 @@ def _trust(calibration: Checked, faithfulness: Checked) -> str:
 
 
 def about(predicted: Predicted) -> dict[str, Any]:
-    """What a technical documentation asks of the model; None: not known here."""
+    """Facts about the model for technical documentation; None: unknown."""
     clf = predicted.clf
     labels = None if predicted.gives_numbers else list(map(str, clf.classes_.tolist()))
     return {

@@ -1,6 +1,6 @@
-"""The checks of an audit: each looks at a model's predictions, and at the model, and says what it finds.
+"""The checks of an audit; each examines a model and its predictions and returns findings.
 
-A check that cannot be made says why ("not measured") and is never taken for one that found nothing.
+A check that cannot be run reports the reason ("not measured"), to distinguish it from one without findings.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from glassformer.explain.faithfulness import HIDING, LEAST
 from glassformer.explain.methods import explain_input, method_for
 from glassformer.train.callbacks import Count, uncounted
 
-SHOWN = 5  # places that a finding names
+SHOWN = 5  # examples that a finding lists
 RESAMPLES = 1000
-MANY = 0.01  # share of examples from which on copies or leaks are a warning
+MANY = 0.01  # share of copies or leaks from which a finding is a warning
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        not_measured: why the check was not made; empty: it was.
-        values: what it measured, for JSON.
+        not_measured: the reason why the check was not run; empty: it was.
+        values: measurements, for JSON.
     """
 
     name: str
@@ -65,22 +65,22 @@ class Checked:
 Check = Callable[[Predicted, Count], Checked]
 
 
-def watched(count: Count, what: str, items: Sequence[Any]) -> Iterator[Any]:
-    """The items, with a bar."""
-    with count(what, len(items)) as told:
+def with_progress(count: Count, what: str, items: Sequence[Any]) -> Iterator[Any]:
+    """Iterate over items with a progress bar."""
+    with count(what, len(items)) as records:
         for item in items:
             yield item
-            if told is not None:
-                told(1)
+            if records is not None:
+                records(1)
 
 
 def places(p: Predicted, rows: Sequence[int] | np.ndarray) -> tuple[str, ...]:
-    """Where the first of some examples stand, and what they are."""
+    """File, row and content of the first of some examples."""
     shown = p.split.names()
     return tuple(f"{p.where(i)}: {excerpt(str(shown[i]), 90)}" for i in list(rows)[:SHOWN])
 
 
-# --- how good it is -----------------------------------------------------------------------------------
+# --- performance --------------------------------------------------------------------------------------
 
 
 def performance(p: Predicted, count: Count = uncounted) -> Checked:
@@ -97,9 +97,7 @@ def performance(p: Predicted, count: Count = uncounted) -> Checked:
     findings = []
     if metric.sign * (ends[0] if metric.sign > 0 else ends[1]) <= metric.sign * same:
         what = f"the model is not clearly better than one that always predicts the same ({same:.4g})"
-        findings.append(
-            Finding("warning", "no-better-than-constant", what, len(p), fix="Do not use it as it is")
-        )
+        findings.append(Finding("warning", "no-better-than-constant", what, len(p), fix="Do not use it"))
     return Checked("performance", "Performance", [*findings, *_label_map(p)], values)
 
 
@@ -113,7 +111,7 @@ def _constant(p: Predicted) -> float:
 
 
 def _label_map(p: Predicted) -> list[Finding]:
-    """Whether the predictions fit the labels far better under other names."""
+    """Whether predictions fit the labels much better with permuted label names."""
     if p.gives_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
         return []
     from scipy.optimize import linear_sum_assignment
@@ -127,17 +125,19 @@ def _label_map(p: Predicted) -> list[Finding]:
     if then < now + 0.2 or not moved:
         return []
     names = [f"{classes[i]} → {classes[named[i]]}" for i in moved]
-    what = f"predictions fit the labels far better under other names ({listed_in_part(names, 6)}): accuracy "
-    what += f"{percent(now)} would be {percent(then)}"
+    what = (
+        f"predictions fit the labels much better if label names are exchanged ({listed_in_part(names, 6)}): "
+    )
+    what += f"accuracy would be {percent(then)} instead of {percent(now)}"
     fix = "Compare the label names of the model with those of the data"
     return [Finding("warning", "label-map", what, len(moved), fix=fix)]
 
 
 def calibration(p: Predicted, count: Count = uncounted) -> Checked:
-    """Whether probabilities are what they say."""
+    """Whether probabilities agree with accuracy."""
     made = partial(Checked, "calibration", "Calibration")
     if p.gives_numbers or p.targets.ndim > 1:
-        return made(not_measured="it is measured where each example has one label")
+        return made(not_measured="it needs a classifier with one label per example")
     error = calibration_error(p.outputs, p.targets)
     ends = calibration_interval(p.outputs, p.targets, resamples=RESAMPLES)
     gap = float(p.outputs.max(1).mean() - (p.outputs.argmax(1) == p.targets).mean())
@@ -152,14 +152,14 @@ def calibration(p: Predicted, count: Count = uncounted) -> Checked:
 
 
 def slices(p: Predicted, count: Count = uncounted) -> Checked:
-    """Groups of examples with more errors than the others."""
+    """Slices with more errors than the other examples."""
     parts = slices_of(p)
     found = significant(parts, more_errors(p.wrong), p.wrong) if parts else []
-    told, findings = [], []
+    records, findings = [], []
     for one in found:
         rows = one.slice.rows
         inside, outside = float(p.wrong[rows].mean()), float(p.wrong[~rows].mean())
-        told.append(
+        records.append(
             {
                 "slice": one.slice.name,
                 "kind": one.slice.kind,
@@ -176,14 +176,14 @@ def slices(p: Predicted, count: Count = uncounted) -> Checked:
         severity = "warning" if far else "note"
         shown = places(p, np.flatnonzero(rows & p.wrong))
         findings.append(Finding(severity, "weak-slice", what, one.slice.n, shown, fix))
-    return Checked("slices", "Slices", findings, {"tested": len(parts), "found": told})
+    return Checked("slices", "Slices", findings, {"tested": len(parts), "found": records})
 
 
 # --- the data -----------------------------------------------------------------------------------------
 
 
 def data(p: Predicted, count: Count = uncounted) -> Checked:
-    """Copies among the examples, classes that are rare, and labels that look wrong."""
+    """Duplicates, contradictory labels, class imbalance, lost accents, and labels that look wrong."""
     keys, labels = groups_of(p.split), list(map(str, p.split.labels))
     members: dict[str, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
@@ -192,7 +192,9 @@ def data(p: Predicted, count: Count = uncounted) -> Checked:
     apart = [i for own in members.values() if len({labels[i] for i in own}) > 1 for i in own]
     findings = []
     if len(copies) > MANY * len(p):
-        what = f"{len(copies):,} of {len(p):,} examples are copies of others, which narrows every interval"
+        what = (
+            f"{len(copies):,} of {len(p):,} examples are copies of others, which makes intervals too narrow"
+        )
         fix = "Drop the copies"
         findings.append(Finding("warning", "duplicates", what, len(copies), places(p, copies), fix))
     if apart:
@@ -204,14 +206,14 @@ def data(p: Predicted, count: Count = uncounted) -> Checked:
         counts |= {str(c): 0 for c in p.clf.classes_.tolist() if str(c) not in counts}
         values["labels"] = dict(counts)
         findings += _balance(counts, len(p))
-        findings += _noise(p, values)
+        findings += _wrong_labels(p, values)
     if p.train is not None and not p.has_images:
         findings += _accents(p, values)
     return Checked("data", "Data", findings, values)
 
 
 def _accents(p: Predicted, values: dict[str, Any]) -> list[Finding]:
-    """Whether texts have lost the accents that the training's had."""
+    """Whether texts have lost accents that training texts had."""
     before, now = (
         float(np.mean([any(c.isalpha() and not c.isascii() for c in text_of(x)) for x in examples]))
         for examples in (p.train.examples, p.split.examples)
@@ -221,7 +223,7 @@ def _accents(p: Predicted, values: dict[str, Any]) -> list[Finding]:
         return []
     what = f"accents are lost: {percent(now)} of the texts have non-English letters, "
     what += f"{percent(before)} in training"
-    fix = "Look at the encoding of the data, and at what cleaned it"
+    fix = "Check the encoding of the data, and its cleaning"
     return [Finding("warning", "accents-lost", what, len(p), fix=fix)]
 
 
@@ -234,8 +236,8 @@ def _balance(counts: Mapping[str, int], n: int) -> list[Finding]:
     return [Finding("warning", "imbalance", what, counts[least], fix=fix)]
 
 
-def _noise(p: Predicted, values: dict[str, Any]) -> list[Finding]:
-    """Labels that look wrong: the share of random labels under which the given ones are likeliest."""
+def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
+    """Labels that look wrong: a maximum likelihood estimate of the share of random labels."""
     if p.targets.ndim > 1 or len(p.clf.classes_) < 2:
         return []
     from scipy.optimize import minimize
@@ -254,25 +256,23 @@ def _noise(p: Predicted, values: dict[str, Any]) -> list[Finding]:
 
     free = minimize(loss, [1.0, 0.02], bounds=[(0.2, 5), (0, 0.5)])
     without = minimize(lambda x: loss(x, 0.0), [1.0], bounds=[(0.2, 5)])
-    share = float(free.x[1]) * (k - 1) / k  # a random label is right once in k
+    share = float(free.x[1]) * (k - 1) / k  # 1 of k random labels is right
     values["wrong_labels"] = share
     if not 0.02 <= share <= 0.3 or 2 * (without.fun - free.fun) < 10:
         return []
     own = given(free.x[0])
     doubt = free.x[1] / k / ((1 - free.x[1]) * own + free.x[1] / k)
     order = np.argsort(-doubt, kind="stable")[: max(SHOWN, round(share * len(p)))]
-    what = f"about {percent(share)} of the labels look wrong: the model is sure of another"
-    fix = "Look at them: glassformer review-labels"
+    what = f"about {percent(share)} of the labels look wrong: the model confidently predicts another label"
+    fix = "Check them: glassformer review-labels"
     return [Finding("warning", "wrong-labels", what, round(share * len(p)), places(p, order), fix)]
 
 
 def leaks(p: Predicted, count: Count = uncounted) -> Checked:
-    """Examples, or copies of them, that the model was trained on."""
+    """Examples that the model was trained on, including copies."""
     made = partial(Checked, "leaks", "Leaks from training")
     if p.train is None:
-        return made(
-            not_measured="the training data are not available: audit the run, with its data where they were"
-        )
+        return made(not_measured="the training data are not available: audit the run, with its data in place")
     known = set(groups_of(p.train))
     seen = [i for i, key in enumerate(groups_of(p.split)) if key in known]
     findings = []
@@ -286,14 +286,14 @@ def leaks(p: Predicted, count: Count = uncounted) -> Checked:
     return made(findings, {"training_examples": len(p.train), "seen": len(seen)})
 
 
-# --- the model under changes ------------------------------------------------------------------------
+# --- robustness -------------------------------------------------------------------------------------
 
-SAMPLE = 500  # examples that are changed
-FALL = 0.1  # of the metric, from which on a change is a warning
+SAMPLE = 500  # examples to change
+FALL = 0.1  # fall of the metric from which a finding is a warning
 
 
 def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Checked:
-    """How far the metric falls under changes that leave the meaning."""
+    """How much the metric falls under changes that preserve the meaning."""
     made = partial(Checked, "robustness", "Robustness")
     rows = _sample(len(p), most)
     changes = list(IMAGE_CHANGES if p.has_images else TEXT_CHANGES)
@@ -302,7 +302,7 @@ def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Ch
     spread = float(np.abs(p.targets - np.median(p.targets)).mean()) if p.gives_numbers else 1.0
     table, findings = [], []
     plain = as_they_are(p, examples) if p.has_images else examples
-    for name in watched(count, "changing examples", changes):
+    for name in with_progress(count, "changing examples", changes):
         new = [changed(x, name, seed) for seed, x in enumerate(examples)]
         touched = np.array([str(a) != str(b) for a, b in zip(plain, new, strict=True)])
         scores = before.copy()
@@ -327,19 +327,19 @@ def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Ch
     values: dict[str, Any] = {"n": len(rows), "changes": table}
     if not p.has_images:
         values["not_measured"] = {
-            "negation": "what the label of a negated text is, is not known",
+            "negation": "the label of a negated text is unknown",
             "paraphrase": "a text with other words may have another label",
         }
     return made(findings, values)
 
 
 def as_they_are(p: Predicted, examples: Sequence[Any]) -> list[Any]:
-    """Images in the form that changed ones have."""
+    """Images in the same format as changed ones."""
     return [as_image(pixels_of(x)) for x in examples]
 
 
 def rescored(p: Predicted, rows: np.ndarray, examples: Sequence[Any]) -> np.ndarray:
-    """``Predicted.scores`` of other examples in the place of some of a split."""
+    """``Predicted.scores`` if the examples in ``rows`` are replaced by others."""
     again = Predicted(p.clf, p.name, p.split, p.clf.outputs(list(examples)), p.targets[rows], {})
     return again.scores
 
@@ -348,31 +348,31 @@ def _sample(n: int, most: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
-# --- what decides --------------------------------------------------------------------------------------
+# --- shortcuts ------------------------------------------------------------------------------------------
 
 EXPLAINED = 200  # examples
-CANDIDATES = 25  # words that are tried in other texts
-TRIED = 60  # other examples a candidate is put into
-TURNS = 0.8  # share of other examples that a shortcut turns
-CONTROL = 3  # times as many as random words, or regions, do
-GRID = 4  # regions a side of an image
-PER_CLASS = 12  # images of a class whose regions are copied
+CANDIDATES = 25  # words to try
+TRIED = 60  # examples that a candidate is inserted into
+TURNS = 0.8  # share of examples whose prediction a shortcut must flip
+CONTROL = 3  # minimum ratio to the share that random words or regions flip
+GRID = 4  # regions per side of an image
+PER_CLASS = 12  # images per class whose regions are copied
 
 
 def shortcuts(p: Predicted, count: Count = uncounted) -> Checked:
-    """A word, or a region of the image, that turns other examples into a class wherever it is put."""
+    """Words or image regions that flip other examples to a class when inserted."""
     made = partial(Checked, "shortcuts", "Shortcuts")
     if p.gives_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
-        return made(not_measured="it is measured where each example has one label")
+        return made(not_measured="it needs a classifier with one label per example")
     found, chance = _regions(p, count) if p.has_images else _words(p, count)
     findings = []
     for one in sorted(found, key=lambda one: -one["turned"]):
         if one["turned"] >= max(TURNS, CONTROL * chance):
             rows = [] if p.has_images else _with(p, one["part"])
-            where = "copied into" if p.has_images else "put at the end of"
+            where = "copied into" if p.has_images else "appended to"
             turned, usual = percent(one["turned"], 0), percent(chance, 0)
-            what = f"{one['part']!r} decides alone: {where} other examples it turns {turned} of them into "
-            what += f"{one['label']} (random ones {usual})"
+            what = f"{one['part']!r} alone decides: {where} other examples, it flips {turned} of them to "
+            what += f"{one['label']} (random ones: {usual})"
             fix = "Check whether it should decide; if not, remove it from the training data"
             findings.append(Finding("warning", "shortcut", what, len(rows), places(p, rows), fix))
     return made(findings, {"tried": len(found), "random": chance, "strongest": found[:CANDIDATES]})
@@ -383,11 +383,11 @@ def _with(p: Predicted, word: str) -> list[int]:
 
 
 def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
-    """Words with the largest mean score for a class, put into texts of other classes."""
+    """Try words with the largest mean score for a class in texts of other classes."""
     rows = _sample(len(p), EXPLAINED)
     sums: dict[tuple[str, int], list[float]] = defaultdict(list)
     by = method_for(p.clf)
-    for i in watched(count, "explaining", rows.tolist()):
+    for i in with_progress(count, "explaining", rows.tolist()):
         try:
             made = explain_input(p.clf, p.split.examples[i], method=by)
         except InputError:
@@ -397,7 +397,7 @@ def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
             for part in words_in(word):
                 sums[part, int(p.chosen[i])].append(score / whole)
     mean = {key: float(np.sum(own) / (len(own) + 1)) for key, own in sums.items()}
-    # Besides the words of explanations those whose texts nearly all get one class, however rare they are.
+    # Also words whose texts nearly all get one class, even rare ones.
     counts: dict[str, Counter] = defaultdict(Counter)
     for x, chosen in zip(p.split.examples, p.chosen.tolist(), strict=True):
         for word in words_in(text_of(x)):
@@ -416,7 +416,7 @@ def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
     others = [
         (str(rng.choice(vocabulary)), int(rng.integers(len(p.clf.classes_)))) for _ in range(CANDIDATES)
     ]
-    found = [_turned(p, word, k, lambda x, word=word: _with_word(x, word)) for word, k in (*first, *others)]
+    found = [_flipped(p, word, k, lambda x, word=word: _with_word(x, word)) for word, k in (*first, *others)]
     random = found[len(first) :]
     return found[: len(first)], float(np.mean([one["turned"] for one in random])) if random else 0.0
 
@@ -425,8 +425,8 @@ def _with_word(x: Any, word: str) -> Any:
     return TextPair(x.first, f"{x.second} {word}") if isinstance(x, TextPair) else f"{x} {word}"
 
 
-def _turned(p: Predicted, part: str, k: int, put: Callable[[Any], Any]) -> dict[str, Any]:
-    """The share of examples predicted as other classes that become class ``k``."""
+def _flipped(p: Predicted, part: str, k: int, put: Callable[[Any], Any]) -> dict[str, Any]:
+    """The share of examples with other predictions that flip to class ``k``."""
     others = np.flatnonzero(p.chosen != k)
     rows = np.random.default_rng(1).permutation(others)[:TRIED]
     label = str(p.clf.classes_[k])
@@ -437,12 +437,12 @@ def _turned(p: Predicted, part: str, k: int, put: Callable[[Any], Any]) -> dict[
 
 
 def _regions(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
-    """Each region of images of a class, copied into the same place of images of other classes."""
+    """Copy each region of images of a class to the same place in images of other classes."""
     rng, cells = np.random.default_rng(0), [(i, j) for i in range(GRID) for j in range(GRID)]
     found: list[dict[str, Any]] = []
     names = _names_of_regions()
     classes = [k for k in range(len(p.clf.classes_)) if (p.chosen == k).any()]
-    for k in watched(count, "copying regions", classes):
+    for k in with_progress(count, "copying regions", classes):
         donors = rng.permutation(np.flatnonzero(p.chosen == k))[:PER_CLASS].tolist()
         rows = rng.permutation(np.flatnonzero(p.chosen != k))[:PER_CLASS].tolist()
         from_, into = ([pixels_of(p.split.examples[i]) for i in own] for own in (donors, rows))
@@ -456,7 +456,7 @@ def _regions(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
 
 
 def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
-    """A region of image ``a`` in the same place of image ``b``."""
+    """Image ``b`` with a region copied from image ``a``."""
     from PIL import Image
 
     out = b.copy()
@@ -486,12 +486,12 @@ def _names_of_regions() -> dict[tuple[int, int], str]:
 
 
 def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> Checked:
-    """Whether explanations of the model can be trusted: the faithfulness test on some inputs."""
+    """Whether explanations of the model pass the faithfulness test on some inputs."""
     made = partial(Checked, "faithfulness", "Explanations")
     by = method_for(p.clf)
     passed: dict[str, list[bool]] = defaultdict(list)
     rows = _sample(len(p), most)
-    for i in watched(count, "testing explanations", rows.tolist()):
+    for i in with_progress(count, "testing explanations", rows.tolist()):
         try:
             found = explain_input(p.clf, p.split.examples[i], method=by, trust=True).trust or {}
         except InputError:
@@ -500,7 +500,7 @@ def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> C
             if own["passes"] is not None:
                 passed[name].append(bool(own["passes"]))
     if not passed:
-        return made(not_measured="no input has enough parts that can be hidden")
+        return made(not_measured="no input has enough parts to mask")
     table = {name: {"n": len(own), "passes": sum(own)} for name, own in passed.items()}
     values = {
         "method": by,
@@ -513,7 +513,7 @@ def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> C
     if weak:
         what = f"fewer than half of the explanations by {by} pass the faithfulness test with parts "
         what += listed_in_part(weak)
-        fix = "Take explanations of it as hints; train with maskable=true, or try another method"
+        fix = "Use its explanations as hints only; train with maskable=true, or try another method"
         findings.append(Finding("note", "unfaithful", what, len(rows), fix=fix))
     return made(findings, values)
 

@@ -1,4 +1,4 @@
-"""Two models on the same labeled examples: what changes, where the second is worse, and why."""
+"""Compares two models on the same labeled examples: changed predictions, worse slices, explanations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from glassformer.errors import ConfigError, InputError
 from glassformer.evaluate.compare import bounds, mcnemar
 from glassformer.explain.methods import explain_input, method_for
 
-SHOWN = 20  # changed predictions that are listed
-EXPLAINED = 5  # of them that are explained
+SHOWN = 20  # predictions that got worse to list
+EXPLAINED = 5  # of these, how many to explain
 PARTS = 5  # words or patches of an explanation
 SAME = 1e-9  # scores that differ by less are equal
 RESAMPLES = 2000
@@ -25,18 +25,18 @@ def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = E
     """How the predictions of ``b`` differ from those of ``a``, for JSON.
 
     Args:
-        alpha: the chance of naming any slice, or all examples, where nothing has changed.
-        explained: of the predictions that became wrong, how many are explained.
+        alpha: probability of reporting any slice (or all examples) if nothing has changed.
+        explained: number of predictions to explain, among those that got worse.
 
     Returns:
         ``models``, ``n``, ``metric``; ``a`` and ``b`` (its values), ``difference`` (b - a), its 95 %
-        ``interval`` (bootstrap over examples) and ``p`` (McNemar's test; of numbers and label sets the sign
-        test); how many predictions ``changed``, for the ``worse`` and the ``better``; ``slices`` on which
-        ``b`` is worse and ``improved`` ones (``p`` corrected for all slices); ``flips``, the most confident
-        first; and ``is_worse``: whether any slice, or all examples together, got worse beyond chance.
+        ``interval`` (bootstrap over examples) and ``p`` (McNemar's test; for numbers and label sets, the sign
+        test); the number of predictions that ``changed``, got ``worse`` and ``better``; ``slices`` on which
+        ``b`` is worse, and ``improved`` ones (``p`` corrected for all slices); ``flips``: predictions that
+        got worse, the most confident first; ``is_worse``: whether any slice is significantly worse.
 
     Raises:
-        ConfigError: they are not of the same examples and labels.
+        ConfigError: the models do not have the same inputs, examples and labels.
     """
     _check_same(a, b)
     change = b.scores - a.scores
@@ -51,7 +51,7 @@ def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = E
     metric = metric_of(a)
     lost = np.flatnonzero(losses)
     lost = lost[np.argsort(-_confidence(b)[lost], kind="stable")]
-    flips = [_flip(a, b, i) for i in lost[:SHOWN].tolist()]
+    flips = [_flip_record(a, b, i) for i in lost[:SHOWN].tolist()]
     for flip, i in zip(flips[:explained], lost.tolist(), strict=False):
         flip["why"] = _why(a, b, i)
     return {
@@ -69,14 +69,18 @@ def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = E
         "worse": int(losses.sum()),
         "better": int(gains.sum()),
         "slices_tested": len(slices),
-        "slices": [_told(found, a, b, losses, gains) for found in worse],
-        "improved": [_told(found, a, b, losses, gains) for found in better],
+        "slices": [_slice_record(found, a, b, losses, gains) for found in worse],
+        "improved": [_slice_record(found, a, b, losses, gains) for found in better],
         "flips": flips,
         "is_worse": bool(worse),
     }
 
 
 def _check_same(a: Predicted, b: Predicted) -> None:
+    if a.has_images != b.has_images:
+        reads = ["images" if one.has_images else "texts" for one in (a, b)]
+        what = f"{a.name} reads {reads[0]} and {b.name} reads {reads[1]}"
+        raise ConfigError(what, where="diff", fix="Compare two models of the same inputs")
     if len(a) != len(b) or list(map(str, a.split.examples)) != list(map(str, b.split.examples)):
         what = f"{a.name} reads {len(a):,} examples and {b.name} {len(b):,}, and they are not the same"
         raise ConfigError(what, where="diff", fix="Name the columns, or correct the rows that one cannot use")
@@ -91,7 +95,9 @@ def _confidence(predicted: Predicted) -> np.ndarray:
     return np.asarray(predicted.clf.kind_.confidence(predicted.outputs, predicted.chosen))
 
 
-def _told(found: Found, a: Predicted, b: Predicted, losses: np.ndarray, gains: np.ndarray) -> dict[str, Any]:
+def _slice_record(
+    found: Found, a: Predicted, b: Predicted, losses: np.ndarray, gains: np.ndarray
+) -> dict[str, Any]:
     rows, metric = found.slice.rows, metric_of(a)
     return {
         "slice": found.slice.name,
@@ -105,21 +111,23 @@ def _told(found: Found, a: Predicted, b: Predicted, losses: np.ndarray, gains: n
     }
 
 
-def _flip(a: Predicted, b: Predicted, i: int) -> dict[str, Any]:
+def _flip_record(a: Predicted, b: Predicted, i: int) -> dict[str, Any]:
     own = {key: p.labels_of(p.chosen[i : i + 1])[0] for key, p in (("a", a), ("b", b))}
     example = a.split.names()[i] if a.has_images else excerpt(text_of(a.split.examples[i]))
-    chances = {} if a.gives_numbers else {f"p_{k}": float(_confidence(p)[i]) for k, p in (("a", a), ("b", b))}
-    return {"where": a.where(i), "example": example, "label": str(a.split.labels[i]), **own, **chances}
+    confidences = (
+        {} if a.gives_numbers else {f"p_{k}": float(_confidence(p)[i]) for k, p in (("a", a), ("b", b))}
+    )
+    return {"where": a.where(i), "example": example, "label": str(a.split.labels[i]), **own, **confidences}
 
 
 def parts_of(clf: Any, example: Any, target: Any = None) -> list[tuple[str, float]]:
-    """Words, or patches by row and column, with their scores for a label; None: the predicted one."""
+    """Words (or patches by row and column) with their scores for a label; None: the predicted one."""
     made = explain_input(clf, example, method=method_for(clf), target=target)
     return made.words() or made.top(made.scores.size)
 
 
 def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
-    """The parts whose share of the scores for the label that ``b`` predicts has changed most."""
+    """The words or patches whose share of the explanation of ``b``'s prediction changed most."""
     label = None if a.gives_numbers or b.clf.kind_.binary else b.labels_of(b.chosen[i : i + 1])[0]
     shares: list[dict[str, float]] = []
     try:
@@ -130,7 +138,7 @@ def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
             for name, score in found:
                 own[name] = own.get(name, 0.0) + score / whole
             shares.append(own)
-    except InputError:  # a label that only one of them knows, or an example that cannot be explained
+    except InputError:  # only one model knows the label, or the example cannot be explained
         return []
     names = list(dict.fromkeys([*shares[0], *shares[1]]))
     moved = {name: shares[1].get(name, 0.0) - shares[0].get(name, 0.0) for name in names}

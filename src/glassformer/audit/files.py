@@ -1,4 +1,4 @@
-"""The folder of an audit: the page, everything as JSON, and a table of all predictions."""
+"""Writes the folder of an audit: a page, JSON, and a table of all predictions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def write_audit(folder: Path, found: Mapping[str, Any], predicted: Predicted) ->
 
 
 def _table(p: Predicted) -> str:
-    """A row for each example: every share of the audit is one of these rows."""
+    """A CSV table with one row per example, from which the audit's shares can be recomputed."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["where", "label", "predicted", "confidence", "wrong"])
     kind = p.clf.kind_
-    sure = np.abs(p.scores) if p.gives_numbers else np.asarray(kind.confidence(p.outputs, p.chosen))
+    confidence = np.abs(p.scores) if p.gives_numbers else np.asarray(kind.confidence(p.outputs, p.chosen))
     predicted = p.labels_of(p.chosen)
     for i in range(len(p)):
         cells = [p.where(i), str(p.split.labels[i]), predicted[i]]
-        writer.writerow([*map(csv_safe, cells), f"{sure[i]:.6f}", int(p.wrong[i])])
+        writer.writerow([*map(csv_safe, cells), f"{confidence[i]:.6f}", int(p.wrong[i])])
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""The pages of an audit and of a difference: one file each, that loads nothing from anywhere."""
+"""HTML pages of audits and comparisons, each one self-contained file."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from glassformer.report.wording import p_value
 
 
 def figure(metric: str, value: float | None) -> str:
-    """A metric in words: a share in percent, an error as a number."""
+    """Format a metric: shares in percent, errors as numbers."""
     if value is None:
         return "–"
     return f"{value:.4g}" if metric == "mean absolute error" else percent(value)
 
 
 def gap(metric: str, value: float) -> str:
-    """A difference of two values of a metric."""
+    """Format a difference of two values of a metric."""
     return f"{value:+.4g}" if metric == "mean absolute error" else f"{100 * value:+.1f} points"
 
 
 def diff_sentences(found: Mapping[str, Any]) -> list[str]:
-    """What a difference comes to, in a few sentences."""
+    """A summary of a comparison in three sentences."""
     metric, (a, b) = found["metric"], found["models"]
     low, high = (gap(metric, x).removesuffix(" points") for x in found["interval"])
     change = f"{gap(metric, found['difference'])} (95 % interval {low} to {high})"
-    said = [
+    sentences = [
         f"{b} has {metric} {figure(metric, found['b'])} on {found['n']:,} examples, "
         f"{a} {figure(metric, found['a'])}: {change}",
         f"{found['changed']:,} predictions change: {found['worse']:,} get worse, {found['better']:,} better",
@@ -38,24 +38,24 @@ def diff_sentences(found: Mapping[str, Any]) -> list[str]:
     if not found["slices"]:
         tested = found["slices_tested"]
         return [
-            *said,
+            *sentences,
             f"no slice gets worse beyond chance ({tested:,} slices tested, alpha = {found['alpha']:g})",
         ]
     worst = found["slices"][0]
     more = len(found["slices"]) - 1
     rest = f", and on {more} other slice{'s' * (more > 1)}" if more else ""
-    return [*said, f"{b} is worse on {worst['slice']}: {slice_line(metric, worst)}{rest}"]
+    return [*sentences, f"{b} is worse on {worst['slice']}: {slice_line(metric, worst)}{rest}"]
 
 
 def slice_line(metric: str, found: Mapping[str, Any]) -> str:
-    """A slice of a difference in words."""
+    """Format a slice of a comparison."""
     values = f"{figure(metric, found['a'])} → {figure(metric, found['b'])}"
     p = p_value(found["p"])
     return f"{values} on {found['n']:,} examples (corrected p {p if p.startswith('<') else f'= {p}'})"
 
 
 def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
-    """The slices of a difference."""
+    """A table of the slices of a comparison."""
     heads = ["slice", "examples", "before", "now", "worse", "better", "corrected p"]
     rows = [
         [
@@ -73,9 +73,9 @@ def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def diff_page(found: Mapping[str, Any]) -> str:
-    """The page of ``diff``."""
+    """The page of a comparison."""
     metric, models = found["metric"], found["models"]
-    corrected = "Slices whose examples get worse beyond chance; p is corrected for all slices tested."
+    corrected = "Slices that got significantly worse; p is corrected for all tested slices."
     both = {
         "slices": ("Where it is worse", f"{corrected} Slices that an earlier one explains are left out."),
         "improved": ("Where it is better", "The same test in the other direction."),
@@ -85,7 +85,7 @@ def diff_page(found: Mapping[str, Any]) -> str:
         if found[key]:
             sections.append(Section(key, title, note, table(slice_table(metric, found[key]))))
     if found["flips"]:
-        note = "Label: first model's prediction → second model's, the most confident of these first."
+        note = "Label: prediction of the first model → prediction of the second, the most confident first."
         sections.append(Section("flips", "Predictions that got worse", note, _flips(found)))
     first, *rest = diff_sentences(found)
     return render_page(
@@ -100,48 +100,48 @@ def diff_page(found: Mapping[str, Any]) -> str:
 
 
 def _flips(found: Mapping[str, Any]) -> Markup:
-    told = []
+    records = []
     for flip in found["flips"]:
         parts = ", ".join(f"{one['part']} {one['a']:+.2f} → {one['b']:+.2f}" for one in flip.get("why") or ())
-        told.append(
+        records.append(
             {
                 "severity": "note",
                 "message": f"{flip['label']}: {flip['a']} → {flip['b']}{f' ({parts})' if parts else ''}",
                 "examples": [f"{flip['where']}: {flip['example']}"],
             }
         )
-    said = (
+    sentences = (
         "In parentheses: words or patches whose share of the explanation for the second model's prediction "
     )
-    said += "differs most between the two models."
-    return part("parts", "doctor", told, []) + part("parts", "small", said)
+    sentences += "differs most between the two models."
+    return part("parts", "doctor", records, []) + part("parts", "small", sentences)
 
 
 # --- an audit -----------------------------------------------------------------------------------------
 
-# Of a technical documentation (EU AI Act, Annex IV): its point, in short, and where this page has it.
+# Points of the technical documentation (EU AI Act, Annex IV), and the sections of this page on them
 ANNEX = (
     ("1 (a), (b): the system, its version and provider", "The model"),
-    ("2 (b): design, architecture, what it optimizes", "The model; metrics.json of the run"),
+    ("2 (b): design, architecture, objective", "The model; metrics.json of the run"),
     ("2 (d): training data, their origin and cleaning", "Data; Leaks from training"),
     (
         "2 (g): validation, metrics, accuracy, robustness, discriminatory effects",
         "Performance; Slices; Robustness; Calibration",
     ),
     ("3: limits, foreseeable errors, accuracy for groups of persons", "Slices; Shortcuts"),
-    ("2 (e), 3: human oversight, interpretation of outputs", "Explanations; the rest is yours to write"),
-    ("9: monitoring after placing on the market", "yours to write; glassformer diff compares versions"),
+    ("2 (e), 3: human oversight, interpretation of outputs", "Explanations; the rest is for you to write"),
+    ("9: monitoring after placing on the market", "for you to write; glassformer diff compares versions"),
 )
 
 
 def audit_page(found: Mapping[str, Any]) -> str:
-    """The page of ``audit``: five sentences, then each check."""
+    """The page of an audit: five sentences, then each check."""
     sections = [
         Section(check["name"], check["title"], NOTES[check["name"]], _check(check))
         for check in found["checks"]
     ]
     facts = [[key.replace("_", " "), _fact(value)] for key, value in found["about"].items()]
-    known = "What is known of it here, for a model card or a documentation."
+    known = "Known facts about the model, for a model card or documentation."
     sections.append(Section("model", "The model", known, table(_two("fact", "value", facts))))
     law = "Where this page helps to write the technical documentation of a high-risk system. It is not legal "
     law += "advice, and not the documentation itself."
@@ -166,16 +166,16 @@ def audit_page(found: Mapping[str, Any]) -> str:
 
 
 NOTES = {
-    "performance": "The metric compared with always predicting the same, and whether label names fit.",
+    "performance": "The metric compared with a constant prediction, and whether label names match.",
     "data": "Copies, contradictions, balance, and labels that look wrong by the model's own probabilities.",
     "leaks": "Examples of this data that the model has seen in training.",
     "calibration": "Whether a probability of 80 % is right in 80 % of cases.",
-    "slices": "Groups with more errors than all other examples, by label, length, word, mark or any column "
-    "of the table; tested with correction for all of them.",
-    "robustness": "The metric after changes that leave the meaning.",
-    "shortcuts": "Single words, or regions, that turn other examples into a class wherever they are put.",
-    "faithfulness": "Whether explanations of single predictions name what these rest on: each is compared "
-    "with 19 random orders of the same parts under several ways of hiding them.",
+    "slices": "Groups with more errors than all other examples, by label, length, word, punctuation or any "
+    "column of the table; p is corrected for all of them.",
+    "robustness": "The metric after changes that preserve the meaning.",
+    "shortcuts": "Single words or image regions that flip other examples to a class when inserted.",
+    "faithfulness": "Whether explanations name the parts that predictions rest on: each is compared with 19 "
+    "random orders of the same parts, for several ways of masking them.",
 }
 
 
@@ -186,13 +186,13 @@ def _two(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
 def _check(check: Mapping[str, Any]) -> Markup:
     if not check["measured"]:
         return part("parts", "small", f"Not measured: {check['not_measured']}.")
-    fine = part("parts", "small", "Nothing to warn of.")
+    fine = part("parts", "small", "No warnings.")
     body = part("parts", "doctor", check["findings"], []) if check["findings"] else fine
     return body + _values(check["name"], check["values"])
 
 
 def _values(name: str, f: Mapping[str, Any]) -> Markup:
-    """The table behind a check's findings."""
+    """A table of the measurements of a check."""
     if name == "robustness":
         rows = [
             [one["change"], f"{one['changed']:,}", f"{one['before']:.4g}", f"{one['value']:.4g}"]
@@ -211,18 +211,18 @@ def _values(name: str, f: Mapping[str, Any]) -> Markup:
             ]
             for one in f["found"]
         ]
-        said = part("parts", "small", f"{f['tested']:,} slices were tested.")
+        sentences = part("parts", "small", f"{f['tested']:,} slices were tested.")
         return (
             table(Table(["slice", "examples", "errors", "errors elsewhere", "corrected p"], rows, ours=()))
-            + said
+            + sentences
         )
     if name == "shortcuts":
         rows = [[s["part"], s["label"], percent(s["turned"], 0), s["n"]] for s in f["strongest"]]
-        heads = ["word or region", "turns into", "share", "of examples"]
-        return table(Table(heads, rows, ours=(), words=["turns into"]))
+        heads = ["word or region", "flips to", "share", "of examples"]
+        return table(Table(heads, rows, ours=(), words=["flips to"]))
     if name == "faithfulness":
         rows = [[key, own["n"], own["passes"]] for key, own in f["operators"].items()]
-        return table(Table(["hidden by", "inputs tested", "pass"], rows, ours=()))
+        return table(Table(["masked by", "inputs tested", "pass"], rows, ours=()))
     if name == "performance":
         metric = f["metric"]
         rows = [
@@ -236,9 +236,9 @@ def _values(name: str, f: Mapping[str, Any]) -> Markup:
 
 
 def _fact(value: Any) -> str:
-    """A fact in words."""
+    """Format a fact."""
     if value is None:
-        return "not known here"
+        return "unknown"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_fact(own)}" for key, own in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Changes that should not change what a text or an image means: typos, case, accents; noise, blur, weather.
+"""Perturbations that preserve the meaning of texts (typos, case, accents) and images (noise, blur, weather).
 
-Every change has its own generator, so that the same seed gives the same examples. The images'
-changes follow the 15 common corruptions of ImageNet-C (Hendrycks and Dietterich, 2019) at a middle severity,
-computed on images of at most ``MAX_SIDE`` pixels a side.
+Every example has its own random generator, so that results are reproducible. The image changes follow the 15
+common corruptions of ImageNet-C (Hendrycks and Dietterich, 2019) at medium severity, computed on images of at
+most ``MAX_SIDE`` pixels per side.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from glassformer.data.text_pairs import TextPair
 
 MAX_SIDE = 224
 TYPOS = 0.2  # share of the words that get a typo
-QUALITY = 15  # of JPEG
+QUALITY = 15  # JPEG quality
 
 # --- texts ----------------------------------------------------------------------------------------
 
 
 def typos(text: str, rng: np.random.Generator) -> str:
-    """One word in five, of four letters or more, has two neighboring letters swapped."""
+    """Swap two neighboring letters in one of five words with four or more letters."""
     words = text.split(" ")
     for i, word in enumerate(words):
         if len(word) > 3 and word.isalpha() and rng.random() < TYPOS:
@@ -36,13 +36,13 @@ def typos(text: str, rng: np.random.Generator) -> str:
 
 
 def without_accents(text: str, rng: np.random.Generator) -> str:
-    """Letters without their accents: à is a, ß stays."""
+    """Remove accents: à becomes a; ß stays."""
     letters = unicodedata.normalize("NFD", text.replace("đ", "d").replace("Đ", "D"))
     return unicodedata.normalize("NFC", "".join(c for c in letters if not unicodedata.combining(c)))
 
 
 def without_punctuation(text: str, rng: np.random.Generator) -> str:
-    """Spaces in the place of punctuation; the text itself where nothing else is left."""
+    """Replace punctuation by spaces; a text of punctuation only stays unchanged."""
     kept = "".join(" " if unicodedata.category(c)[0] == "P" else c for c in text)
     return " ".join(kept.split()) or text
 
@@ -58,7 +58,7 @@ TEXT_CHANGES: Mapping[str, Callable[[str, np.random.Generator], str]] = {
 
 # --- images ---------------------------------------------------------------------------------------
 #
-# Each takes pixels [H, W, 3] in 0 to 1.
+# Each function takes pixels [H, W, 3] in 0 to 1.
 
 
 def _filtered(blur: ImageFilter.Filter) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
@@ -81,7 +81,7 @@ def _impulse(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _glass(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Pixels trade places with near ones."""
+    """Replace pixels by random nearby ones."""
     height, width, _ = x.shape
     rows, columns = np.mgrid[:height, :width]
     rows = (rows + rng.integers(-2, 3, rows.shape)).clip(0, height - 1)
@@ -161,19 +161,19 @@ IMAGE_CHANGES: Mapping[str, Callable[[np.ndarray, np.random.Generator], np.ndarr
 
 
 def pixels_of(example: Any) -> np.ndarray:
-    """An image as pixels ``[H, W, 3]`` in 0 to 1, at most ``MAX_SIDE`` a side."""
+    """An image as pixels ``[H, W, 3]`` in 0 to 1, at most ``MAX_SIDE`` per side."""
     opened = open_picture(example).convert("RGB")
     opened.thumbnail((MAX_SIDE, MAX_SIDE))
     return _pixels(opened)
 
 
 def as_image(x: np.ndarray) -> np.ndarray:
-    """Pixels in 0 to 1 as an example that a model takes: ``[H, W, 3]`` uint8."""
+    """Convert pixels in 0 to 1 to model input, ``[H, W, 3]`` uint8."""
     return (x.clip(0, 1) * 255).round().astype(np.uint8)
 
 
 def changed(example: Any, name: str, seed: int) -> Any:
-    """An example under a change of ``TEXT_CHANGES`` or ``IMAGE_CHANGES``; of a pair both texts."""
+    """Apply a change of ``TEXT_CHANGES`` or ``IMAGE_CHANGES`` to an example; for pairs, to both texts."""
     rng = np.random.default_rng(seed)
     if name in IMAGE_CHANGES:
         return as_image(IMAGE_CHANGES[name](pixels_of(example), rng))

@@ -1,4 +1,4 @@
-"""What a model predicts for labeled examples, be it a run, a saved folder or a classifier of the Hub."""
+"""Predictions of a run, a saved model or a Hub classifier for labeled examples."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Predicted:
     """A model's outputs for labeled examples.
 
     Attributes:
-        name: of the model, as the user gave it.
+        name: name of the model that the user gave.
         split: the examples with their labels.
         outputs: ``[n, C]`` probabilities, or predicted numbers ``[n, 1]``.
         targets: ``[n]`` class indices, ``[n, K]`` of 0 and 1, or numbers ``[n]``.
         columns: the table's other columns, as text: name -> a value for each example.
-        train: the training examples; None: a saved model alone, or its data are gone.
+        train: the training examples; None: there is no run, or its data are not available.
     """
 
     clf: Any
@@ -68,8 +68,8 @@ class Predicted:
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """How good each prediction is, ``[n]``, higher is better: 1 or 0 for right or wrong, of label sets
-        the share of labels in common (Jaccard), of numbers minus the absolute error."""
+        """Score of each prediction, ``[n]``, higher is better: 1 or 0 for right or wrong; for label sets, the
+        Jaccard index; for numbers, minus the absolute error."""
         if self.gives_numbers:
             return -np.abs(self.chosen - np.asarray(self.targets, float))
         if self.targets.ndim == 1:
@@ -79,13 +79,13 @@ class Predicted:
 
     @cached_property
     def wrong(self) -> np.ndarray:
-        """``[n]`` bool: predictions that are not all right; of numbers the fifth furthest off."""
+        """``[n]`` bool: predictions with an error; for numbers, the fifth with the largest errors."""
         if self.gives_numbers:
             return self.scores < np.quantile(self.scores, FURTHEST)
         return self.scores < 1
 
     def labels_of(self, chosen: np.ndarray) -> list[str]:
-        """Predictions in words."""
+        """Predictions as label names or formatted numbers."""
         kind = self.clf.kind_
         if self.gives_numbers:
             return [f"{x:.6g}" for x in chosen.tolist()]
@@ -105,30 +105,30 @@ def predict(
     log: Log = lambda line: None,
     count: Count = uncounted,
 ) -> Predicted:
-    """What a model predicts for labeled examples.
+    """Predict labeled examples with a model.
 
     Args:
         model: a run, a saved model, a folder of ``transformers``, or a classifier's name on the Hub.
         data: a data set's name, a table or a folder; None: the split that the run was evaluated on.
-        columns: key of the recipe -> column of ``data``, where they differ from the training's.
-        on_bad_row: ``skip``: leave out rows that cannot be used.
+        columns: recipe key -> column of ``data``, for columns with other names than in training.
+        on_bad_row: ``skip``: skip unusable rows.
 
     Raises:
-        InputError: no such model, one that predicts neither labels nor numbers, or data that cannot be used.
+        InputError: no such model, a model that predicts neither labels nor numbers, or unusable data.
     """
     folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
     context = _context(folder, data, columns or {}, on_bad_row, log, count)
     clf = context.estimator
     splits = own_data(context) if data is None else load_other(context.task, context.recipe, clf, data)
-    said = []
+    notes = []
     if context.drop_unreadable:
-        splits, said = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
+        splits, notes = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
     split = splits.judged
     if split is None or split.labels is None:
         where = data or context.recipe.data.source
         raise NoSuchSplitError("no labeled examples", where=where, fix="Name the column: --label-column NAME")
     split, unknown = with_known_labels(clf, split, context.drop_unreadable)
-    for line in [*getattr(splits.dataset, "said", ()), *said, *filter(None, [unknown])]:
+    for line in [*getattr(splits.dataset, "said", ()), *notes, *filter(None, [unknown])]:
         log(line)
     with count(f"predicting with {model}", len(split)) as told:
         outputs = clf.outputs(split.examples, progress=told)
@@ -160,7 +160,7 @@ def _context(
 
 
 def _training(context: RunContext) -> Any:
-    """The training examples of a run; None where they have changed since, or are gone."""
+    """The training examples of a run; None: they have changed, or are not available."""
     if is_named(context.trained.data.source):
         with suppress(InputError):
             return own_data(replace(context, recipe=context.trained), ("train",)).train
@@ -183,7 +183,7 @@ def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Metric:
-    """What the mean of ``scores`` is called; ``sign`` is -1 where lower values are better."""
+    """Name of the mean of ``Predicted.scores``; ``sign`` is -1 if lower values are better."""
 
     name: str
     sign: int = 1
@@ -194,7 +194,7 @@ class Metric:
 
 
 def metric_of(predicted: Predicted) -> Metric:
-    """The metric that ``scores`` sum up to."""
+    """The metric that is the mean of ``scores``."""
     if predicted.gives_numbers:
         return Metric("mean absolute error", -1)
     return Metric("accuracy" if predicted.targets.ndim == 1 else "labels in common")

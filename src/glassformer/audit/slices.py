@@ -1,8 +1,8 @@
-"""Groups of examples that share something one can name, and which of them a model is worse on.
+"""Slices: named groups of examples, and tests for those on which a model is worse.
 
-Many groups are tested at once. Tarone (1990): a group so small that no outcome could be significant is not
-tested and costs the others nothing; Holm (1979) corrects for the rest, so that the chance of any false group
-is at most ``alpha``.
+Many slices are tested at once. Those too small for any significant result are not tested and do not count
+(Tarone, 1990); p-values of the others are corrected (Holm, 1979), so that the probability of any false
+finding is at most ``alpha``.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from glassformer.data.label_sets import each
 from glassformer.data.text_pairs import TextPair
 from glassformer.evaluate.compare import holm
 
-LEAST = 15  # examples of a group
-VALUES = 30  # of a column, as groups of their own; numbers with more are cut into quarters
-WORDS = 400  # the most frequent words that are groups
-OFTEN = 0.6  # share of the examples from which on a word makes no group
+LEAST = 15  # examples per slice
+VALUES = 30  # distinct values of a column, each a slice; numeric columns with more are split into quarters
+WORDS = 400  # most frequent words, each a slice
+OFTEN = 0.6  # words in a larger share of examples are ignored
 ALPHA = 0.05
-APART, DENSER = 0.05, 0.01  # p below which a slice says more than those before it
+APART, DENSER = 0.05, 0.01  # p-values below which a slice adds to earlier ones; see ``significant``
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 EMOJI = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]")
 LINK = re.compile(r"https?://|www\.", re.IGNORECASE)
 
-# right and wrong examples of a group and of all -> one-sided p, and the smallest p that these margins allow
+# rows of a slice -> one-sided p, and the smallest p that is possible for its size
 Test = Callable[[np.ndarray], tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Examples that share something.
+    """A named group of examples.
 
     Attributes:
         kind: ``label``, ``length``, ``column``, ``word``, ``text``, ``image``, or ``label and length``.
@@ -56,24 +56,24 @@ class Slice:
 
 @dataclass(frozen=True)
 class Found:
-    """A slice that differs beyond chance; ``p`` is corrected for all slices."""
+    """A significant slice; ``p`` is corrected for all slices."""
 
     slice: Slice
     p: float
 
 
 def text_of(example: Any) -> str:
-    """What is read of an example; of a pair both texts."""
+    """The text of an example; for pairs, both texts."""
     return " ".join(example.sides) if isinstance(example, TextPair) else str(example)
 
 
 def words_in(text: str) -> set[str]:
-    """The distinct words of a text, without case."""
+    """The distinct words of a text, case-folded."""
     return {word.casefold() for word in WORD.findall(text)}
 
 
 def slices_of(predicted: Predicted) -> list[Slice]:
-    """Every group of at least ``LEAST`` examples and not of all; of equal groups the first."""
+    """All distinct slices with at least ``LEAST`` examples, but not all examples."""
     made, seen = [], set()
     for part in _candidates(predicted):
         key = np.packbits(part.rows).tobytes()
@@ -116,7 +116,7 @@ def _labels(predicted: Predicted) -> Iterator[Slice]:
 def _of_column(name: str, values: Sequence[str]) -> Iterator[Slice]:
     counts = Counter(values)
     if len(counts) > VALUES:
-        with suppress(ValueError):  # words that hardly repeat
+        with suppress(ValueError):  # texts, not numbers
             yield from quarters("column", name, [float(value or "nan") for value in values])
         return
     for value in counts:
@@ -124,7 +124,7 @@ def _of_column(name: str, values: Sequence[str]) -> Iterator[Slice]:
 
 
 def quarters(kind: str, name: str, values: Sequence[float] | np.ndarray) -> list[Slice]:
-    """Four groups of about a quarter of the examples, by a number of each; fewer where numbers repeat."""
+    """Four slices by quartiles of a number; fewer if numbers repeat."""
     x = np.asarray(values, float)
     known = np.isfinite(x)
     if not known.any():
@@ -184,7 +184,7 @@ def _image_facts(predicted: Predicted) -> Mapping[str, list[float]]:
 
 
 def more_errors(wrong: np.ndarray) -> Test:
-    """Fisher's exact test, one-sided: has the group more errors than all others?
+    """Fisher's exact test, one-sided: does the slice have more errors than the other examples?
 
     Args:
         wrong: ``[n]`` bool.
@@ -202,10 +202,10 @@ def more_errors(wrong: np.ndarray) -> Test:
 
 
 def more_losses(losses: np.ndarray, gains: np.ndarray) -> Test:
-    """The exact sign test (McNemar's), one-sided: does a model lose more examples of the group than it gains?
+    """The exact sign (McNemar) test, one-sided: does a model get worse on more examples than better?
 
     Args:
-        losses, gains: ``[n]`` bool, examples on which it is worse, and better, than the other.
+        losses, gains: ``[n]`` bool, examples on which the model is worse, and better, than the other.
     """
     from scipy.stats import binom
 
@@ -217,13 +217,13 @@ def more_losses(losses: np.ndarray, gains: np.ndarray) -> Test:
 
 
 def significant(slices: Sequence[Slice], test: Test, events: np.ndarray, alpha: float = ALPHA) -> list[Found]:
-    """The slices that the test finds, the smallest p first; those that earlier ones explain are left out.
+    """The significant slices, the smallest p first, without those that earlier ones explain.
 
-    A slice is explained where its examples outside the slices before it do not show the effect (p > 0.05),
-    and where inside of those it has no more events than they have anyway (Fisher's test, p > 0.01).
+    A slice is explained if its examples outside of the earlier slices do not show the effect (p > 0.05),
+    and it does not have more events than expected inside of them (Fisher's test, p > 0.01).
 
     Args:
-        events: ``[n]`` bool, what the test counts: errors, or losses.
+        events: ``[n]`` bool, the events that the test counts: errors, or losses.
     """
     tested = [(part, *test(part.rows)) for part in slices]
     floors = np.sort([floor for _, _, floor in tested])

@@ -1,1 +1,1 @@
-"""Checkpoints on disk: durable folders, safetensors, the Hub, and the state of a training."""
+"""Checkpoints on disk: atomic folders, safetensors, the Hub, and training state."""

@@ -1,24 +1,24 @@
-"""Checkpoints with a name of their own; read without torch, so that a slip in a name is told at once."""
+"""Catalog of named checkpoints. Does not import torch, so that wrong names are reported at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-AUTO = "auto"  # as a model: several are tried
+AUTO = "auto"  # as the model: several models are tried
 IMAGE_ENCODER, IMAGE_SCRATCH = (
     "dinov2-small",
     "vit-tiny",
-)  # auto of images: if at hand, else
+)  # models for auto with images: the first if available, else the second
 
 
 @dataclass(frozen=True)
 class Known:
-    """A checkpoint with a name of its own: where it lies, and the revision that we tested."""
+    """A named checkpoint: its repository, and the revision that we tested."""
 
     repo: str
     revision: str
-    package: str | None = None  # an installable package that carries the folder as package/model
+    package: str | None = None  # a package that contains the folder as package/model
     sha256: str | None = None  # of model.safetensors in that package
     reads: str = "texts"
 
@@ -52,7 +52,7 @@ CATALOG = {
     ),
 }
 
-# One word is enough for the usual ones.
+# short names
 CATALOG |= {
     "minilm": CATALOG["all-minilm-l6-v2"],
     "mpnet": CATALOG["all-mpnet-base-v2"],
@@ -61,10 +61,10 @@ CATALOG |= {
 
 
 def names_reading(reads: str) -> list[str]:
-    """The names of checkpoints of ``reads`` ("texts" or "images")."""
+    """The names of checkpoints that read ``reads`` ("texts" or "images")."""
     return [name for name, known in CATALOG.items() if known.reads == reads]
 
 
 def is_named(name: str | Path) -> bool:
-    """Whether a word names a checkpoint of the catalog, and no folder here."""
+    """Whether this is the name of a checkpoint in the catalog, and not an existing path."""
     return str(name).lower() in CATALOG and not Path(name).exists()

@@ -96,7 +96,7 @@ def keep_own(old: Path, fresh: Path) -> None:
     shutil.copyfile(path, fresh / README)
 
 
-# --- the owner's files ----------------------------------------------------------------------------
+# --- the user's files -----------------------------------------------------------------------------
 
 
 def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
@@ -115,7 +115,7 @@ def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
         try:
             _take_over(old / place, fresh / place)
         except OSError as error:
-            what = f"{old / place} could not be kept when {old} was saved anew: {error.strerror}"
+            what = f"{old / place} could not be kept when {old} was saved again: {error.strerror}"
             warnings.warn(what, NotKeptWarning, stacklevel=5)
 
 
@@ -205,7 +205,7 @@ def steadily(path: Path, read: Callable[[], Found]) -> Found:
             if _stamp(path) == before:
                 return found
         time.sleep(0.002 * turn)
-    raise CheckpointError("is saved anew again and again while it is read", where=str(path), fix="Try again")
+    raise CheckpointError("is saved again and again while it is read", where=str(path), fix="Try again")
 
 
 def _stamp(path: Path) -> tuple[Any, ...] | None:
@@ -237,7 +237,7 @@ def _stays(path: Path) -> bool:
 # --- folders --------------------------------------------------------------------------------------
 
 
-MOST_NAMED, MOST_LOOKED_AT = 3, 1_000  # folders below one that holds no model
+MAX_NAMED, MAX_SEARCHED = 3, 1_000  # sub-folders named in a message, and searched for models
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
 # maximum size of all files that a manifest lists: more is not a model and would take hours to check
@@ -388,15 +388,15 @@ def models_below(folder: Path, *marks: str) -> str:
     """
     found: dict[Path, None] = {}
     for depth in ("*", "*/*"):
-        for mark in marks if len(found) <= MOST_NAMED else ():
-            files = islice(sorted(islice(folder.glob(f"{depth}/{mark}"), MOST_LOOKED_AT)), MOST_NAMED + 1)
+        for mark in marks if len(found) <= MAX_NAMED else ():
+            files = islice(sorted(islice(folder.glob(f"{depth}/{mark}"), MAX_SEARCHED)), MAX_NAMED + 1)
             homes = (file.parent for file in files)
             found |= dict.fromkeys(
                 home.parent if home.name == "model" and home.parent != folder else home for home in homes
             )
     found.pop(folder, None)
-    shown = ", ".join(map(str, list(found)[:MOST_NAMED]))
-    return shown + (", ..." if len(found) > MOST_NAMED else "")
+    shown = ", ".join(map(str, list(found)[:MAX_NAMED]))
+    return shown + (", ..." if len(found) > MAX_NAMED else "")
 
 
 def temporary_name(path: Path) -> Path:
@@ -607,15 +607,15 @@ OF_A_MODEL = (
 
 
 def no_folder(path: str | Path) -> NoSuchModelError:
-    """The error of a model's folder that is not there."""
+    """The error for a missing model folder."""
     fix = GIVE_A_MODEL
     if is_named(path):
-        fix = f"{path} is a checkpoint: load_pretrained opens it, a classifier is trained from it"
+        fix = f"{path} is a checkpoint: open it with load_pretrained, or train a classifier from it"
     return NoSuchModelError("no such folder", where=str(path), fix=fix)
 
 
 def check_is_model(folder: Path) -> None:
-    """Raises CheckpointError for a folder that holds nothing of a saved model or a run."""
+    """Raise CheckpointError if a folder has no file of a saved model or a run."""
     if folder.is_dir() and not any((folder / name).exists() for name in OF_A_MODEL):
         what = f"not a saved model or run: it has neither {MANIFEST} nor config.toml"
         raise NoSuchModelError(what, where=str(folder), fix=GIVE_A_MODEL)
@@ -644,7 +644,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise CheckpointError("lacks 'files' or 'extra'", where=str(file), fix=_SAVE_AGAIN)
     for name, entry in files.items():
         if not (isinstance(entry, dict) and type(entry.get("size")) is int and "sha256" in entry):
-            raise CheckpointError(f"lacks size and sum of {name!r}", where=str(file), fix=_SAVE_AGAIN)
+            raise CheckpointError(f"lacks size and checksum of {name!r}", where=str(file), fix=_SAVE_AGAIN)
     if sum(entry["size"] for entry in files.values()) > MAX_FOLDER_BYTES:
         what = f"lists more than {MAX_FOLDER_BYTES >> 30:,} GiB"
         raise CheckpointError(what, where=str(file), fix="Do not use this checkpoint")

@@ -1,7 +1,6 @@
-"""From a name to a folder with weights: the catalogue, a path, or an id on the Hugging Face Hub.
+"""Resolves a model name to a folder with weights: from the catalog, a path, or the Hugging Face Hub.
 
-What comes from the Hub is pinned to a revision where we know one, and only files that can hold no
-code are fetched.
+Hub downloads are pinned to a revision if we know one; only files that cannot contain code are downloaded.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ ALLOWED_FILES = [
     "[0-9]_Dense/config.json",
     "[0-9]_Dense/model.safetensors",
 ]
-# Fetched where a repository has no weights in safetensors; read without unpickling (``torch_zip.py``).
+# Downloaded if a repository has no safetensors; read without unpickling (``torch_zip.py``)
 ZIPPED = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
 _STEP = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")  # of modules.json
 MAX_FILE_BYTES = 64 << 30  # of weights
@@ -62,30 +61,29 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class Resolved(NamedTuple):
-    """A folder with a checkpoint, and in words where it came from."""
+    """A folder with a checkpoint, and a description of its source."""
 
     path: Path
     source: str
-    from_hub: bool  # lies in the Hub's cache, which is made of symbolic links
+    from_hub: bool  # whether it is in the Hub cache, which consists of symbolic links
 
 
 def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) -> Resolved:
-    """The folder of a checkpoint, fetched from the Hub if it has to be.
+    """The folder of a checkpoint; downloads it from the Hub if necessary.
 
-    Order: a catalogue name (``"all-minilm-l6-v2"``), an existing path (of a run, its ``model``), a Hub id
-    (``"org/name"``).
-    A catalogue name always means its weights; write ``./name`` for a folder of the same name.
+    Order: a catalog name (``"all-minilm-l6-v2"``), an existing path (for a run, its ``model``), a Hub id
+    (``"org/name"``). A catalog name has precedence; write ``./name`` for a folder of the same name.
 
     Args:
-        revision: a commit, tag or branch on the Hub; None: the catalogue's pinned commit, else the
+        revision: a commit, tag or branch on the Hub; None: the catalog's pinned commit, else the
             Hub's default branch.
 
     Returns:
         ``Resolved(path, source, from_hub)``; the folder has a ``config.json``.
 
     Raises:
-        CheckpointError: nothing of that name, no connection or offline mode, no such revision, no
-            safetensors weights, or an installed package with other weights than expected.
+        CheckpointError: no such checkpoint or revision, no connection or offline mode, no safetensors
+            weights, or an installed package with unexpected weights.
     """
     name = os.fspath(name_or_path)
     known = CATALOG.get(name.lower())
@@ -99,7 +97,7 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
             raise CheckpointError(what, where=name, fix="Leave the revision out")
         folder = _checked_folder(path, name)
         return Resolved(folder, f"local folder {folder}", False)
-    if path.parts[:1] == ("runs",):  # where training leaves its runs, never an organisation of the Hub
+    if path.parts[:1] == ("runs",):  # the default folder of runs, not an organization on the Hub
         raise NoSuchModelError("no such folder", where=name, fix=missing_run(path))
     if _HUB_ID.fullmatch(name):
         pinned = {known.repo.lower(): known.revision for known in CATALOG.values()}
@@ -109,18 +107,18 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
 
 
 def fetch_if_checkpoint(recipe: Any) -> None:
-    """Fetch the weights that a recipe starts from; a model from scratch has none.
+    """Download the pretrained weights of a recipe, if it has any.
 
     Raises:
-        CheckpointError: as ``resolve_checkpoint`` does.
+        CheckpointError: see ``resolve_checkpoint``.
     """
     name = str(getattr(getattr(recipe, "model", None), "model", ""))
     if name.lower() in CATALOG or "/" in name:
         resolve_checkpoint(name, recipe.model.revision)
 
 
-def is_at_hand(name: str) -> bool:
-    """Whether the weights of a checkpoint of the catalog lie on this machine: nothing is fetched or asked."""
+def is_available(name: str) -> bool:
+    """Whether the weights of a catalog checkpoint are on this machine; does not use the network."""
     from huggingface_hub import try_to_load_from_cache
 
     known = CATALOG[name.lower()]
@@ -135,22 +133,22 @@ def _from_package(known: Known) -> Resolved | None:
     folder = Path((spec.submodule_search_locations or [""])[0]) / "model"
     weights = folder / "model.safetensors"
     if not weights.is_file() or file_sha256(weights) != known.sha256:
-        what = f"the installed package {known.package} does not carry the weights it is known for"
+        what = f"the installed package {known.package} does not have the expected weights"
         raise CheckpointError(what, where=str(weights), fix="Reinstall or remove the package")
     return Resolved(folder, f"package {known.package} ({known.repo}, SHA-256 checked)", False)
 
 
 def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Resolved:
-    from huggingface_hub import HfApi, errors, snapshot_download  # not needed for what lies here already
+    from huggingface_hub import HfApi, errors, snapshot_download  # imported only if needed
 
     shown = f"{repo} at revision {revision}" if revision else f"{repo} at its default revision"
     fix = "Check the name at https://huggingface.co, or name a local folder"
     away = None
     try:
-        # The library tries for half a minute: what is here already, or is not, is known at once.
+        # The library retries for half a minute, so check the connection first.
         away = None if _offline() else unreachable(HfApi().endpoint)
         local: dict[str, Any] = {"local_files_only": True} if away else {}
-        names = [] if away else _check_announced(repo, revision, shown)
+        names = [] if away else _check_listing(repo, revision, shown)
         zipped = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
         pieces = bool(names) and "tokenizer.json" not in names
         patterns = [*ALLOWED_FILES, *(ZIPPED if zipped else ()), *(SENTENCE_PIECES if pieces else ())]
@@ -165,7 +163,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         what, fix = "has no such revision on the Hub", "Name a commit, tag or branch of it"
     except errors.HFValidationError as error:
         what = f"is not a valid Hub id ({error})"
-    except Exception as error:  # every HTTP back end has its own family of errors
+    except Exception as error:  # every HTTP library has its own error classes
         offline = isinstance(error, errors.OfflineModeIsEnabled) or _offline()
         what = "is not in the local cache, and "
         why = away or _first_line(error)
@@ -178,7 +176,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         if not folder.is_dir() or (revision and _COMMIT.fullmatch(revision) and folder.name != revision):
             what = f"the Hub sent {folder.name[:60]!r}, which is another commit or nothing"
             raise CheckpointError(what, where=shown, fix="Do not use it")
-        _check_sent(folder, shown)
+        _check_download(folder, shown)
         if _checked_folder(folder, shown) != folder:
             raise IncompleteError("has no config.json", where=shown, fix="Name another")
         if not any((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))):
@@ -188,23 +186,23 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
     raise NotDownloadedError(what, where=shown, fix=fix)
 
 
-def _wanted(name: str) -> bool:
+def _is_needed(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *ZIPPED, *SENTENCE_PIECES))
 
 
-def _most_bytes(name: str) -> int:
+def _max_bytes(name: str) -> int:
     return MAX_FILE_BYTES if name.endswith((".safetensors", ".bin")) else MAX_SMALL_BYTES
 
 
-def _check_announced(repo: str, revision: str | None, shown: str) -> list[str]:
-    """The names that the Hub speaks of, which are looked at with their sizes before anything is fetched.
+def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
+    """The names of the files on the Hub, after a check of names and sizes before the download.
 
     Raises:
-        CheckpointError: a name that leads out of the folder, or more bytes than any model here has.
+        CheckpointError: a name that leaves the folder, or a file that is too large for a model.
     """
-    announced = _announced(repo, revision)
+    announced = _listing(repo, revision)
     for name, size in announced:
-        if not _wanted(name):
+        if not _is_needed(name):
             continue
         if set(name) & set("/\\:\0") and not _STEP.fullmatch(name):
             raise CheckpointError(
@@ -212,23 +210,23 @@ def _check_announced(repo: str, revision: str | None, shown: str) -> list[str]:
                 where=shown,
                 fix="Do not use it",
             )
-        most = _most_bytes(name)
+        most = _max_bytes(name)
         if size is not None and size > most:
-            what = f"its {name} has {size:,} bytes, {most:,} at most are fetched"
-            raise CheckpointError(what, where=shown, fix="Fetch it by other means, if you trust it")
+            what = f"its {name} has {size:,} bytes, {most:,} at most are downloaded"
+            raise CheckpointError(what, where=shown, fix="Download it by other means, if you trust it")
     return [name for name, _ in announced]
 
 
-def _announced(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
-    """Name and size of every file that the Hub lists; none where it cannot be asked: fetching will say so."""
+def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
+    """Name and size of every file on the Hub; empty if it cannot be reached, which the download reports."""
     from huggingface_hub import HfApi
 
     api = HfApi()
     try:
         info = api.model_info(repo, revision=revision, files_metadata=True)
-    except Exception:  # every HTTP back end has its own family of errors
+    except Exception:  # every HTTP library has its own error classes
         return []
-    if info.sha is not None and not _COMMIT.fullmatch(str(info.sha)):  # becomes the name of a folder
+    if info.sha is not None and not _COMMIT.fullmatch(str(info.sha)):  # it becomes the name of a folder
         raise CheckpointError(
             f"the Hub gives {str(info.sha)[:60]!r} for a commit", where=repo, fix="Do not use it"
         )
@@ -238,7 +236,7 @@ def _announced(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
     found: list[tuple[str, int | None]] = []
     for file in info.siblings or ():
         name, size = str(file.rfilename), file.size
-        if size is None and _wanted(name):
+        if size is None and _is_needed(name):
             try:
                 size = api.get_hf_file_metadata(url=_address(api, repo, info.sha, name)).size
             except Exception:  # as above
@@ -253,18 +251,18 @@ def _address(api: Any, repo: str, commit: str | None, name: str) -> str:
     return hf_hub_url(repo, name, revision=commit, endpoint=api.endpoint)
 
 
-def _check_sent(folder: Path, shown: str) -> None:
-    """Compare what lies in the cache with what the Hub announced: the cache keeps each file under its sum.
+def _check_download(folder: Path, shown: str) -> None:
+    """Check downloaded files against their checksums, which are their names in the cache.
 
     Raises:
-        CheckpointError: a file that is not plain, is too large, or has another sum; it leaves the cache.
+        CheckpointError: a file is not plain, too large, or has another checksum; it is removed.
     """
     for file in sorted((*folder.iterdir(), *folder.glob("[0-9]_*/*"))):
-        if not _wanted(file.relative_to(folder).as_posix()):
+        if not _is_needed(file.relative_to(folder).as_posix()):
             continue
         blob = file.resolve()
         size = blob.stat().st_size if blob.is_file() else -1
-        most = _most_bytes(file.name)
+        most = _max_bytes(file.name)
         what = ""
         if size < 0:
             what = f"{file.name} is not a plain file"
@@ -272,18 +270,18 @@ def _check_sent(folder: Path, shown: str) -> None:
             what = f"{file.name} has {size:,} bytes, {most:,} at most are read"
         elif file.is_symlink() and blob.parent != (folder.parents[1] / "blobs").resolve():
             what = f"{file.name} leads out of the cache"
-        elif file.is_symlink() and not _has_sum(blob, blob.name):
-            what = f"{file.name} is not the file that the Hub announced: its sum is another"
+        elif file.is_symlink() and not _has_checksum(blob, blob.name):
+            what = f"{file.name} is not the file that the Hub announced: its checksum differs"
         if what:
             for path in {file, blob} if blob.parent.name == "blobs" else {file}:
-                path.unlink(missing_ok=True)  # so that the next call fetches it again
+                path.unlink(missing_ok=True)  # so that the next call downloads it again
             raise CheckpointError(what, where=shown, fix="Try again; if it stays so, do not use it")
 
 
-def _has_sum(file: Path, name: str) -> bool:
-    """Whether a file of the cache has the sum that its name is: SHA-256 for weights, git's SHA-1 for others.
+def _has_checksum(file: Path, name: str) -> bool:
+    """Whether the checksum of a file is its name in the cache: SHA-256 for weights, git's SHA-1 for others.
 
-    A mirror may give plain SHA-1 sums. Names of other forms say nothing.
+    A mirror may use plain SHA-1. Names in other formats are not checked.
     """
     if re.fullmatch(r"[0-9a-f]{64}", name):
         return file_sha256(file) == name

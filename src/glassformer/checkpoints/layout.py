@@ -1,4 +1,4 @@
-"""What the families of Hugging Face folders share: filling a model, ``config.json``, label names, ranges."""
+"""Shared code of the Hugging Face families: loading a model, ``config.json``, label names, valid ranges."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Model = TypeVar("Model", bound=nn.Module)
 
 ACTIVATION_NAMES = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 THEIR_ACTIVATION = {"gelu_tanh": "gelu_pytorch_tanh", "gelu": "gelu", "relu": "relu"}
-MOST_NUMBER = 10_000_000  # of any setting of a model
-MOST_PATCHES = 1_000_000
-# The root of eps is divided by, in 32 bits; the others are rates and spreads.
+MAX_NUMBER = 10_000_000  # of any setting of a model
+MAX_PATCHES = 1_000_000
+# Valid ranges. fp32 computations divide by the root of eps; the others are rates and standard deviations.
 RANGES = {
     "eps": (1e-30, 1.0), "dropout": (0.0, 1.0), "attention_dropout": (0.0, 1.0),
     "stochastic_depth": (0.0, 1.0),
@@ -34,23 +34,23 @@ RANGES = {
     "embedding_std": (0.0, 1e3), "position_std": (0.0, 1e3), "scale": (1e-6, 1e6),
 }  # fmt: skip
 ENCODER_KEYS = ("embeddings.", "encoder.")
-# ``problem_type`` of a head with classifier.weight, and what its outputs are where they do not mean classes.
+# ``problem_type`` -> description of the outputs, if they are not scores of classes
 PROBLEMS = {
     "single_label_classification": "",
-    "multi_label_classification": "several labels at once: a sigmoid for each logit",
-    "regression": "regression: figures, no classes",
+    "multi_label_classification": "multi-label: a sigmoid for each logit",
+    "regression": "regression: numbers instead of classes",
 }
-# What ``config.json`` says of a pooling and head of ours that stand beside an encoder in the Hub's layout.
+# Keys in ``config.json`` for our own pooling and head, in addition to an encoder in the Hub's layout
 OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout", "sides")
 
 
 def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str) -> Model:
-    """A model of this config, every tensor loaded; names what is missing, left over or of another shape.
+    """Create a model from a config, and load its tensors.
 
-    Names and shapes are compared before any memory is taken: a config may ask for more than there is.
+    Names and shapes are compared before memory is allocated, because a config may ask for too much.
 
     Raises:
-        CheckpointError: tensors that do not fit, or a config of which no model can be made.
+        CheckpointError: tensors do not match (the message names them), or the config is not valid.
     """
     compare(outline(model_class, config, len(tensors), where).state_dict(), tensors, where)
     model = blank(model_class, config, where)
@@ -59,28 +59,28 @@ def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, 
 
 
 def blank(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
-    """A model whose tensors will be loaded: their memory is there, and no random numbers are drawn."""
-    with _NothingDrawn():
+    """A model with allocated but uninitialized tensors, to be loaded."""
+    with _NoInitialization():
         return made(model_class, config, where)
 
 
 def outline(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
-    """The model without memory for its tensors, which have names and shapes only.
+    """The model on the meta device: names and shapes of its tensors, without memory.
 
     Raises:
-        CheckpointError: more layers than ``num_tensors``, or a config of which no model can be made.
+        CheckpointError: more layers than ``num_tensors``, or the config is not valid.
     """
     _check_numbers(config, where)
     for layers in _layers(config):
         if layers > num_tensors:
             what = f"{layers:,} layers, but the weights hold {num_tensors} tensors"
             raise CheckpointError(what, where=f"{where}/config.json")
-    with torch.device("meta"), _NothingDrawn():
+    with torch.device("meta"), _NoInitialization():
         return made(model_class, config, where)
 
 
 def made(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
-    """A new model; raises CheckpointError where none can be made of the config."""
+    """Create a model; raises CheckpointError if the config is not valid."""
     try:
         return model_class(config)
     except InputError:
@@ -90,12 +90,12 @@ def made(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
         raise CheckpointError(what, where=f"{where}/config.json") from None
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves out drawing of weights: without memory it does nothing, but makes torch load half a compiler."""
+class _NoInitialization(TorchFunctionMode):
+    """Skips random initialization; on the meta device it has no effect, but makes torch load a compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # of torch.nn.init too
-            if (std := (kwargs or {}).get("std", 0.0)) < 0:  # what drawing would say
+        if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # including torch.nn.init
+            if (std := (kwargs or {}).get("std", 0.0)) < 0:  # as initialization would raise
                 raise ValueError(f"weights of standard deviation {std}")
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
@@ -111,28 +111,28 @@ def _layers(config: Any) -> Iterator[int]:
 
 
 def _check_numbers(config: Any, where: str) -> None:
-    """Raises CheckpointError for a number of a config that is not finite, or a size that nothing real has."""
+    """Raise CheckpointError for numbers of a config that are not finite, or unrealistically large."""
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
             _check_numbers(value, where)
             continue
-        low, high = RANGES.get(field.name, (-MOST_NUMBER, MOST_NUMBER))
+        low, high = RANGES.get(field.name, (-MAX_NUMBER, MAX_NUMBER))
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, int | float) and not low <= one <= high:
                 what = f"{field.name} = {shown(one)} is not between {low:g} and {high:g}"
                 raise CheckpointError(what, where=f"{where}/config.json")
-    if (grid := getattr(config, "grid", None)) is not None and grid[0] * grid[1] > MOST_PATCHES:
+    if (grid := getattr(config, "grid", None)) is not None and grid[0] * grid[1] > MAX_PATCHES:
         raise CheckpointError(f"images of {grid[0] * grid[1]:,} patches", where=f"{where}/config.json")
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what another library says."""
+    """The first line of another library's error message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def compare(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str) -> None:
-    """Raises CheckpointError where a tensor is missing, left over or of another shape."""
+    """Raise CheckpointError if a tensor is missing, unexpected or has another shape."""
     missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
     for what, names in (("missing", missing), ("unexplained", extra)):
         if names:
@@ -145,17 +145,17 @@ def compare(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str
 
 
 def outputs(weight: Tensor, where: str) -> int:
-    """Of a linear head, from its weight ``[C, D]``."""
+    """The number of outputs of a linear head, from its weight ``[C, D]``."""
     if weight.dim() != 2:
-        raise CheckpointError(f"the head's weight is {tuple(weight.shape)}, no matrix", where=where)
+        raise CheckpointError(f"the head's weight is {tuple(weight.shape)}, not a matrix", where=where)
     return len(weight)
 
 
 def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") -> str:
-    """Our name of the activation under that key.
+    """Our name of the activation in ``settings[key]``.
 
     Raises:
-        CheckpointError: one that we do not have.
+        CheckpointError: it is not supported.
     """
     name = settings.get(key, "gelu")
     if not isinstance(name, str) or name not in ACTIVATION_NAMES:
@@ -164,10 +164,10 @@ def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") ->
 
 
 def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json") -> str:
-    """What a classification head's outputs are, in words, where they are not scores of classes; else empty.
+    """Description of a head's outputs if they are not scores of classes; else empty.
 
     Raises:
-        CheckpointError: a ``problem_type`` that nobody knows.
+        CheckpointError: an unknown ``problem_type``.
     """
     problem = settings.get("problem_type")
     if problem not in (None, *PROBLEMS):
@@ -182,7 +182,7 @@ def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json
 def label_maps(
     settings: dict[str, Any], label_names: tuple[str, ...], problem_type: str | None = None
 ) -> None:
-    """Add ``id2label`` and ``label2id``, and what the outputs are where they are no classes."""
+    """Add ``id2label``, ``label2id`` and, if given, ``problem_type`` to the settings."""
     if problem_type is not None:
         settings["problem_type"] = problem_type
     if label_names:
@@ -193,7 +193,7 @@ def label_maps(
 def write(
     folder: Path, settings: dict[str, Any], tensors: dict[str, Tensor], max_shard_bytes: int | None
 ) -> None:
-    """``config.json`` and the weights, in fp32."""
+    """Write ``config.json`` and the weights, in fp32."""
     text = json_text(settings, indent=2, sort_keys=True, ascii=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     write_tensors(folder, {k: v.float() for k, v in tensors.items()}, max_shard_bytes=max_shard_bytes)
@@ -207,7 +207,7 @@ def write_beside(
     rest: dict[str, Tensor],
     max_shard_bytes: int | None,
 ) -> None:
-    """An encoder in the Hub's layout, and our pooling and head in ``head.safetensors`` beside it."""
+    """Write an encoder in the Hub's layout, and our pooling and head to ``head.safetensors``."""
     settings["glassformer"] = {k: v for k in OWN_KEYS if (v := getattr(config, k, None)) is not None}
     write_tensors(folder, rest, name="head")
     write(folder, settings, encoder, max_shard_bytes)

@@ -1,6 +1,6 @@
-"""Tensors under two names, ours and the Hub's: what a table of names says, applied both ways.
+"""Maps tensor names between our models and the Hub, in both directions, by a table per family.
 
-A key that the table does not explain is an error that names it; keys left out on purpose are listed too.
+A key that is not in the table raises an error with its name; keys that are dropped on purpose are listed.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError
 
-OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # of layer norms in the first checkpoints
+OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # layer norms in the first checkpoints
 _OUR_LAYER = re.compile(r"(?<=encoder\.layers\.)\d+")
 
 
 @dataclass(frozen=True)
 class NameTable:
-    """The names of one family. ``{i}`` is the layer; stems stand without ``.weight`` and ``.bias``.
+    """The tensor names of one family; ``{i}`` is the layer, names have no ``.weight`` or ``.bias``.
 
     Args:
-        prefix: stands before the encoder's keys in models with a head (``bert.``).
-        encoder: ours -> the Hub's.
-        fused: one tensor of ours -> the Hub's query, key and value.
-        heads: ours -> the Hub's; no prefix.
-        whole: full names of tensors without an ending, ours -> the Hub's.
-        dropped: the Hub's full names that are left out, and why.
-        own_heads: the stems of ``whole`` that belong to heads, and so carry no prefix.
-        newer: ours -> how later releases of ``transformers`` call the module in memory, where that is no
-            longer the name in files; of what an adapter may change.
-        tied: the Hub's full names -> the tensor that each must equal, where both are there; no prefix.
+        prefix: prefix of the encoder's names in models with a head (``bert.``).
+        encoder: our names -> the Hub's.
+        fused: our fused name -> the Hub's query, key and value.
+        heads: our names -> the Hub's, without prefix.
+        whole: full names of tensors without ``.weight`` or ``.bias``, ours -> the Hub's.
+        dropped: full Hub names to drop -> the reason.
+        own_heads: keys of ``whole`` that belong to heads, which have no prefix.
+        newer: our names -> module names in memory in later releases of ``transformers``, if they differ from
+            the names in files; only for modules that adapters change.
+        tied: full Hub names -> the tensor that each must equal, if both exist; without prefix.
     """
 
     prefix: str
@@ -46,15 +46,15 @@ class NameTable:
     tied: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self, tensors: Mapping[str, Tensor]) -> dict[str, str]:
-        """The Hub's keys without the prefix -> as they are."""
+        """Hub names without prefix -> full Hub names."""
         return {key.removeprefix(self.prefix): key for key in tensors}
 
     def from_hub(self, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-        """The Hub's tensors under our names.
+        """Rename tensors from the Hub's names to ours.
 
         Raises:
-            CheckpointError: keys that the table does not explain, a missing third of q, k, v, or a tensor
-                that is not the one that it is tied to.
+            CheckpointError: unexpected keys, a missing query, key or value, or a tensor that differs from the
+                one that it is tied to.
         """
         self._check_tied(tensors, where)
         to_ours = {theirs: ours for ours, theirs in (*self.encoder.items(), *self.heads.items())}
@@ -90,7 +90,7 @@ class NameTable:
                 raise CheckpointError(f"missing tensor: the {part} of {name}", where=where)
             try:
                 out[name] = torch.cat([three[n] for n in range(3)])
-            except RuntimeError:  # of other dimensions
+            except RuntimeError:  # different shapes
                 what = f"query, key and value of {name} do not fit together"
                 raise CheckpointError(what, where=where) from None
         return out
@@ -103,7 +103,7 @@ class NameTable:
                 raise CheckpointError(what, where=where)
 
     def to_hub(self, tensors: Mapping[str, Tensor], with_prefix: bool) -> dict[str, Tensor]:
-        """Our tensors under the Hub's names."""
+        """Rename tensors from our names to the Hub's."""
         out: dict[str, Tensor] = {}
         prefix = self.prefix if with_prefix else ""
         for key, tensor in tensors.items():
@@ -124,7 +124,7 @@ class NameTable:
 
 
 def _layered(stem: str) -> Iterator[tuple[str, str]]:
-    """A name as it is, then with each number in it taken for the layer's, and that number."""
+    """Yield (pattern, layer) for a name: the name itself, then with each number replaced by ``{i}``."""
     yield stem, ""
     words = stem.split(".")
     for place, word in enumerate(words):
@@ -133,6 +133,6 @@ def _layered(stem: str) -> Iterator[tuple[str, str]]:
 
 
 def listing(what: str, names: list[str]) -> str:
-    """``what``, with the first few of the names."""
+    """``what``, followed by the first names."""
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return f"{what}: {', '.join(sorted(names)[:6])}{more}"

@@ -1,7 +1,7 @@
-"""A LoRA adapter in PEFT's file layout: ``adapter_config.json`` and ``adapter_model.safetensors``.
+"""LoRA adapters in PEFT's format: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
-The names are those of the Hub's checkpoints. Where a later release of ``transformers`` calls its modules
-otherwise (``NameTable.newer``), tensors stand under both names, so that ``peft`` opens the folder on either.
+Tensor names are those of the Hub's checkpoints. If later releases of ``transformers`` use other module names
+(``NameTable.newer``), tensors are saved under both names, so that ``peft`` opens the folder with any release.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from glassformer.finite import json_text
 
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
 QKV = "encoder.layers.{i}.attention.qkv"
-# Part of an encoder layer, as ``nn.lora`` calls it -> our name of its linear layer.
+# part of an encoder layer in ``nn.lora`` -> our name of its linear layer
 OURS = {
     "out": "encoder.layers.{i}.attention.out",
     "up": "encoder.layers.{i}.feed_forward.up",
     "down": "encoder.layers.{i}.feed_forward.down",
 }
-# Settings of other kinds of update: with one of them the tensors mean something else.
-OTHER = (
+# settings of other methods, with which the tensors have another meaning
+UNSUPPORTED = (
     "use_dora",
     "use_qalora",
     "use_bdlora",
@@ -43,19 +43,19 @@ OTHER = (
     "trainable_token_indices",
     "alora_invocation_tokens",
 )
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 FromHub = Callable[[dict[str, Tensor], str], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """What an adapter holds.
+    """A LoRA adapter.
 
     Args:
-        updates: as ``nn.lora.adapter`` gives them.
-        rank, alpha: as its settings say.
-        scale: of the products, alpha / rank unless it says otherwise.
-        head: the whole layers that were learned beside them, pooling and head alone, under our names.
+        updates: see ``nn.lora.adapter``.
+        rank, alpha: LoRA settings.
+        scale: factor of the low-rank products, usually alpha / rank.
+        head: fully trained layers (only pooling and head), under our names.
     """
 
     updates: dict[str, Tensor]
@@ -78,14 +78,14 @@ def save_adapter(
     """Write an adapter.
 
     Args:
-        table: the names of the family that the encoder is of.
-        updates: as ``nn.lora.adapter`` gives them.
-        with_prefix: the base is a Hub model with a head, whose encoder's keys begin with the family's prefix.
-        head: layers to save whole, under the Hub's names.
+        table: name table of the encoder's family.
+        updates: see ``nn.lora.adapter``.
+        with_prefix: whether the base is a Hub model with a head, whose encoder's names have the prefix.
+        head: fully trained layers, under the Hub's names.
     """
     tensors, parts, layers = {}, [], 0
     if QKV not in table.fused:
-        what = "PEFT's layout has no name for updates of queries, keys and values that are one matrix there"
+        what = "PEFT's format has no names for separate query, key and value updates of a fused matrix"
         raise NotForThisModelError(what, where="adapter", fix="Save the whole model")
     sets = _names(table)
     for key, tensor in updates.items():
@@ -116,7 +116,7 @@ def save_adapter(
 
 
 def _names(table: NameTable) -> list[dict[str, str]]:
-    """Part -> its layer's name: on the Hub, and in later releases of ``transformers`` where it differs."""
+    """Part -> name of its layer: on the Hub, and in later releases of ``transformers`` if different."""
 
     def of(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
         thirds = dict(zip(("query", "key", "value"), fused.get(QKV, ()), strict=False))
@@ -128,7 +128,7 @@ def _names(table: NameTable) -> list[dict[str, str]]:
 
 
 def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
-    """``target_modules``: ends of names that mean these parts and nothing else, or else all names in full."""
+    """``target_modules``: name suffixes that only match these parts; full names if there are none."""
     out: list[str] = []
     for names in _names(table):
         taken = [names[part] for part in parts]
@@ -143,29 +143,31 @@ def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
 
 
 def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None) -> Adapter:
-    """The updates of an adapter, and the head that was learned with them where it has one.
+    """Load an adapter, with its head if it has one.
 
     Args:
-        table: the names of the family that the encoder is of.
-        from_hub: how this family's whole layers become ours; None: by the table alone.
+        table: name table of the encoder's family.
+        from_hub: converts fully trained layers to our names; None: by the table.
 
     Raises:
-        CheckpointError: another kind of adapter, settings that cannot be, or tensors that are missing, of no
-            matrix's shape or not explained.
+        CheckpointError: another kind of adapter, invalid settings, or tensors that are missing, unexpected or
+            not matrices.
     """
     where = str(folder / CONFIG)
     if not folder.is_dir():
         raise NoSuchModelError("no such folder", where=str(folder), fix=f"Name the folder with {CONFIG}")
-    settings = read_json(folder / CONFIG, MOST_BYTES)
+    settings = read_json(folder / CONFIG, MAX_BYTES)
     kind = settings.get("peft_type")
-    odd = [key for key in OTHER if settings.get(key)]
+    odd = [key for key in UNSUPPORTED if settings.get(key)]
     if kind != "LORA" or odd or settings.get("bias", "none") not in (None, "none"):
         what = f"{odd[0]} = {shown(settings[odd[0]])}" if odd else f"bias = {shown(settings.get('bias'))}"
         what = what if kind == "LORA" else f"peft_type = {shown(kind)}"
-        raise CheckpointError(f"only plain LORA is read, this says {what}", where=where)
+        raise CheckpointError(f"only plain LORA is supported, not {what}", where=where)
     rank, alpha = number(settings, "r", where), real(settings, "lora_alpha", where, 8.0)
     scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
-    found, rest = _sorted_out(read_tensors(folder, WEIGHTS), table, str(folder), from_hub or table.from_hub)
+    found, rest = _split_tensors(
+        read_tensors(folder, WEIGHTS), table, str(folder), from_hub or table.from_hub
+    )
     for slot in {key[:-2] for key in found}:
         sides = [found.get(f"{slot}.{side}") for side in "AB"]
         if sides[0] is None or sides[1] is None:
@@ -180,10 +182,10 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
     return Adapter(found, rank, alpha, scale, rest)
 
 
-def _sorted_out(
+def _split_tensors(
     tensors: dict[str, Tensor], table: NameTable, where: str, from_hub: FromHub
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The updates, and whole layers under our names."""
+    """Split tensors into LoRA updates and fully trained layers, under our names."""
     slots = {name: part for names in _names(table) for part, name in names.items()}
     found: dict[str, Tensor] = {}
     whole: dict[str, Tensor] = {}

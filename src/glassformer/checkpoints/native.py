@@ -1,10 +1,10 @@
-"""Checkpoints of a running training: a folder a step, of which the newest complete one counts.
+"""Checkpoints of a training run: one folder per saved step; resuming uses the newest complete one.
 
     checkpoints/step-00000400/   state.safetensors   every tensor (weights, optimizer, RNG states)
                                  state.json          every other value
                                  manifest.json       sizes and SHA-256 sums, written last
 
-A damaged one is passed over for the one before it.
+If the newest one is damaged, the one before is used.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NewerFormatError, RunInUseError
 from glassformer.finite import json_text, restored
 
-# 1: the records of all steps in state.json. 2: their numbers among the tensors. Every one is read for ever.
+# 1: records of all steps in state.json. 2: their numbers among the tensors. All formats stay readable.
 STATE_FORMAT = 2
 _STEP = re.compile(r"step-(\d{8,})")
 _ASIDE = re.compile(r"\.(step-\d{8,})\.(?:.*\.)?old")  # see ``restore_folder``
 
 
 class LoadedState(NamedTuple):
-    """What :func:`load_state` found; ``skipped`` lists newer checkpoints that were damaged."""
+    """Result of :func:`load_state`; ``skipped`` lists newer checkpoints that are damaged."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -59,13 +59,12 @@ def save_state(
     keep_last: int = 2,
     protect: Collection[int] = (),
 ) -> Path:
-    """Save one checkpoint and remove old ones; a kill at any instant leaves a complete one.
+    """Save a checkpoint and remove old ones; if killed at any time, a complete checkpoint remains.
 
-    Checkpoints of later steps are removed too: the run was resumed before them, so they belong to
-    a past that did not happen.
+    Checkpoints of later steps are removed, too: they are outdated, because the run was resumed before them.
 
     Args:
-        folder: the run's ``checkpoints`` folder; made if missing.
+        folder: the run's ``checkpoints`` folder; created if missing.
         step: optimizer steps done, ≥ 0; an older checkpoint of the same step is replaced.
         tensors: any device and dtype.
         state: values for JSON with text keys (tuples come back as lists).
@@ -76,8 +75,8 @@ def save_state(
         The new checkpoint's folder.
 
     Raises:
-        GlassformerError: the disk refused; older checkpoints are untouched.
-        ValueError: ``step`` or ``keep_last`` out of range, or ``state`` is not for JSON.
+        GlassformerError: the disk is full or read-only; older checkpoints are untouched.
+        ValueError: ``step`` or ``keep_last`` out of range, or ``state`` cannot be written as JSON.
     """
     if step < 0 or keep_last < 1:
         raise ValueError(f"step must be >= 0 and keep_last >= 1, got {step} and {keep_last}")
@@ -85,7 +84,7 @@ def save_state(
     try:
         text = json_text(state, indent=1, sort_keys=True, ascii=True)
     except TypeError as error:
-        raise ValueError(f"the state is not for JSON: {error}") from error
+        raise ValueError(f"the state cannot be written as JSON: {error}") from error
 
     def write(fresh: Path) -> None:
         write_tensors(fresh, tensors, name="state")
@@ -94,7 +93,7 @@ def save_state(
     path = folder / f"step-{step:08d}"
     with disk_errors(path):
         if path.is_dir() and not _looks_complete(path):
-            os.rename(path, temporary_name(path))  # write_folder would not take it for one of ours
+            os.rename(path, temporary_name(path))  # write_folder would refuse to replace it
         write_folder(path, write, extra={"step": step, "format": STATE_FORMAT}, overwrite=True)
         _remove_old(folder, step, keep_last, set(protect))
     return path
@@ -113,18 +112,18 @@ def list_states(folder: str | Path) -> list[tuple[int, Path]]:
 
 
 def newest_state(folder: str | Path) -> str:
-    """The path of the newest checkpoint, damaged or not; empty where there is none."""
+    """The path of the newest checkpoint, even if damaged; empty if there is none."""
     states = list_states(folder)
     return str(states[-1][1]) if states else ""
 
 
 def load_state(folder: str | Path) -> LoadedState:
-    """The newest complete checkpoint; damaged ones are passed over and listed in ``skipped``.
+    """Load the newest complete checkpoint; damaged ones are skipped and listed in ``skipped``.
 
     Raises:
-        CheckpointError: no complete checkpoint; the message says what is wrong with the newest one.
-        NewerFormatError: a later version wrote the newest one. An older one is not taken instead: the next
-            save would remove what came after it.
+        CheckpointError: there is no complete checkpoint; the message has the error of the newest one.
+        NewerFormatError: a later version wrote the newest one. Older ones are not used instead, because the
+            next save would remove the newer one.
     """
     folder = Path(folder)
     skipped: list[tuple[Path, str]] = []
@@ -154,12 +153,12 @@ def load_state(folder: str | Path) -> LoadedState:
 
 
 def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
-    """What the newest checkpoint says of its data and settings; None where there is none that can be read."""
+    """The fingerprint (data and settings) of the newest readable checkpoint; None: there is none."""
     if not newest_state(folder):
         return None
     try:
         return load_state(folder).state.get("fingerprint", {})
-    except CheckpointError:  # said where the training is gone on with
+    except CheckpointError:  # reported when the training is resumed
         return None
 
 
@@ -167,13 +166,13 @@ OTHER_DATA = "was made with other training data: they have changed since"
 
 
 def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Raises CheckpointError, naming the first difference, where a checkpoint is of other data or settings.
+    """Raise CheckpointError, with the first difference, if a checkpoint has other data or settings.
 
     Args:
-        before: what a setting counts as where the checkpoint was made before there was such a setting.
+        before: values of settings for checkpoints that are older than the setting.
     """
     theirs = {key: before[key] for key in ours if key in before} | found.state.get("fingerprint", {})
-    # Settings first: many change what is made of the data, too.
+    # Settings first, because many of them change the data, too.
     for key in sorted(ours.keys() | theirs.keys(), key=lambda key: (key == "data_sha256", key)):
         if key == "data_sha256" and ours.get(key) != theirs.get(key):
             raise CheckpointError(
@@ -183,7 +182,7 @@ def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mappi
             )
         if ours.get(key) != theirs.get(key):
             made = f"with {key} = {theirs[key]!r}" if key in theirs else f"without {key}"
-            now = f"now it is {ours[key]!r}" if key in ours else "which is not so now"
+            now = f"now it is {ours[key]!r}" if key in ours else "but now it is not set"
             raise CheckpointError(
                 f"was made {made}, {now}",
                 where=str(found.path),
@@ -199,7 +198,7 @@ def _remove_old(folder: Path, newest: int, keep_last: int, protect: set[int]) ->
         if step < newest and kept < keep_last and _looks_complete(path):
             kept += 1
             continue
-        # Renamed first, so that a kill while files go never leaves half a checkpoint on the list.
+        # Renamed first, so that a kill during removal does not leave an incomplete checkpoint in the list.
         os.rename(path, temporary_name(path))
     sweep(folder)
 
@@ -219,44 +218,44 @@ CONFIG = "config.toml"
 FINISHED = ("model", "glassformer.json", "config.json")  # a run's model, or a model itself
 
 
-def go_on(folder: str | Path, *options: str) -> str:
-    """The command that goes on with the run in a folder, with options that its recipe does not hold."""
+def resume_command(folder: str | Path, *options: str) -> str:
+    """The command that continues a run, with options that are not stored in its recipe."""
     return shlex.join(["glassformer", "train", "--resume", "--out", str(folder), *options])
 
 
 def refuse_unfinished(folder: str | Path) -> None:
-    """Nothing, unless ``folder`` is a run whose training has begun and has left no model yet.
+    """Raise an error if ``folder`` is a run without a trained model.
 
     Raises:
-        ConfigError: it is; the message names the step it stands at, and how to go on.
+        ConfigError: the training is not finished; the message has its step and the command to continue.
     """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         return
-    restore_folder(folder / "model")  # of a save that a kill, or this instant, finds between its moves
+    restore_folder(folder / "model")  # if a save was interrupted between its two renames
     if any((folder / name).exists() for name in FINISHED):
         return
     if (folder / "metrics.json").is_file():
         what, fix = (
-            "the run has ended, but its folder model/ is gone",
-            f"Copy it back, or train again: {go_on(folder)}",
+            "the run is finished, but its folder model/ is missing",
+            f"Copy it back, or train again: {resume_command(folder)}",
         )
         raise IncompleteError(what, where=str(folder), fix=fix)
     what = f"training is not finished ({reached(folder)}), so there is no model yet"
     try:
         refuse_held(folder)
-    except ConfigError:  # by the process that trains it
+    except ConfigError:  # locked by the process that trains it
         raise RunInUseError(what, where=str(folder), fix="It is being trained: wait until it ends") from None
-    raise RunInUseError(what, where=str(folder), fix=f"Continue with: {go_on(folder)}")
+    raise RunInUseError(what, where=str(folder), fix=f"Continue with: {resume_command(folder)}")
 
 
 def reached(folder: Path) -> str:
-    """The step of the newest checkpoint of a run, and of how many, where that is said."""
+    """The step of the newest checkpoint of a run and, if known, the total number of steps."""
     states = list_states(folder / "checkpoints")
     if not states:
         return "no checkpoint yet"
     step, path = states[-1]
     total = None
-    with suppress(CheckpointError):  # a damaged one is said where the training is gone on with
+    with suppress(CheckpointError):  # damage is reported when the training is resumed
         total = read_json(path / "state.json").get("total_steps")
     return f"step {step:,} of {total:,}" if type(total) is int else f"step {step:,}"

@@ -1,4 +1,4 @@
-"""The n-grams of a linear model beside its weights: ``ngrams.json`` and ``idf.safetensors``."""
+"""Reads and writes the n-grams of a linear model: ``ngrams.json`` and ``idf.safetensors``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLEAN = ("none", "html", "words", "syllables", "trim")
 
 
 def about_ngrams(ngrams: Ngrams) -> dict[str, Any]:
-    """All but the weights, for JSON."""
+    """All values except the IDF weights, for JSON."""
     return {
         "format": FORMAT,
         "lowercase": ngrams.lowercase,
@@ -40,10 +40,10 @@ def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
 
 
 def read_ngrams(folder: str | Path) -> Ngrams:
-    """What ``write_ngrams`` wrote.
+    """Read files of ``write_ngrams``.
 
     Raises:
-        CheckpointError: a value that cannot be, or files that do not fit each other.
+        CheckpointError: an invalid value, or files that do not match.
     """
     folder = Path(folder)
     where, about = str(folder / FILE), read_json(folder / FILE)

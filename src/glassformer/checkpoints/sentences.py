@@ -1,13 +1,12 @@
-"""The folders of sentence-transformers: ``modules.json`` and what it names, read as
-``models.sentences.Sentences``.
+"""Reads and writes folders of sentence-transformers: ``modules.json`` and the files that it names.
 
 modules.json                         the steps, in order: Transformer, Pooling, then Dense and Normalize
-1_Pooling/config.json                which pooling, and whether a prompt counts
+1_Pooling/config.json                pooling modes, and whether the prompt is included
 2_Dense/config.json, model.safetensors
 sentence_bert_config.json            max_seq_length, do_lower_case
 config_sentence_transformers.json    prompts, truncate_dim, similarity_fn_name
 
-Every setting in these files is obeyed, or known to change no vector; any other is refused by its name.
+Every setting in these files is either used or known not to change embeddings; others raise an error.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from glassformer.models.sentences import (
 from glassformer.reading import read_regular, unique_keys
 
 MODULES, SETTINGS, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
-ENDS = ("module_input_name", "module_output_name")  # what a step reads and writes
-PACKAGE = "sentence_transformers."  # a step of another package would be code
+ENDS = ("module_input_name", "module_output_name")  # input and output of a step
+PACKAGE = "sentence_transformers."  # steps of other packages would run code
 KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
 MAX_BYTES = 1 << 20  # of each of these JSON files
 MAX_STEPS, MAX_WIDTH = 16, 65_536
-MAX_PROMPTS, MAX_PROMPT = 256, 10_000  # how many, and of how many characters
-# A boolean each in older folders, one list in newer ones; the keys that the rest of a pooling has.
+MAX_PROMPTS, MAX_PROMPT = 256, 10_000  # number of prompts, and characters of one
+# Pooling modes: older folders have one boolean per mode, newer ones a list
 OLD_MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -55,8 +54,8 @@ OLD_MODES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_USE_ENCODER = "Its encoder can be fine-tuned all the same: TextClassifier(folder)"
-# Settings that change no vector here, and what each may be; those that are read are not among them.
+_USE_ENCODER = "Its encoder can still be fine-tuned: TextClassifier(folder)"
+# Settings that do not change embeddings, by file or step (in addition to those that are used)
 HARMLESS: dict[str, tuple[str, ...]] = {
     MODULES: ("idx", "name", "path", "type", "kwargs"),
     SETTINGS: ("unpad_inputs",),  # whether batches are padded
@@ -65,7 +64,7 @@ HARMLESS: dict[str, tuple[str, ...]] = {
     "Dense": (),
     "Normalize": (),
 }
-# Options of loading that change the number format or what is kept in memory, and no vector of the fp32 model.
+# Options of loading that do not change embeddings of the fp32 model
 LOADING = {
     "add_pooling_layer",
     "attn_implementation",
@@ -75,17 +74,17 @@ LOADING = {
     "trust_remote_code",
     "use_safetensors",
 }
-# Of the step Transformer: what each setting must be, so that it gives the states of all tokens.
-AS_IT_IS = {
+# Required values of the step Transformer, with which it returns the states of all tokens
+REQUIRED = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
 }
-OF_LOADING = ("model_args", "model_kwargs")
+LOADING_KEYS = ("model_args", "model_kwargs")
 
 
 def sentences_of(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
-    """``read_sentences``, or why it cannot: weights can be used alone. None without a ``modules.json``."""
+    """Result or error of ``read_sentences`` (the encoder is usable without it); None: no ``modules.json``."""
     if not (folder / MODULES).exists():
         return None
     try:
@@ -95,11 +94,11 @@ def sentences_of(folder: Path, d_model: int) -> Sentences | CheckpointError | No
 
 
 def read_sentences(folder: Path, d_model: int) -> Sentences:
-    """The sentence embeddings of a folder, over an encoder of that width.
+    """Read how a folder embeds sentences, for an encoder with ``d_model`` features.
 
     Raises:
-        CheckpointError: a file that is damaged or too large; a step of a kind that is not known (file and
-            kind are named), or settings and weights that do not fit.
+        CheckpointError: a damaged or too large file, an unknown kind of step, or settings and weights that
+            do not match.
     """
     where, steps = str(folder / MODULES), _read_steps(folder / MODULES)
     kinds = [kind for kind, _ in steps]
@@ -124,11 +123,11 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
 
 
 def _refuse_others(settings: Mapping[str, Any], read: Sequence[str], kind: str, where: str) -> None:
-    """Raises CheckpointError, with the name, for a setting that is neither read nor known to be harmless.
+    """Raise CheckpointError for a setting that is neither used nor known to be harmless.
 
     Args:
-        read: those that are read.
-        kind: of ``HARMLESS``.
+        read: names of settings that are used.
+        kind: key of ``HARMLESS``.
     """
     for key, value in settings.items():
         if key not in read and key not in HARMLESS[kind] and value not in (None, False, "", [], {}):
@@ -182,7 +181,7 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
     _refuse_others(settings, (*widths, "pooling_mode", *OLD_MODES, "include_prompt"), "Pooling", where)
     for key in widths:
         if key in settings and number(settings, key, where) != d_model:
-            raise CheckpointError(f"{key} = {settings[key]}, the encoder is {d_model} wide", where=where)
+            raise CheckpointError(f"{key} = {settings[key]}, the encoder has {d_model} features", where=where)
     modes = settings.get("pooling_mode")
     if modes is None:
         modes = [mode for key, mode in OLD_MODES.items() if _flag(settings, key, where, False)] or ["mean"]
@@ -198,7 +197,7 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
 
 
 def _of_sentence(settings: Mapping[str, Any], where: str) -> None:
-    """Raises CheckpointError for a step that reads or writes something else than the sentence's vector."""
+    """Raise CheckpointError if a step reads or writes anything but the sentence embedding."""
     for key in ENDS:
         if settings.get(key) not in (None, "sentence_embedding"):
             raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
@@ -246,17 +245,17 @@ def _read_dense(folder: Path, width: int) -> Dense:
 
 
 def _read_lengths(folder: Path) -> tuple[int | None, bool]:
-    """max_seq_length (None: not said) and do_lower_case."""
+    """max_seq_length (None: not set) and do_lower_case."""
     files = [folder / SETTINGS, *sorted(folder.glob("sentence_*_config.json"))]
     file = next((file for file in files if file.exists()), None)
     settings = {} if file is None else read_json(file, MAX_BYTES)
     where = str(file)
-    read = {"max_seq_length": None, "do_lower_case": None} | AS_IT_IS
-    _refuse_others(settings, (*read, *OF_LOADING), SETTINGS, where)
-    for key, wanted in AS_IT_IS.items():
-        if settings.get(key) not in (None, wanted):
+    read = {"max_seq_length": None, "do_lower_case": None} | REQUIRED
+    _refuse_others(settings, (*read, *LOADING_KEYS), SETTINGS, where)
+    for key, expected in REQUIRED.items():
+        if settings.get(key) not in (None, expected):
             raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
-    for key in OF_LOADING:
+    for key in LOADING_KEYS:
         options = section({key: settings.get(key) or {}}, key, where)
         if odd := sorted(options.keys() - LOADING):
             what = f"{key} has {odd[0]} = {shown(options[odd[0]])}, which is not supported"
@@ -268,12 +267,12 @@ def _read_lengths(folder: Path) -> tuple[int | None, bool]:
 
 
 def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, str]:
-    """The prompts, the name of the usual one, ``truncate_dim`` and ``similarity_fn_name``."""
+    """The prompts, the name of the default one, ``truncate_dim`` and ``similarity_fn_name``."""
     settings = read_json(file, MAX_BYTES) if file.exists() else {}
     read = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "model_type")
     _refuse_others(settings, read, PROMPTS, str(file))
     if settings.get("model_type") not in (None, "SentenceTransformer"):
-        what = f"model_type = {shown(settings['model_type'])}: its answers are not one vector for each text"
+        what = f"model_type = {shown(settings['model_type'])}: it does not return one vector per text"
         raise UnsupportedModelError(what, where=str(file), fix=_USE_ENCODER)
     similarity = settings.get("similarity_fn_name") or COSINE
     if similarity not in SIMILARITIES:
@@ -297,10 +296,10 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, s
 
 
 def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
-    """Write the same files into a folder that has encoder and tokenizer: sentence-transformers opens it.
+    """Write the files of sentence-transformers into a folder with encoder and tokenizer.
 
     Args:
-        config: of the model.
+        config: config of the encoder.
     """
 
     def put(name: str, value: Any) -> None:
@@ -318,7 +317,9 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
     )
     pool = sentences.pool
     modes = {key: mode in pool.modes for key, mode in OLD_MODES.items()}
-    if tuple(mode for mode in POOLS if mode in pool.modes) != pool.modes:  # an order that booleans cannot say
+    if (
+        tuple(mode for mode in POOLS if mode in pool.modes) != pool.modes
+    ):  # booleans cannot represent this order
         modes = {"pooling_mode": list(pool.modes)}
     put(
         f"{paths[1]}/config.json",
@@ -330,9 +331,9 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
     length = token_limit(config.embedding, sentences.max_length)
     put(SETTINGS, {"max_seq_length": length, "do_lower_case": sentences.lowercase})
     prompts = {"prompts": dict(sentences.prompts), "default_prompt_name": sentences.default_prompt}
-    said = {"truncate_dim": sentences.truncate_dim, "similarity_fn_name": sentences.similarity}
-    usual = {"truncate_dim": None, "similarity_fn_name": COSINE}
-    put(PROMPTS, prompts | {key: value for key, value in said.items() if value != usual[key]})
+    other_settings = {"truncate_dim": sentences.truncate_dim, "similarity_fn_name": sentences.similarity}
+    defaults = {"truncate_dim": None, "similarity_fn_name": COSINE}
+    put(PROMPTS, prompts | {key: value for key, value in other_settings.items() if value != defaults[key]})
 
 
 def _write_dense(step: Dense, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Translators on disk: ``config.json`` under a ``model_type`` of our own, and ``model.safetensors``."""
+"""Reads and writes translators: ``config.json`` with our own ``model_type``, and ``model.safetensors``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[type, type]] = {
 
 
 def save_seq2seq(model: Any, folder: str | Path) -> None:
-    """Write ``config.json`` and the weights into an existing folder; a shared table is written once."""
+    """Write ``config.json`` and the weights into an existing folder; shared embeddings are written once."""
     folder = Path(folder)
     kind = next(name for name, (_, cls) in KINDS.items() if isinstance(model, cls))
     settings = {"model_type": kind, "architecture": to_dict(model.config)}
@@ -32,10 +32,10 @@ def save_seq2seq(model: Any, folder: str | Path) -> None:
 
 
 def load_seq2seq(folder: str | Path) -> Any:
-    """The model in a folder, in fp32, in evaluation mode.
+    """Load the model in a folder, in fp32 and evaluation mode.
 
     Raises:
-        CheckpointError: another kind of model, missing, unexplained or wrongly shaped tensors (named).
+        CheckpointError: another kind of model, or missing, unexpected or wrongly shaped tensors.
     """
     folder = Path(folder)
     settings = read_json(folder / "config.json")

@@ -1,4 +1,4 @@
-"""Values of JSON files from outside, each checked as it is read: ``config.json`` and ``glassformer.json``."""
+"""Reads and checks values of untrusted JSON files: ``config.json`` and ``glassformer.json``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
 from glassformer.runtime import with_device_here
 
 ABOUT = "glassformer.json"
-MOST_CHOSEN = 64
+MAX_CHOSEN = 64
 
 
 def about_in(folder: str | Path) -> tuple[Path, dict[str, Any]]:
-    """The folder of a saved model of ours (of a run the one in it) and what its ``glassformer.json`` says;
-    the folder as it is, and nothing, where there is none.
+    """The folder of a model saved by glassformer (for a run, the one in it), and its ``glassformer.json``;
+    if there is none, the folder itself and an empty dict.
 
     Raises:
-        CheckpointError: it is no JSON object.
+        CheckpointError: the file is not a JSON object.
     """
     folder = Path(folder)
     inner = next((at for at in (folder, folder / "model") if (at / ABOUT).is_file()), None)
@@ -28,10 +28,10 @@ def about_in(folder: str | Path) -> tuple[Path, dict[str, Any]]:
 
 
 def number(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
-    """A size.
+    """A size, from 1 to 10 million.
 
     Raises:
-        CheckpointError: it is missing and has no default, or is no size.
+        CheckpointError: it is missing and has no default, or it is not a size.
     """
     if key not in settings and default is None:
         raise CheckpointError(f"missing key {key!r}", where=where)
@@ -42,10 +42,10 @@ def number(settings: dict[str, Any], key: str, where: str, default: int | None =
 
 
 def real(settings: dict[str, Any], key: str, where: str, default: float, below: float = math.inf) -> float:
-    """A number from 0 to ``below`` (without it): a rate, a spread.
+    """A number from 0 to ``below`` (exclusive), such as a rate.
 
     Raises:
-        CheckpointError: it is none.
+        CheckpointError: it is not such a number.
     """
     value = settings.get(key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < below:
@@ -55,30 +55,30 @@ def real(settings: dict[str, Any], key: str, where: str, default: float, below: 
 
 
 def section(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    """An object within the file.
+    """A JSON object in the file.
 
     Raises:
-        CheckpointError: it is missing, or no object.
+        CheckpointError: it is missing or not an object.
     """
     value = settings.get(key)
     if not isinstance(value, dict):
-        raise CheckpointError(f"{key!r} is missing or no object", where=where)
+        raise CheckpointError(f"{key!r} is missing or not an object", where=where)
     return value
 
 
 def shown(value: Any) -> str:
-    """A value of a file for a message: short, whatever it is."""
+    """A value for a message, shortened."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
-        return "a number of more than 30 digits"  # Python refuses to write out very long ones
+        return "a number of more than 30 digits"  # Python refuses to format very long ones
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def count(settings: dict[str, Any], key: str, where: str, default: int = 0) -> int:
-    """A whole number from 0 on.
+    """A non-negative integer.
 
     Raises:
-        CheckpointError: it is none.
+        CheckpointError: it is not.
     """
     value = settings.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
@@ -90,7 +90,7 @@ def text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
     """A string.
 
     Raises:
-        CheckpointError: it is none.
+        CheckpointError: it is not.
     """
     value = settings.get(key, default)
     if not isinstance(value, str):
@@ -99,13 +99,13 @@ def text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
 
 
 def read_about(folder: Path, newest: int) -> dict[str, Any]:
-    """``glassformer.json``, what every estimator has in it checked, with values where it has none.
+    """Read ``glassformer.json``; values that all estimators have are checked, and missing ones get defaults.
 
     Args:
         newest: the format that this version writes.
 
     Raises:
-        CheckpointError: the file is missing or damaged, or a value cannot be what it stands for.
+        CheckpointError: the file is missing or damaged, or a value is invalid.
         NewerFormatError: a later version wrote it.
     """
     where = str(folder / ABOUT)
@@ -128,24 +128,24 @@ def read_about(folder: Path, newest: int) -> dict[str, Any]:
 
 
 def chosen(about: dict[str, Any], where: str) -> dict[str, Any]:
-    """What a fit chose for settings that were left unset; an older folder has none of them.
+    """Values that ``fit`` chose for unset settings; empty for old folders.
 
     Raises:
-        CheckpointError: no numbers from 0 to 10 million, or more of them than there are settings.
+        CheckpointError: not numbers from 0 to 10 million, or too many.
     """
     found = section({"chosen": {}} | about, "chosen", where)
     values = list(found.values())
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in values)
-    if len(values) > MOST_CHOSEN or not numbers:
-        raise CheckpointError("'chosen' holds what is not a setting", where=where)
+    if len(values) > MAX_CHOSEN or not numbers:
+        raise CheckpointError("'chosen' holds values that are not settings", where=where)
     return found
 
 
 def check_parameters(configs: Callable[[], Any], folder: Path) -> None:
-    """Check the ``parameters`` of ``glassformer.json`` as fitting does, by the estimator's own ``configs``.
+    """Check the ``parameters`` of ``glassformer.json`` like ``fit``, with the estimator's ``configs``.
 
     Raises:
-        CheckpointError: one that fitting would refuse.
+        CheckpointError: ``fit`` would reject a parameter.
     """
     try:
         configs()

@@ -1,12 +1,12 @@
-"""Named tensors in safetensors files: one file, or shards with an index, in the Hub's layout.
+"""Reads and writes named tensors in safetensors files: one file, or shards with an index.
 
     model.safetensors                                     one file, or
     model-00001-of-00002.safetensors ...                  shards and
     model.safetensors.index.json                          {"weight_map": {tensor: shard}, ...}
 
-safetensors holds numbers and names only. Where a folder has PyTorch's zip files alone, ``pytorch_model.bin``,
-``torch_zip.py`` reads them without unpickling. Other pickles can run code when they are read: they are no
-weights here.
+safetensors files only contain numbers and names. If a folder only has PyTorch's zip files
+(``pytorch_model.bin``), ``torch_zip.py`` reads them without unpickling. Other pickles can run code when they
+are read, so they are refused.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, Overf
 def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
     """All tensors of ``{name}.safetensors``, or of its shards, on the CPU; else of ``pytorch_{name}.bin``.
 
-    Files are mapped, not copied: bytes are read when a tensor is first used. Sums are not checked
-    here (:func:`glassformer.checkpoints.files.verify_folder` does that).
+    Files are memory-mapped: bytes are read when a tensor is first used. Checksums are not checked
+    (:func:`glassformer.checkpoints.files.verify_folder` does that).
 
     Raises:
-        CheckpointError: no weights, pickled weights only, a damaged or oversized header, an index
-            that disagrees with its shards.
+        CheckpointError: no weights, only pickled weights, a damaged or too large header, or an index
+            that does not match its shards.
     """
     tensors: dict[str, Tensor] = {}
     for file, expected in _weight_files(Path(folder), name):
@@ -63,14 +63,14 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
         if expected is not None and part.keys() != expected:
             odd = sorted(part.keys() ^ expected)[0]
             side = "lists" if odd in expected else "does not list"
-            what = f"the index {side} {odd!r} in this shard, but the shard says otherwise"
+            what = f"the index {side} {odd!r} in this shard, but the shard disagrees"
             raise CheckpointError(what, where=str(file), fix=_FETCH_AGAIN)
         tensors.update(part)
     return tensors
 
 
 def read_metadata(folder: str | Path, name: str = "model") -> dict[str, str]:
-    """The free text entries of the (first) safetensors file's header; raises as read_tensors."""
+    """The metadata in the header of the (first) safetensors file; raises as ``read_tensors``."""
     file, _ = _weight_files(Path(folder), name)[0]
     try:
         _check_header(file)
@@ -89,17 +89,17 @@ def write_tensors(
 ) -> list[Path]:
     """Write ``tensors`` into ``folder`` (which exists), in one file or in shards with an index.
 
-    Tensors may lie on any device, be views or share memory; shared ones are written twice.
+    Tensors may be on any device, be views, or share memory; shared ones are written twice.
 
     Args:
-        metadata: text entries for the header; ``{"format": "pt"}``, which others look for, is added.
-        max_shard_bytes: start another file when one would grow past this; None: one file.
+        metadata: text entries for the header; ``{"format": "pt"}``, which other libraries expect, is added.
+        max_shard_bytes: maximum size of a file; None: one file.
 
     Returns:
         The safetensors files that were written.
 
     Raises:
-        GlassformerError: the disk refused.
+        GlassformerError: the disk is full or read-only.
     """
     folder = Path(folder)
     header = {"format": "pt", **(metadata or {})}
@@ -118,9 +118,9 @@ def write_tensors(
     for file_name, shard in zip(names, shards, strict=True):
         try:
             (folder / file_name).touch()
-            mode = (folder / file_name).stat().st_mode  # that of any new file here
+            mode = (folder / file_name).stat().st_mode  # default mode of new files here
             save_file(_separate(shard), folder / file_name, header)
-            os.chmod(folder / file_name, stat.S_IMODE(mode))  # the library lets nobody else read its files
+            os.chmod(folder / file_name, stat.S_IMODE(mode))  # the library makes files private
         except (SafetensorError, OSError) as error:
             raise CannotWriteError(f"{folder / file_name}: could not be written: {error}") from error
     if len(shards) > 1:
@@ -134,7 +134,7 @@ def write_tensors(
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Dense CPU tensors of which no two share memory: what a safetensors file can hold."""
+    """Contiguous CPU tensors that do not share memory, as safetensors needs."""
     seen: set[int] = set()
     separate = {}
     for key, tensor in tensors.items():
@@ -151,7 +151,7 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]:
     """The files to read, each with the tensors that the index places there (None: no index)."""
     single, index = folder / f"{name}.safetensors", folder / f"{name}.safetensors.index.json"
-    if os.path.lexists(single):  # a pipe or a folder of that name is said to be one when it is opened
+    if os.path.lexists(single):  # a pipe or folder with this name raises an error when it is opened
         return [(single, None)]
     ending = ".safetensors"
     if not index.is_file():
@@ -188,15 +188,15 @@ def _no_weights(folder: Path, wanted: Path) -> CheckpointError:
 
 
 def _check_header(file: Path) -> None:
-    """Refuse by the first bytes what is not safetensors, before anything else is read."""
+    """Raise CheckpointError by the first bytes if a file is not safetensors."""
     with open_regular(file) as opened:
         size = os.fstat(opened.fileno()).st_size
         start, brace = opened.read(8), opened.read(1)
-    # A header of 640 bytes begins with the two bytes of a pickle (protocol 2), but "{" follows its length.
+    # The length of a 640-byte header looks like a pickle (protocol 2), but "{" follows it.
     whole = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
     pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not whole
     if pickled or start[:4] == b"PK\x03\x04":
-        raise PickleError("holds a pickle, whatever its name says", where=str(file), fix=CONVERT)
+        raise PickleError("holds a pickle, despite its name", where=str(file), fix=CONVERT)
     if start == b"version ":
         what = "is a Git LFS pointer, not the weights"
         raise IncompleteError(what, where=str(file), fix="Run 'git lfs pull' in the repository")

@@ -1,9 +1,9 @@
-"""PyTorch's zip files (``pytorch_model.bin``) read without unpickling: numbers and names, and no code runs.
+"""Reads PyTorch's zip files (``pytorch_model.bin``) without unpickling, so that no code runs.
 
-Such a file is a zip archive of a pickle, which describes the tensors, and of their bytes. Here the pickle is
-a list of instructions for a machine that knows ``OPCODES`` and ``GLOBALS`` and nothing else: it makes
-dictionaries, tuples, numbers and descriptions of tensors. Any other opcode or name is an error before
-anything is built, and sizes are checked before bytes are read.
+Such a file is a zip archive with a pickle, which describes the tensors, and their bytes. Here a small
+machine interprets the pickle: it only knows ``OPCODES`` and ``GLOBALS``, and creates dictionaries, tuples,
+numbers and descriptions of tensors. Any other opcode or name raises an error, and sizes are checked before
+bytes are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONVERT = (
 )
 MAX_PICKLE_BYTES = 16 * 2**20
 MAX_ENTRIES = 100_000
-MAX_STEPS = 2_000_000  # opcodes
+MAX_STEPS = 2_000_000  # number of opcodes
 MAX_AXES = 16
 
 DTYPES = {
@@ -48,7 +48,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Name:
-    """A global of ``GLOBALS``: a word, never an object."""
+    """A name of ``GLOBALS``; the object is never imported."""
 
     module: str
     name: str
@@ -56,7 +56,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Storage:
-    """Numbers of one kind under a key of the archive."""
+    """The numbers of one entry of the archive."""
 
     dtype: torch.dtype
     key: str
@@ -65,7 +65,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Described:
-    """A tensor: where its numbers are, and how they lie."""
+    """Description of a tensor: its storage and layout."""
 
     storage: Storage
     offset: int
@@ -83,17 +83,17 @@ MARK = object()
 
 
 def read_zip(file: Path) -> dict[str, Tensor]:
-    """Every tensor of a file that ``torch.save`` wrote of a state dict, on the CPU.
+    """All tensors of a state dict written by ``torch.save``, on the CPU.
 
-    A dictionary with a ``state_dict`` or ``model`` in it gives what that holds.
+    The state dict may also be in a dictionary, under ``state_dict`` or ``model``.
 
     Raises:
-        PickleError: a pickle of before PyTorch 1.6, or one that asks for anything else than tensors.
-        CheckpointError: a damaged archive, or sizes that do not fit.
+        PickleError: a pickle from before PyTorch 1.6, or one with anything but tensors.
+        CheckpointError: a damaged archive, or sizes that do not match.
     """
     try:
         with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
-            entries = _checked(archive, file)
+            entries = _check_entries(archive, file)
             root = next(name for name in entries if name.endswith("/data.pkl")).removesuffix("data.pkl")
             found = _Machine(file).run(archive.read(entries[f"{root}data.pkl"]))
             if root + "byteorder" in entries and archive.read(entries[root + "byteorder"]) != b"little":
@@ -113,8 +113,8 @@ def read_zip(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"is not readable: {error}", where=str(file)) from None
 
 
-def _checked(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]:
-    """The entries by their names: stored as they are, apart from each other, no larger than the file."""
+def _check_entries(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]:
+    """Name -> entry; raises CheckpointError for compressed, duplicate, overlapping or too large entries."""
     infos, size = archive.infolist(), os.path.getsize(file)
     entries = {info.filename: info for info in infos}
     pickles = [name for name in entries if name.endswith("/data.pkl") and name.count("/") == 1]
@@ -142,7 +142,7 @@ def _checked(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]
 
 
 class _Machine:
-    """Runs the opcodes of a pickle that make tensors; there is no way to call anything."""
+    """Interprets the opcodes of a pickle of tensors; it cannot call anything."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -150,11 +150,11 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self, code: bytes) -> Any:
-        """What the pickle describes.
+        """The object that the pickle describes.
 
         Raises:
-            PickleError: an opcode, a name or a call that is not of tensors.
-            CheckpointError: it is cut or makes no sense.
+            PickleError: an opcode, name or call that tensors do not need.
+            CheckpointError: the pickle is truncated or inconsistent.
         """
         try:
             for step, (opcode, argument, _) in enumerate(pickletools.genops(code)):
@@ -173,7 +173,7 @@ class _Machine:
         raise CheckpointError("its description of tensors has no end", where=str(self.file))
 
     def refused(self, what: str) -> PickleError:
-        """An error for what no description of tensors has."""
+        """The error for contents that tensors do not need."""
         return PickleError(
             f"asks for {what[:80]}, which no weights need: nothing was run",
             where=str(self.file),
@@ -184,7 +184,7 @@ class _Machine:
         self.stack.append(value)
 
     def above_mark(self) -> list[Any]:
-        """What lies above the last mark; both leave the stack."""
+        """Pop the values above the last mark, and the mark."""
         at = len(self.stack) - 1 - self.stack[::-1].index(MARK)
         found = self.stack[at + 1 :]
         del self.stack[at:]
@@ -219,7 +219,7 @@ class _Machine:
         self.stack[-1].extend(values)
 
     def stored(self) -> None:
-        """The storage that a persistent id names."""
+        """Push the storage of a persistent id."""
         kind, storage, key, _, count = self.stack.pop()
         if kind != "storage" or not isinstance(storage, Name) or storage.name not in DTYPES:
             raise self.refused("something else than numbers")
@@ -228,7 +228,7 @@ class _Machine:
         self.push(Storage(DTYPES[storage.name], key, count))
 
     def called(self) -> None:
-        """The three calls there are; none of them is made."""
+        """Replace a call by its result; only three calls are known, and none is executed."""
         arguments, name = self.stack.pop(), self.stack.pop()
         if not isinstance(name, Name):
             raise self.refused("a call of a value")
@@ -245,7 +245,7 @@ class _Machine:
             raise self.refused(f"a call of {name.name}")
 
     def built(self) -> None:
-        """The state of a dictionary: the versions of its modules, which nothing needs."""
+        """Drop the state of a dictionary (versions of its modules), which is not needed."""
         self.stack.pop()
         if not isinstance(self.stack[-1], dict):
             raise self.refused("the state of an object")
@@ -259,7 +259,7 @@ def _described(storage: Any, offset: Any, size: Any, stride: Any) -> Described:
         raise ValueError("a tensor whose sizes and strides do not fit")
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else -1
     if last >= storage.count or math.prod(size) > storage.count:
-        raise ValueError("a tensor that reaches beyond its numbers")
+        raise ValueError("a tensor that exceeds its storage")
     return Described(storage, offset, tuple(size), tuple(stride))
 
 
@@ -304,7 +304,7 @@ OPCODES: Mapping[str, Callable[[_Machine, Any], Any]] = {
 
 
 def _state(found: Any, file: Path) -> dict[str, Described]:
-    """Name -> description, of a state dict or of the one in a larger dictionary."""
+    """The state dict, which may be in a larger dictionary: name -> description."""
     for key in ("state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
@@ -325,19 +325,19 @@ def _tensors(
     root: str,
     file: Path,
 ) -> dict[str, Tensor]:
-    """The tensors; those that share numbers share them here too."""
+    """Create the tensors; those with the same storage share memory."""
     read: dict[tuple[str, torch.dtype], Tensor] = {}
     out = {}
     for name, described in state.items():
         storage = described.storage
         slot = storage.key, storage.dtype
         if slot not in read:
-            info, wanted = entries.get(f"{root}data/{storage.key}"), storage.count * storage.dtype.itemsize
-            if info is None or info.file_size != wanted:
-                has = "are missing" if info is None else f"have {info.file_size:,} bytes, not {wanted:,}"
+            info, needed = entries.get(f"{root}data/{storage.key}"), storage.count * storage.dtype.itemsize
+            if info is None or info.file_size != needed:
+                has = "are missing" if info is None else f"have {info.file_size:,} bytes, not {needed:,}"
                 what = f"the numbers of {name[:80]!r} {has}"
                 raise CheckpointError(what, where=str(file), fix="Fetch it again, whole")
-            content = bytearray(archive.read(info))  # its checksum is tested here
+            content = bytearray(archive.read(info))  # read checks the checksum
             read[slot] = (
                 torch.frombuffer(content, dtype=storage.dtype)
                 if content

@@ -1,7 +1,7 @@
-"""Word vectors in the format of word2vec, text and binary, as gensim and others read and write it.
+"""Reads and writes word vectors in word2vec's text and binary formats, like gensim.
 
-Text: a line ``words dim``, then a line a word: the word and its numbers. Binary: the same first line, then
-for each word its name, a space and little-endian fp32 numbers, with or without a line end behind them.
+Text: a line ``words dim``, then one line per word with its numbers. Binary: the same first line, then for
+each word its name, a space and little-endian fp32 numbers, with or without a line break after them.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ import numpy as np
 from glassformer.checkpoints.files import disk_errors, missing_run, temporary_name
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NoSuchModelError, PickleError
 
-PACKED = (".gz", ".bz2", ".xz", ".zip")  # by such a name others unpack
-LONGEST = 1_000_000  # bytes of a word or of the first line: more is another kind of file
-TRIED = 100  # lines that are looked at to tell text from binary
-_FORMAT = "Expected: a first line of two numbers (words and dim), then a word and its numbers a line"
+PACKED = (".gz", ".bz2", ".xz", ".zip")  # other programs would try to unpack files with these names
+LONGEST = 1_000_000  # bytes of a word or of the first line; more means another kind of file
+TRIED = 100  # lines to check whether a file is text or binary
+_FORMAT = "Expected: a first line of two numbers (words and dim), then one line per word with its numbers"
 
 
 def write_word2vec_format(
     path: str | Path, words: Sequence[str], vectors: np.ndarray, binary: bool | None = None
 ) -> Path:
-    """Write ``[V, D]`` vectors; a file that stands there, or that a link leads to, is replaced in one step.
+    """Write ``[V, D]`` vectors; an existing file, or the target of a link, is replaced atomically.
 
     Args:
-        binary: None: by the name, ``.bin`` is binary.
+        binary: None: decided by the name, ``.bin`` is binary.
 
     Raises:
-        CheckpointError: a word with white space or half a character in it, which the format cannot hold; a
-            name of a packed file; or what stands there is no file.
+        CheckpointError: a word with whitespace or a lone surrogate, which the format does not support; the
+            name of a compressed file; or the path is not a file.
     """
     path = Path(path)
     if path.suffix in PACKED:
         raise CheckpointError(
-            "is not packed here", where=str(path), fix="Name it .txt or .bin, and pack it then"
+            "compressed files are not supported",
+            where=str(path),
+            fix="Name it .txt or .bin, and compress it later",
         )
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -62,7 +64,7 @@ def write_word2vec_format(
                     name = word.encode()
                     if path.suffix == ".bin" if binary is None else binary:
                         file.write(name + b" " + row.tobytes() + b"\n")
-                    else:  # the shortest decimals that give the same fp32 number back
+                    else:  # the shortest decimals for the same fp32 number
                         file.write(name + b" " + " ".join(map(str, row)).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -75,15 +77,15 @@ def write_word2vec_format(
 def read_word2vec_format(
     path: str | Path, binary: bool | None = None, limit: int | None = None
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Words and their vectors ``[V, D]`` fp32.
+    """Read words and their vectors ``[V, D]`` in fp32.
 
     Args:
-        binary: None: looked for in the file itself.
-        limit: the first so many words at most; None: all.
+        binary: None: detected.
+        limit: maximum number of words to read; None: all.
 
     Raises:
-        CheckpointError: no such file, another format (GloVe's, a packed file, gensim's own: with the way to
-            convert it), a cut file, a line with too few numbers, a word twice; the line is named.
+        CheckpointError: no such file, another format (for GloVe, compressed files and gensim's own format,
+            the message says how to convert it), a truncated file, a wrong line or a repeated word.
         ConfigError: a limit below 1.
     """
     path = Path(path)
@@ -104,8 +106,12 @@ def read_word2vec_format(
         binary = _looks_binary(data, body, dim)
     read = _read_binary if binary else _read_text
     words, vectors = read(data, body, count, dim, path, count if limit is None else min(limit, count))
-    unit, first = ("word", 1) if binary else ("line", 2)  # and the number of the first
-    fix = "Download it again" if binary else "Remove the line, and count one word less in the first"
+    unit, first = ("word", 1) if binary else ("line", 2)  # and number of the first vector
+    fix = (
+        "Download it again"
+        if binary
+        else "Remove the line, and reduce the number of words in the first line by one"
+    )
     if len(set(words)) != len(words):
         rows: dict[str, int] = {}
         again = next(i for i, word in enumerate(words) if rows.setdefault(word, i) != i)
@@ -113,17 +119,17 @@ def read_word2vec_format(
         raise CheckpointError(what, where=f"{path}, {unit} {again + first}", fix=fix)
     if not np.isfinite(vectors).all():
         row = int(np.argmin(np.isfinite(vectors).all(1)))
-        what = f"the vector of {words[row]!r} holds something that is not a number"
+        what = f"the vector of {words[row]!r} holds NaN or infinity"
         raise CheckpointError(what, where=f"{path}, {unit} {row + first}", fix=fix)
     return tuple(words), vectors
 
 
 def _refuse_packed(data: bytes, path: Path) -> None:
-    """Kinds of file that are met under such names, with what makes one of ours of them."""
+    """Raise an error for compressed files and pickles, with a command that converts them."""
     if data.startswith(b"\x1f\x8b"):
         out = path.with_suffix("") if path.suffix == ".gz" else path.with_name(path.name + ".unpacked")
         fix = f"Unpack it: gunzip -c {quote(str(path))} > {quote(str(out))}"
-        raise CheckpointError("is packed by gzip", where=str(path), fix=fix)
+        raise CheckpointError("is compressed with gzip", where=str(path), fix=fix)
     if data.startswith(b"PK\x03\x04"):
         fix = f"Unpack it: unzip {quote(str(path))}"
         raise CheckpointError("is a zip archive", where=str(path), fix=fix)
@@ -132,13 +138,13 @@ def _refuse_packed(data: bytes, path: Path) -> None:
             f"from gensim.models import KeyedVectors as K; m = K.load({str(path)!r}); "
             f"getattr(m, 'wv', m).save_word2vec_format({_beside(path)!r})"
         )
-        what = "is a pickle, gensim's own format perhaps: opening one can run any code"
-        fix = f"Where you trust it, convert it with gensim: python -c {quote(code)}"
+        what = "is a pickle, perhaps of gensim: opening it can run any code"
+        fix = f"If you trust it, convert it with gensim: python -c {quote(code)}"
         raise PickleError(what, where=str(path), fix=fix)
 
 
 def _beside(path: Path) -> str:
-    """Where a converted copy may go."""
+    """The path for a converted copy."""
     return str(path.with_name(path.stem + ".word2vec.txt"))
 
 
@@ -147,9 +153,9 @@ def _first_line(head: bytes, data: bytes, path: Path) -> tuple[int, int]:
     if len(parts) != 2 or not all(p.isdigit() and len(p) < 19 for p in parts):
         fix = _FORMAT
         if len(parts) > 2 and _are_numbers(parts[1:]):
-            words = data.rstrip().count(b"\n") + 1  # whether or not a line end is behind the last
+            words = data.rstrip().count(b"\n") + 1  # with or without a final line break
             line = f"{words} {len(parts) - 1}"
-            fix = f"GloVe's files lack the first line; put '{line}' there: "
+            fix = f"GloVe files lack the first line; add '{line}': "
             fix += f"(echo '{line}'; cat {quote(str(path))}) > {quote(_beside(path))}"
         raise CheckpointError("is not in word2vec's format", where=f"{path}, line 1", fix=fix)
     count, dim = map(int, parts)
@@ -167,14 +173,14 @@ def _are_numbers(fields: Sequence[bytes]) -> bool:
 
 
 def _looks_binary(data: bytes, body: int, dim: int) -> bool:
-    """No line is a word and its numbers, and some bytes are in no text: one bad line makes no binary file."""
+    """Whether no line is a word with its numbers, and some bytes cannot be text."""
     sample = data[body : body + LONGEST]
     for line in sample.split(b"\n", TRIED)[:TRIED]:
         fields = line.split()
         if len(fields) == dim + 1 and _are_numbers(fields[1:]):
             return False
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)  # the last letter may be cut
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # the last character may be truncated
     except UnicodeDecodeError:
         return True
     return re.search(rb"[\x00-\x08\x0e-\x1f]", sample) is not None
@@ -195,12 +201,12 @@ def _read_text(
 
     def wrong(i: int, what: str) -> CheckpointError:
         word, where = lines[i].split(" ", 1)[0][:40], f"{path}, line {i + 2}"
-        fix = "Correct the line, one blank before each number, or the count of numbers in the first line"
+        fix = "Correct the line (one space before each number), or the dim in the first line"
         if i == len(lines) - 1 < count - 1:
-            fix = "The file ends here before its time: download it again"
-        return CheckpointError(f"{what} behind {word!r}, expected {dim} numbers", where=where, fix=fix)
+            fix = "The file is truncated here: download it again"
+        return CheckpointError(f"{what} after {word!r}, expected {dim} numbers", where=where, fix=fix)
 
-    for i, line in enumerate(lines):  # before room is made for what a wrong first line promises
+    for i, line in enumerate(lines):  # before allocating memory for a wrong first line
         if (found := line.rstrip().count(" ")) != dim:
             raise wrong(i, f"{found} numbers")
     if len(lines) != count:
@@ -212,14 +218,14 @@ def _read_text(
     for i, line in enumerate(lines[:wanted]):
         word, _, numbers = line.rstrip().partition(" ")
         try:
-            if "_" in numbers:  # which Python's numbers may have
+            if "_" in numbers:  # valid in Python's numbers, but not here
                 raise ValueError
             vectors[i] = numbers.split(" ")
         except ValueError:
             raise wrong(i, "something that is not a number") from None
         if not word:
             raise CheckpointError(
-                "no word before the numbers", where=f"{path}, line {i + 2}", fix="Write it there"
+                "no word before the numbers", where=f"{path}, line {i + 2}", fix="Add the word"
             )
         words.append(word)
     return words, vectors
@@ -229,7 +235,7 @@ def _read_binary(
     data: bytes, body: int, count: int, dim: int, path: Path, wanted: int
 ) -> tuple[list[str], np.ndarray]:
     size = 4 * dim
-    if (len(data) - body) // (size + 2) < count:  # before room is made for what a wrong first line promises
+    if (len(data) - body) // (size + 2) < count:  # before allocating memory for a wrong first line
         raise IncompleteError(
             f"is too short for {count:,} words of {dim} numbers", where=str(path), fix="Download it again"
         )
@@ -251,8 +257,8 @@ def _read_binary(
             ) from None
         vectors[i] = np.frombuffer(data, "<f4", dim, space + 1)
         place = space + 1 + size
-    # So that another kind of file is not read as nonsense.
+    # Do not misread another kind of file.
     if wanted == count and data[place : place + LONGEST].strip():
-        what = f"goes on behind the {count:,} words of {dim} numbers that the first line promises"
+        what = f"continues after the {count:,} words of {dim} numbers in the first line"
         raise CheckpointError(what, where=str(path), fix="Check that it is word2vec's binary format")
     return words, vectors

@@ -1,1 +1,1 @@
-"""The command line: one file a verb, each a plain function with a thin parser before it."""
+"""The command line: one file per command, a plain function behind a thin parser."""

@@ -1,7 +1,7 @@
-"""The ``glassformer`` command: the verbs, and how every failure becomes one line and an exit code.
+"""The ``glassformer`` program: its commands; every failure is reported in one line, with an exit code.
 
 Exit codes: 0 done, 1 the run failed, 2 the input or the command line is wrong, 130 interrupted (Ctrl-C,
-SIGTERM or SIGHUP, at whatever stage; see ``stopping.py``).
+SIGTERM or SIGHUP, at any time; see ``stopping.py``).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.options import instead_of_option, named_as_options
-from glassformer.cli.output import emit, one_line, said_plainly, say_json, stdout_for_json
+from glassformer.cli.output import emit, one_line, print_warnings, say_json, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
 from glassformer.sklearn_base import go_plain
 
-ASKING = {
+INFERENCE = {
     "serve",
     "predict",
     "explain",
@@ -56,17 +56,17 @@ ASKING = {
     "export",
     "similar",
     "search",
-}  # verbs that do nothing with a model but ask it
-# How to go on after an interruption, where the verb has not said so itself.
-AGAIN = "run the same command again"
-GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
+}  # commands that only run inference
+# How to continue after an interruption, unless the command has its own message.
+RERUN = "run the same command again"
+RESUMABLE = {"cross-validate", "review-labels", "compare", "reproduce"}  # commands that keep finished parts
 
 TABLES = (
     f"For tables: {OPTION} cp1252 if not UTF-8, --header no if the first row is data, "
     "--quoting none if quotes are plain characters. Every command accepts them."
 )
-START, TRAIN, JUDGE = "Start here", "Train and compare", "Evaluate a model"
-ASK, GIVE = "Use a model", "Export and serve"  # panels of the help
+START, TRAIN, EVALUATE = "Start here", "Train and compare", "Evaluate a model"
+USE, EXPORT = "Use a model", "Export and serve"  # panels of the help
 app = typer.Typer(
     name="glassformer",
     help="Transformers you can see through: train, evaluate, explain and serve them.",
@@ -86,26 +86,28 @@ app.command("cross-validate", rich_help_panel=TRAIN, epilog=TABLES)(folds.cross_
 app.command("compare", rich_help_panel=TRAIN, epilog=TABLES)(compare.compare_command)
 app.command("review-labels", rich_help_panel=TRAIN, epilog=TABLES)(folds.review_labels_command)
 app.command("reproduce", rich_help_panel=TRAIN)(reproduce.reproduce_command)
-app.command("evaluate", rich_help_panel=JUDGE, epilog=TABLES)(evaluate.evaluate_command)
-app.command("calibrate", rich_help_panel=JUDGE, epilog=TABLES)(calibrate.calibrate_command)
-app.command("audit", rich_help_panel=JUDGE, epilog=TABLES)(audit.audit_command)
-app.command("diff", rich_help_panel=JUDGE, epilog=TABLES)(audit.diff_command)
-app.command("report", rich_help_panel=JUDGE)(evaluate.report_command)
-app.command("predict", rich_help_panel=ASK, epilog=TABLES)(predict.predict_command)
-app.command("explain", rich_help_panel=ASK, epilog=TABLES)(explain.explain_command)
-app.command("embed", rich_help_panel=ASK, epilog=TABLES)(embed.embed_command)
-app.command("similar", rich_help_panel=ASK, epilog=TABLES)(similar.similar_command)
-app.command("search", rich_help_panel=ASK, epilog=TABLES)(similar.search_command)
-app.command("translate", rich_help_panel=ASK, epilog=TABLES)(translate.translate_command)
-app.command("fill", rich_help_panel=ASK)(translate.fill_command)
-app.command("vectors", rich_help_panel=ASK)(vectors.vectors_command)
-app.command("export", rich_help_panel=GIVE)(export.export_command)
-app.command("serve", rich_help_panel=GIVE)(serve.serve_command)
+app.command("evaluate", rich_help_panel=EVALUATE, epilog=TABLES)(evaluate.evaluate_command)
+app.command("calibrate", rich_help_panel=EVALUATE, epilog=TABLES)(calibrate.calibrate_command)
+app.command("audit", rich_help_panel=EVALUATE, epilog=TABLES)(audit.audit_command)
+app.command("diff", rich_help_panel=EVALUATE, epilog=TABLES)(audit.diff_command)
+app.command("report", rich_help_panel=EVALUATE)(evaluate.report_command)
+app.command("predict", rich_help_panel=USE, epilog=TABLES)(predict.predict_command)
+app.command("explain", rich_help_panel=USE, epilog=TABLES)(explain.explain_command)
+app.command("embed", rich_help_panel=USE, epilog=TABLES)(embed.embed_command)
+app.command("similar", rich_help_panel=USE, epilog=TABLES)(similar.similar_command)
+app.command("search", rich_help_panel=USE, epilog=TABLES)(similar.search_command)
+app.command("translate", rich_help_panel=USE, epilog=TABLES)(translate.translate_command)
+app.command("fill", rich_help_panel=USE)(translate.fill_command)
+app.command("vectors", rich_help_panel=USE)(vectors.vectors_command)
+app.command("export", rich_help_panel=EXPORT)(export.export_command)
+app.command("serve", rich_help_panel=EXPORT)(serve.serve_command)
 
-# click's own, which recent versions of typer carry under a private name
+# click's UsageError; recent versions of typer vendor click under a private name
 UsageError: Any = typer.BadParameter.__base__
-UNFIT = re.compile(r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL)  # in its words
-KINDS = {"integer": "a whole number", "number": "a number"}
+WRONG_TYPE = re.compile(
+    r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL
+)  # its message
+TYPE_NAMES = {"integer": "a whole number", "number": "a number"}
 
 
 def _show_version(wanted: bool) -> None:
@@ -149,24 +151,24 @@ def _options(
         bool, typer.Option("--debug", help="Show the traceback of an error. Accepted by every command.")
     ] = False,
 ) -> None:
-    """Options that stand before the verb."""
+    """Options before the command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: the arguments after the program's name; None: those of this process.
+        argv: the arguments after the program's name; None: ``sys.argv``.
 
     Returns:
         The exit code.
     """
-    tune_process()  # before torch is imported, which no verb has done yet
+    tune_process()  # before torch is imported
     disable_telemetry(os.environ)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
-    stdout_for_json(False)  # until the verb's own --json is read
+        if hasattr(stream, "reconfigure"):  # a character that the terminal lacks must not stop the command
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # checked above
+    stdout_for_json(False)  # until the command's --json is parsed
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     before = {variable: os.environ.get(variable) for _, variable in READING.values()}
     arguments = _take_reading(arguments)
@@ -187,11 +189,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: list[str], debug: bool, own: bool, listening: Listening) -> int:
-    """Run a command to its exit code, having said what went wrong."""
-    if own and ASKING.intersection(arguments[:1]):  # this process is ours, from its start to its end
+    """Run a command, report its error if there is one, and return its exit code."""
+    if own and INFERENCE.intersection(arguments[:1]):  # the process belongs to this command alone
         go_plain()
     try:
-        with said_plainly():
+        options = _options_of(arguments)
+        with print_warnings(lambda message: named_as_options(message, options)):
             code = _commands().main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
         return _fail(GlassformerError(_misused(error, arguments)), arguments, debug, "usage", exit_code=2)
@@ -199,16 +202,16 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
         return _fail(error, arguments, debug, error.code)
     except typer.Abort:
         code = INTERRUPTED
-    except SystemExit:  # of another library's own handler
+    except SystemExit:  # raised by another library's signal handler
         if not listening.heard:
             raise
         code = INTERRUPTED
     except Exception as error:
-        if listening.heard:  # what a library has made of the interruption
+        if listening.heard:  # a library turned the interruption into this error
             raise KeyboardInterrupt from error
         if _is_out_of_memory(error):
-            lacking = _no_memory(error)
-            return _fail(lacking, arguments, debug, lacking.code)
+            memory_error = _no_memory(error)
+            return _fail(memory_error, arguments, debug, memory_error.code)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "" if debug else " (run with --debug for the traceback)"
         return _fail(GlassformerError(f"{what}{hint}"), arguments, debug, "unexpected")
@@ -218,7 +221,7 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
 
 
 def _misused(error: Any, arguments: list[str]) -> str:
-    """What is wrong with a command line, and how to say what was meant."""
+    """The error message for a wrong command line, with a fix."""
     help_for = error.ctx.command_path if error.ctx else "glassformer"
     name = getattr(error, "option_name", None)
     if name is not None:
@@ -233,20 +236,20 @@ def _misused(error: Any, arguments: list[str]) -> str:
             value = "".join(arguments[at + 1 : at + 2])
         if instead := instead_of_option(f"{name}={value}", options, keys):
             return f"No such option: {name}. {instead}"
-    said = error.format_message()
-    if found := UNFIT.fullmatch(said):
-        said = f"{found[1]} takes {KINDS.get(found[2], found[2])}."
-    return f"{said.rstrip('.')}. See '{help_for} --help'"
+    message = error.format_message()
+    if found := WRONG_TYPE.fullmatch(message):
+        message = f"{found[1]} takes {TYPE_NAMES.get(found[2], found[2])}."
+    return f"{message.rstrip('.')}. See '{help_for} --help'"
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python, NumPy or torch (on a CPU or a GPU) got no more memory."""
+    """Whether Python, NumPy or torch (on a CPU or a GPU) ran out of memory."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or "can't allocate memory" in str(error)
 
 
 def _no_memory(error: Exception) -> NotEnoughMemoryError:
-    """That in one line, with the size of the piece that was asked for, where the error names it."""
+    """The out-of-memory error in one line, with the size of the failed allocation if the error has it."""
     found = re.search(r"allocate (\d[\d.]*) (bytes|[KMGT]iB)", str(error))
     what = "not enough memory"
     if found:
@@ -260,12 +263,12 @@ def _no_memory(error: Exception) -> NotEnoughMemoryError:
 
 @cache
 def _commands() -> Any:
-    """The verbs as the parser has them; a notebook that calls several builds them once."""
+    """The parser of all commands; cached, because a notebook may call several."""
     return typer.main.get_command(app)
 
 
 def _options_of(arguments: Sequence[str]) -> list[str]:
-    """The options of the verb that is called."""
+    """The options of the command that is called."""
     command = _commands()
     for word in arguments:
         below = getattr(command, "commands", {})
@@ -277,26 +280,28 @@ def _options_of(arguments: Sequence[str]) -> list[str]:
 
 def _interrupted(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
-    if verb == "serve":  # which ends in no other way
+    if verb == "serve":  # serve only ends by an interruption
         with suppress(OSError):
             emit("stopped", err=True)
         return
     tables = sum(word.lower().endswith(".parquet") for word in arguments)
-    keeps = verb in GO_ON or (verb == "predict" and tables > 1)  # from one to the other, piece by piece
-    said = f"interrupted; {'finished parts are kept, give the same command to continue' if keeps else AGAIN}"
-    _fail(GlassformerError(said), arguments, False, "interrupted", exit_code=INTERRUPTED)
+    keeps = verb in RESUMABLE or (verb == "predict" and tables > 1)  # from Parquet to Parquet
+    message = (
+        f"interrupted; {'finished parts are kept, give the same command to continue' if keeps else RERUN}"
+    )
+    _fail(GlassformerError(message), arguments, False, "interrupted", exit_code=INTERRUPTED)
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without ``--debug``, which may stand before or after the verb; whether it was there."""
+    """The arguments without ``--debug``, which may be anywhere; and whether it was given."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = [a for a in arguments[:end] if a != "--debug"]
     return kept + arguments[end:], len(kept) < end
 
 
 def _take_reading(arguments: list[str]) -> list[str]:
-    """The arguments without ``--encoding NAME`` and its kin (``READING``), which may come before or after the
-    verb, and are obeyed."""
+    """The arguments without ``--encoding NAME`` and the other options of ``READING``, which may be anywhere;
+    their values are put into the environment."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     variables = dict(READING.values())
     kept, words = [], iter(arguments[:end])
@@ -307,12 +312,12 @@ def _take_reading(arguments: list[str]) -> list[str]:
         elif value := value if sign else next(words, ""):
             os.environ[variables[option]] = value
         else:
-            kept.append(word)  # without a value: typer says so
+            kept.append(word)  # without a value: typer reports it
     return kept + arguments[end:]
 
 
 def restore(variable: str, before: str | None) -> None:
-    """An environment variable as it was."""
+    """Set an environment variable back to its value ``before``."""
     if before is None:
         os.environ.pop(variable, None)
     else:
@@ -322,14 +327,14 @@ def restore(variable: str, before: str | None) -> None:
 def _fail(
     error: GlassformerError, arguments: list[str], debug: bool, code: str, exit_code: int | None = None
 ) -> int:
-    """Say what went wrong, on stderr and with ``--json`` on stdout too; the exit code."""
+    """Print an error to stderr, and with ``--json`` also to stdout; returns the exit code."""
     if debug:
         emit(traceback.format_exc().rstrip(), err=True)
     exit_code = error.exit_code if exit_code is None else exit_code
     rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
     who = "" if rank == "0" else f"process {rank}: "
     behind = "" if exit_code == INTERRUPTED else f" [{code}]"
-    with suppress(OSError):  # a terminal that has hung up
+    with suppress(OSError):  # the terminal is gone
         line = one_line(named_as_options(str(error), _options_of(arguments)))
         emit(f"error: {who}{line}{behind}", err=True)
         if "--json" in arguments and rank == "0":

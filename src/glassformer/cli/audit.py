@@ -1,4 +1,4 @@
-"""``glassformer audit`` and ``diff``: may a model be used, and what changes with another one?"""
+"""``glassformer audit`` and ``diff``: check a model on labeled data, and compare two models."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from glassformer.cli.output import AsJson, say, say_json, show, show_table
 from glassformer.cli.similar import check_page
 from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
 
-WORSE = 3  # exit code: the command ran, and the model fails
-SHOWN = 5  # flips on the terminal
+WORSE = 3  # exit code: the command succeeded, but the model fails the check
+SHOWN = 5  # changed predictions to print
 
 CHECKS = (
     "performance",
@@ -55,7 +55,7 @@ def diff_command(
     path: OtherData = None,
     data: Data = None,
     on_bad_row: BadRow = None,
-    alpha: Annotated[float, option("P", "Chance of naming any slice where nothing has changed.")] = 0.05,
+    alpha: Annotated[float, option("P", "Probability of reporting any slice if nothing has changed.")] = 0.05,
     out: Page = None,
     json: AsJson = False,
     **columns: str | None,
@@ -95,7 +95,7 @@ def diff_command(
 def compare(
     model: Path, new_model: Path, data: str | None, columns: Any, on_bad_row: str | None, alpha: float
 ) -> dict[str, Any]:
-    """What ``audit.diff`` finds, with progress bars."""
+    """Run ``audit.diff`` with progress bars."""
     from glassformer.audit.diff import diff
     from glassformer.audit.predicted import predict
     from glassformer.train.callbacks import Progress
@@ -109,7 +109,7 @@ def compare(
 
 
 def _show_flips(found: dict[str, Any]) -> None:
-    """The first predictions that got worse, and what they rest on now."""
+    """Print the first predictions that got worse, with the words whose scores changed."""
     rows = []
     for flip in found["flips"][:SHOWN]:
         why = ", ".join(one["part"] for one in flip.get("why") or ())
@@ -145,7 +145,7 @@ def audit_command(
 ) -> None:
     """Audit a classifier or regressor on labeled data: slices, leaks, wrong labels, robustness, shortcuts.
 
-    Without training; writes a page, audit.json and a table of all predictions.
+    Trains nothing; writes a page, audit.json and a table of all predictions.
     """
     data = one_data(path, data, "audit")
     check_bad_row(on_bad_row)

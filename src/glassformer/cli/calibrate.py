@@ -1,4 +1,4 @@
-"""``glassformer calibrate``: make a run's model as sure as it should be, and choose its threshold."""
+"""``glassformer calibrate``: calibrate the probabilities of a run's model, and tune its threshold."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from glassformer.cli.output import AsJson, abstention_line, note, say, say_json,
 from glassformer.config import nearest
 from glassformer.errors import BadValueError
 
-FEW = 100  # examples that a temperature may rest on without a word about it
+FEW = 100  # with fewer examples, a note warns about the temperature
 FEW_MISTAKES = 5
 METRICS = ("accuracy", "macro_f1", "f1")
-# Python that takes a calibration back.
+# Python code that undoes a calibration
 UNDO = (
     "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{decision}; "
     "clf.save('{run}/model', overwrite=True)"
@@ -44,8 +44,8 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     second = next(key for key in target.leads if key != "accuracy")
     called = [target.metrics[key].called for key in ("accuracy", second)]
     columns = ("", "calib. error", "95 % interval", "log loss", *called)  # within 80 characters
-    several = isinstance(found["temperature"], list)
-    if several:
+    per_label = isinstance(found["temperature"], list)
+    if per_label:
         say("one temperature per label; calib. error: the expected calibration error over all labels")
     else:
         say(f"temperature {found['temperature']:.4f}; calib. error: the expected calibration error")
@@ -65,7 +65,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
                 ]
             )
         show_table(name, columns, rows, right=columns[1:])
-    if several:
+    if per_label:
         show_labels(found)
     else:
         show_decision(found)
@@ -77,8 +77,8 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         note(line)
     if found["at_bound"]:
         note(
-            "the temperature is at the end of the range looked at: the model is far from calibrated, or the "
-            "data few"
+            "the temperature is at the end of the searched range: the model is far from calibrated, or "
+            "the examples are few"
         )
     say(f"saved with the model: {run / 'model'}")
     if not isinstance(found["temperature"], list):
@@ -89,38 +89,38 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
 
 
 def few_mistakes(found: dict[str, Any]) -> Iterator[str]:
-    """What a temperature rests on that hardly any mistake chose; nothing where there were some."""
+    """Yield notes if the calibration examples have few or no mistakes."""
     n, made = found["splits"][found["chosen_by"]]["before"]["n"], found["mistakes"]
-    rests = "the temperature rests on one imagined mistake (Platt, 1999) and says little of harder examples"
+    caution = "the temperature is fitted with one pseudo-error (Platt, 1999) and may not fit harder examples"
     if isinstance(made, list):
         clean = [label for label, count in zip(found["classes"], made, strict=True) if not count]
         if clean:
             what = ", ".join(clean[:FEW_MISTAKES]) + (", …" if len(clean) > FEW_MISTAKES else "")
-            yield f"no mistake among the {n:,} for {len(clean):,} of {len(made):,} labels ({what}): {rests}"
+            yield f"no mistake among the {n:,} for {len(clean):,} of {len(made):,} labels ({what}): {caution}"
     elif not made:
-        yield f"no mistake among the {n:,}: {rests}"
+        yield f"no mistake among the {n:,}: {caution}"
     elif made < FEW_MISTAKES:
         mistakes = "1 mistake" if made == 1 else f"{made} mistakes"
         yield f"only {mistakes} among the {n:,}: the temperature is little more than a guess"
 
 
 def no_check(found: dict[str, Any]) -> Iterator[str]:
-    """What examples that the run knows already cannot tell; nothing where they are others."""
+    """Yield notes if calibration examples are also in the run's own splits."""
     n = found["splits"][found["chosen_by"]]["before"]["n"]
     for split, count in found.get("seen", {}).items():
         if not count:
             continue
-        said = (
+        message = (
             f"{count:,} of the {n:,} examples that chose, or copies of them, are the run's {split} examples"
         )
         if split == "train":
-            yield f"{said}: a model is surer of what it learned, so the temperature is too low for others"
+            yield f"{message}: on training examples a model is more confident, so the temperature is too low"
         else:
-            yield f"{said}: its {split} figures after calibration are no check any more"
+            yield f"{message}: its {split} metrics after calibration are no longer an independent check"
 
 
 def show_limits(found: dict[str, Any]) -> None:
-    """What abstaining below each limit would leave of the examples that chose."""
+    """Print how many of the calibration examples would get a label with each abstention threshold."""
     from glassformer.report.wording import digits_for, percent, share_interval
 
     rows = []
@@ -131,11 +131,11 @@ def show_limits(found: dict[str, Any]) -> None:
         rows.append([f"{left['below']:g}", answered, percent(share, digits_for(n)), known])
     columns = ("below", "answered", "right of these", "95 % interval")
     show_table("no label", columns, rows, right=columns)
-    say(f"choose one with --abstain-below P; figures of the {found['chosen_by']} examples")
+    say(f"choose one with --abstain-below P; measured on the {found['chosen_by']} examples")
 
 
 def show_decision(found: dict[str, Any]) -> None:
-    """The threshold on the second of two classes or that of each of more, and what abstaining leaves."""
+    """Print the decision threshold, or one per class, and the effect of abstention."""
     from glassformer.report.metrics import unit_of
     from glassformer.report.wording import decimal
 
@@ -147,8 +147,8 @@ def show_decision(found: dict[str, Any]) -> None:
     elif threshold is not None:
         say(f"threshold on {found['classes'][1]!r}: {threshold:.4f}, for the best {found['metric']}")
     if threshold is not None and (unseen := found.get("unseen")):
-        said = f"{called} where each fifth of {found['chosen_by']} is answered as the others chose"
-        say(f"{said}: {decimal(unseen['before'], 4)} becomes {decimal(unseen['after'], 4)}")
+        message = f"{called} on {found['chosen_by']} with thresholds chosen by 5-fold cross-validation"
+        say(f"{message}: {decimal(unseen['before'], 4)} becomes {decimal(unseen['after'], 4)}")
     for name, split in found["splits"].items():
         if left := split["after"].get("abstention"):
             say(f"{name}: {abstention_line(left)}")

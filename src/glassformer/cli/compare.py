@@ -1,5 +1,6 @@
-"""``glassformer compare``: a study's arms, several models on one table, or finished runs: on the same
-examples, with tests and cost.
+"""``glassformer compare``: compare the variants of a study, several models on one table, or finished runs.
+
+All are evaluated on the same examples, with paired tests and training cost.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ def models_study(
     settings: Sequence[str] = (),
     seeds: int = 1,
 ) -> Any:
-    """A study of several models on one table: each gets the recipe that ``glassformer train`` would give it.
+    """A study of several models on one table: each gets the recipe that ``glassformer train`` would use.
 
-    Their recipes are written into the study's folder, so that it continues from there.
+    The recipes are written into the study's folder, so that the study can be resumed.
 
     Raises:
-        ConfigError: fewer than two models, one twice, or a setting that cannot be.
+        ConfigError: fewer than two models, a model twice, or an invalid setting.
         DataError: the table cannot be read.
     """
     from glassformer.checkpoints.files import disk_errors, replace_text
@@ -91,7 +92,7 @@ def models_study(
 
 
 def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> dict[str, Any]:
-    """Finished runs beside each other, with ``out`` as tables and a page too; see ``compare_runs``."""
+    """Compare finished runs; with ``out``, also write tables and a page. See ``compare_runs``."""
     from glassformer.cli.evaluate import check_run
 
     folders = [check_run(run) for run in runs]
@@ -114,7 +115,7 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
 
 
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
-    """A study on the terminal: a row an arm, the verdict, a sentence each, and where it lies."""
+    """Print a study: a row and a sentence for each variant, the verdict, and the paths of its files."""
     from glassformer.report.metrics import signed, unit_of
     from glassformer.report.wording import NONE, digits_for, duration, p_value
     from glassformer.study.results import measured
@@ -206,7 +207,7 @@ def compare_command(
 
     check_engine(engine)
     by: dict[str, Any] = {"split": split, "measure": measure}
-    apart = f"-{split}" if split == "test" else ""  # a folder of its own: its runs are judged otherwise
+    apart = f"-{split}" if split == "test" else ""  # another split, another folder
     given = list(study or ())
     bad = flag_settings(on_bad_row=check_bad_row(on_bad_row))
     settings = [
@@ -256,10 +257,10 @@ def _runs(given: Sequence[str], settings: Sequence[str] | None, model: Sequence[
 
 
 def _study(name: str) -> Any:
-    """The study of a name or file; a table of texts is answered with the command that compares on it."""
+    """Load the study of a name or file; for a table of texts, raise an error with the right command."""
     from glassformer.study.grid import load_study
 
     if option := data_option(name):
         fix = f"To compare models on it: glassformer compare {option} {name} --model NAME NAME"
-        raise WrongArgumentError(f"{name} is data and no study", where="compare", fix=fix)
+        raise WrongArgumentError(f"{name} is data, not a study", where="compare", fix=fix)
     return load_study(name)

@@ -1,4 +1,4 @@
-"""``glassformer data``: which data sets there are, what is in one, and what is wrong with it."""
+"""``glassformer data``: list, show and check data sets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _tokenizer(model: str) -> Any:
 
 # --- data doctor --set KEY=VALUE ------------------------------------------------------------------
 #
-# A data set as a recipe with these settings reads it, examined.
+# Check a data set as a recipe with these settings reads it.
 
 
 COLUMN_KEYS = ("text_column", "pair_column", "label_column", "label_separator")
@@ -56,28 +56,27 @@ def read_as(
     model: str | None,
     max_length: int | None,
 ) -> tuple[DoctorReport, Any, str]:
-    """Every check of the data doctor on the data as a recipe has them, these data, and what they are read as.
+    """Run the data doctor on data as a recipe reads them; returns its report, the data and their kind.
 
     Args:
-        kind: what the data are, as ``kind_of`` of ``data/kinds.py`` says it.
-        settings: ``KEY=VALUE`` of a recipe; rows that cannot be used are left out unless they say otherwise,
-            and nothing is held out unless they say so.
-        columns: what ``COLUMNS`` are called; None or ``auto``: they are found.
-        model: whose tokenizer looks at texts, where no setting names one; None: tokens are not looked at.
-        max_length: at which texts are cut, where no setting says it.
+        kind: kind of the data, as ``kind_of`` of ``data/kinds.py`` returns it.
+        settings: ``KEY=VALUE`` of a recipe; by default unusable rows are skipped and nothing is held out.
+        columns: names of the columns in ``COLUMNS``; None or ``auto``: detected.
+        model: model whose tokenizer is used if no setting names one; None: tokens are not checked.
+        max_length: tokens at which texts are truncated, if no setting has it.
 
     Raises:
         ConfigError: an unknown key, or data that are not texts, images or words with labels, numbers or tags.
-        DataError: data that cannot be read so.
+        DataError: the data cannot be read like this.
     """
-    from glassformer.cli.own_data import asked_of
+    from glassformer.cli.own_data import requested_recipe
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.image_classification.recipe import ImageRecipe
     from glassformer.tasks.labelled import parts_of
     from glassformer.tasks.text_classification.recipe import Recipe
 
     if KINDS[kind].numbers and is_set("target", settings):
-        kind = "texts"  # whose numbers are learned from both texts of a row
+        kind = "texts"  # a regression on both texts of a row
     if not KINDS[kind].with_set:
         what = f"belongs to texts, images and tagged words, and these are {kind}"
         raise NotForThisModelError(what, where="--set", fix="Leave it out")
@@ -91,7 +90,7 @@ def read_as(
     path = Path(source).expanduser()
     where = str(path.resolve()) if path.exists() else source
     chosen = {"model": {"model": model}} if model else None
-    recipe = asked_of(ImageRecipe if pictures else Recipe, where, [*usual, *settings], chosen)
+    recipe = requested_recipe(ImageRecipe if pictures else Recipe, where, [*usual, *settings], chosen)
     task = TASKS[recipe.task]
     splits = task.load(recipe)
     used = replace(splits.dataset, splits=splits.parts())
@@ -126,19 +125,19 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
 # A grid of augmented images.
 
 
-PICTURES = 8  # images, a row each
+SHEET_ROWS = 8  # images, one per row
 
 
 def write_sheet(source: str, level: str | None, out: Path | None) -> None:
-    """Write the sheet of some images of a data set.
+    """Write a contact sheet: some images of a data set, each with its augmented versions.
 
     Args:
         source: a named set of images, a folder or a table.
-        level: the strongest augmentation that is shown.
+        level: the strongest augmentation to show.
 
     Raises:
         ConfigError: only one of ``level`` and ``out``, an unknown level, or a file that cannot be written.
-        DataError: no images there, or one that cannot be read.
+        DataError: there are no images, or one cannot be read.
     """
     from glassformer.data.augment import contact_sheet, sheet_columns
     from glassformer.data.image_sources import load_image_dataset
@@ -155,7 +154,7 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
             "the sheet is a PNG file", where=str(out), fix="Give --out a name that ends in .png"
         )
     split = next(iter(load_image_dataset(source).splits.values()))
-    chosen = np.unique(np.linspace(0, len(split) - 1, PICTURES).astype(int)).tolist()
+    chosen = np.unique(np.linspace(0, len(split) - 1, SHEET_ROWS).astype(int)).tolist()
     sheet = contact_sheet([split.images[i] for i in chosen], level, split.origin)
     with written_whole(out) as draft:
         sheet.save(draft, "PNG")
@@ -167,13 +166,13 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
 
 SHOWN = 3  # examples of each class, spans of each kind, pairs
 QUESTIONS = 5
-USUAL_LENGTH = 256  # tokens at which train cuts texts
+USUAL_LENGTH = 256  # tokens at which train truncates texts
 LISTED = (
     "near-repeats",
     "quotes",
     "repeats",
     "truncation",
-)  # notes whose examples are shown, as those of warnings are
+)  # notes whose examples are printed; those of warnings always are
 app = typer.Typer(help="Inspect data sets: the named ones, or your own files.", no_args_is_help=True)
 
 Source = Annotated[str, typer.Argument(metavar="NAME", help="Data set name, table or folder.")]
@@ -192,8 +191,8 @@ def named_sources() -> dict[str, NamedSource]:
     return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **ANSWERED_SOURCES}
 
 
-def whereabouts() -> dict[str, str]:
-    """Named data set -> where it would be read from."""
+def source_locations() -> dict[str, str]:
+    """For each named data set, the path or source that it is read from."""
     from glassformer.data.folders import folder_here
 
     places = {}
@@ -211,7 +210,7 @@ def whereabouts() -> dict[str, str]:
 @app.command("list")
 def list_command(json: AsJson = False) -> None:
     """List the named data sets, and where each is on this machine."""
-    places = whereabouts()
+    places = source_locations()
     rows = [[name, s.description, s.licence, places[name]] for name, s in named_sources().items()]
     if json:
         keys = ("name", "description", "licence", "where")
@@ -250,7 +249,7 @@ def _about(dataset: Any) -> dict[str, Any]:
 
 
 def _left_out(dataset: Any) -> list[str]:
-    """That rows cannot be used and are not shown, in a line; none where all can."""
+    """One line about the unusable rows that are not shown; empty if there are none."""
     from glassformer.data.rejected import summary
 
     said = [summary(dataset.rejected, listed=False)] if dataset.rejected else []
@@ -259,16 +258,16 @@ def _left_out(dataset: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Shown:
-    """What ``data show`` says of a data set: as JSON, and on a terminal."""
+    """Output of ``data show``, for JSON and for a terminal."""
 
     about: dict[str, Any]
-    heads: tuple[str, ...]  # of the table of splits; what stands between the first and the last is numbers
+    heads: tuple[str, ...]  # of the table of splits; all but the first and the last are numeric columns
     rows: list[list[str]]
     notes: Sequence[str] = ()
-    first: str = ""  # what the examples of the first split are called; empty: none are shown
+    first: str = ""  # noun for the examples of the first split; empty: no examples are shown
     columns: tuple[str, ...] = ()
     examples: Sequence[Sequence[str]] = ()
-    words: tuple[str, ...] = ()  # heads that are no numbers
+    words: tuple[str, ...] = ()  # heads of columns that are not numeric
 
 
 def _counts(classes: dict[str, int]) -> str:
@@ -279,17 +278,17 @@ def _counts(classes: dict[str, int]) -> str:
 
 Columns = tuple[
     str | None, str, str | None
-]  # of texts, of second texts, of labels or tags; None, auto: found
+]  # of the texts, the second texts, the labels or tags; None or auto: detected
 
 
 class Texts:
-    """Texts, or pairs of them, with labels: how ``data`` loads, examines and shows them.
+    """How ``data`` loads, checks and shows labeled texts or pairs of texts.
 
-    Rows that cannot be used are left out and listed.
+    Unusable rows are skipped and listed.
     """
 
-    with_set = True  # whether ``--set`` reads them as a recipe does
-    numbers = False  # whether ``--set target=number`` reads them as pairs of texts with a number each
+    with_set = True  # whether ``--set`` is supported
+    numbers = False  # whether ``--set target=number`` reads them as pairs of texts with a number
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
         from glassformer.data.sources import load_text_dataset
@@ -303,13 +302,13 @@ class Texts:
     def examine(
         self, dataset: Any, model: str | None = None, max_length: int | None = None, recipe: Any = None
     ) -> DoctorReport:
-        """Every check of the data doctor.
+        """Run every check of the data doctor.
 
         Args:
-            model: whose tokenizer looks at texts and questions, and which images are sized for; None: tokens
-                are not looked at, and images are those of the model that ``train --images`` takes.
-            max_length: at which texts are cut.
-            recipe: says how its texts are cleaned, its images sized and its tags spelled; None: as usual.
+            model: model whose tokenizer reads the texts and questions, or whose image size is used; None:
+                tokens are not checked, and images are resized for the default model of ``train --images``.
+            max_length: tokens at which texts are truncated.
+            recipe: sets text cleaning, image size and tagging scheme; None: the defaults.
 
         Raises:
             CheckpointError: no such weights, or they have no tokenizer.
@@ -327,7 +326,7 @@ class Texts:
         return examine(dataset, **options)
 
     def show(self, dataset: Any, name: str) -> Shown:
-        """What ``data show`` says."""
+        """The output of ``data show``."""
         about = describe(dataset)
         splits = about["splits"]
         rows = [
@@ -403,7 +402,7 @@ class ParallelTexts(Texts):
 
 
 class ScoredPairs(ParallelTexts):
-    """Pairs of texts with a score each."""
+    """Pairs of texts, each with a score."""
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
         from glassformer.data.pairs import load_scored_pairs
@@ -512,7 +511,7 @@ class TaggedWords(Texts):
         )
 
 
-KINDS: dict[str, Texts] = {  # by what ``kind_of`` says
+KINDS: dict[str, Texts] = {  # by the result of ``kind_of``
     "texts": Texts(),
     "images": Images(),
     "pairs": ParallelTexts(),
@@ -522,8 +521,8 @@ KINDS: dict[str, Texts] = {  # by what ``kind_of`` says
 }
 
 
-def _say_which(name: str) -> None:
-    """Tell a named data set from a file or folder of the same name."""
+def _note_ambiguous_name(name: str) -> None:
+    """Print a note if a name is both a named data set and a file or folder."""
     from glassformer.data.kinds import is_named
 
     if is_named(name) and Path(name).exists():
@@ -557,7 +556,7 @@ def show_command(
         return
     from glassformer.data.kinds import kind_of
 
-    _say_which(name)
+    _note_ambiguous_name(name)
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
     shown = KINDS[kind].show(dataset, name)
@@ -606,7 +605,7 @@ def doctor_command(
     from glassformer.data.kinds import kind_of
     from glassformer.data.mending import correct_first, remedy
 
-    _say_which(name)
+    _note_ambiguous_name(name)
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     columns: Columns = (text_column, pair_column, label_column)
     if settings:
@@ -620,7 +619,7 @@ def doctor_command(
     end = ""
     if kind == "texts" and not settings:
         end = _without_labels(name, dataset, _columns(text_column, pair_column))
-        if dataset.pair_column and pair_column == "auto":  # the command says which two it reads
+        if dataset.pair_column and pair_column == "auto":  # the suggested command names both columns
             text_column, pair_column = dataset.columns[0], dataset.pair_column
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
@@ -631,9 +630,9 @@ def doctor_command(
         for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
             say(f"{f.code}: {excerpt(example)}")
     if model is None and kind == "texts":
-        say("cut and unknown tokens are checked with --model NAME")
+        say("--model NAME also checks truncation and unknown tokens")
     if kind == "images" and model is None:
-        say("sizes and cuts are those of the model that train takes where none is named; or --model NAME")
+        say("image sizes and cropping are checked for the default model of train; --model NAME names another")
     splits = dataset.splits if kind in ("texts", "images") else {}
     if end:
         say(end)
@@ -648,11 +647,11 @@ def doctor_command(
         given += [word for setting in settings or () for word in ("--set", setting)]
         which = "--images" if kind == "images" else "--text"
         command = ["glassformer", "train", which, name, *given, *options, *free_folder(name)]
-        say(f"what options can answer of this: {shlex.join(command)}")
+        say(f"suggested command: {shlex.join(command)}")
 
 
 def as_read_here(options: Sequence[str] = ()) -> list[str]:
-    """The encoding that this command was given, for the next one, where its options name none."""
+    """The reading options (such as --encoding) of this command, unless ``options`` name an encoding."""
     from glassformer.data.files import reading_flags
     from glassformer.process import OPTION
 
@@ -660,13 +659,13 @@ def as_read_here(options: Sequence[str] = ()) -> list[str]:
 
 
 def _columns(text: str | None, pair: str, label: str | None = None) -> list[str]:
-    """The columns that were named, as options."""
+    """The named columns as command-line options."""
     named = (("--text-column", text), ("--pair-column", None if pair == "auto" else pair))
     return [word for option, name in (*named, ("--label-column", label)) if name for word in (option, name)]
 
 
 def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
-    """The last line where no labels were looked at: the command that looks at them, or answers the texts."""
+    """The last line if no labels were checked: a command that checks them, or that predicts the texts."""
     if any(split.labels for split in dataset.splits.values()):
         return ""
     if dataset.label_candidates:
@@ -674,7 +673,9 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
         command = ["glassformer", "data", "doctor", name, *columns, *as_read_here(), "--label-column", guess]
         if not others:
             predict = f"to label these texts, {_predict(name)}"
-            return f"no labels were checked: {predict}; to look at {guess!r}, {shlex.join(command)}"
+            return (
+                f"no labels were checked: {predict}; to check the labels in {guess!r}, {shlex.join(command)}"
+            )
         return (
             f"no labels were checked; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
             f"{shlex.join(command)}"
@@ -684,11 +685,11 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
         command += ["--set", "target=number"]
         command += ["--label-column", dataset.number_column]
         what = f"no column could be the labels; {dataset.number_column!r} holds numbers"
-        return f"{what} (--set target=number looks at them here): {shlex.join(command)}"
+        return f"{what} (--set target=number checks them here): {shlex.join(command)}"
     what = "no column could be the labels" if dataset.columns[0] else "no labels were checked: there are none"
     return f"{what}: to label these texts, {_predict(name)}"
 
 
 def _predict(name: str) -> str:
-    """The command that labels these texts with a run, which is still to be named."""
+    """The command that predicts labels for these texts; the user still has to name the run."""
     return f"glassformer predict RUN {shlex.join([name, *as_read_here()])}"

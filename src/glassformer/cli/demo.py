@@ -143,9 +143,9 @@ def demo_command(
     json: AsJson = False,
 ) -> None:
     """Train, evaluate and explain a text and an image classifier: ./demo-run and ./demo-digits."""
-    from glassformer.checkpoints.hub import is_at_hand
+    from glassformer.checkpoints.hub import is_available
 
-    names = (RECIPE if is_at_hand("all-minilm-l6-v2") else FALLBACK, IMAGES)
+    names = (RECIPE if is_available("all-minilm-l6-v2") else FALLBACK, IMAGES)
     for name in names:  # a folder in the way is found before anything is computed
         clear(DEMOS[name].folder)
     runs = {}

@@ -1,4 +1,4 @@
-"""``glassformer doctor``: is this machine ready, or a model, and what will be used on it?"""
+"""``glassformer doctor``: check whether this machine, or a model, is ready to use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from glassformer.errors import WrongArgumentError
 
 # --- a model --------------------------------------------------------------------------------------
 #
-# What is in a checkpoint, what opens it, and what is refused.
+# What is in a checkpoint, and which commands accept it.
 
 
 class Line(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     state: str  # ok | note | missing
     what: str
@@ -32,10 +32,10 @@ class Line(NamedTuple):
 
 
 def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line]]:
-    """Every check, by subject. What is ``missing`` keeps the model from being used.
+    """Run every check of a model; the lines by subject. A line with ``missing`` means that it cannot be used.
 
     Raises:
-        CheckpointError: nothing of that name, or it cannot be fetched.
+        CheckpointError: there is no such model, or it cannot be downloaded.
     """
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.checkpoints.settings import ABOUT
@@ -45,17 +45,17 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
     if Path(name).is_file() and (option := data_option(name)):
         fix = f"To look at data: glassformer data doctor {shlex.quote(name)}"
         raise WrongArgumentError(f"looks like data for {option} and is not a model", where=name, fix=fix)
-    if (own := _ours_alone(Path(name).expanduser())) is not None:
+    if (own := _without_hub_format(Path(name).expanduser())) is not None:
         return {"checkpoint": [*_run_of(Path(name).expanduser()), *own]}
     resolved = resolve_checkpoint(name, revision)
     folder, known = resolved.path, CATALOG.get(name.lower())
     lines: list[Line] = [Line("ok", "folder", str(folder)), Line("ok", "comes from", resolved.source)]
     if known is not None and resolved.from_hub:
-        lines.append(Line("note", "checksum", "none of ours: the commit is pinned, its files are not"))
+        lines.append(Line("note", "checksum", "none: the commit is pinned, its files are not"))
     lines[1:1] = _run_of(Path(name).expanduser())
     out = {"checkpoint": lines}
     if (folder / ABOUT).is_file():
-        kind, fault = _own(folder)
+        kind, fault = _class_and_fault(folder)
         lines.append(Line("missing" if fault else "ok", "saved by glassformer", fault or kind))
         lines += [] if fault else _int8_of(folder)
         if fault or kind in ("Translator", "Word2Vec"):
@@ -85,7 +85,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
 
 
 def _run_of(folder: Path) -> list[Line]:
-    """What run a folder is of, where it is that of one."""
+    """A line about the run in a folder; empty if the folder holds no run."""
     from glassformer.errors import InputError
     from glassformer.tasks.run_folder import read_run_recipe
 
@@ -98,29 +98,29 @@ def _run_of(folder: Path) -> list[Line]:
     return [Line("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
 
 
-def _ours_alone(folder: Path) -> list[Line] | None:
-    """A saved model that has no form of the Hub (word vectors, say), or the run around one; None: no such."""
+def _without_hub_format(folder: Path) -> list[Line] | None:
+    """Lines about a saved model without a Hub format (such as word vectors), or its run; None: not one."""
     from glassformer.checkpoints.settings import ABOUT
 
     inner = folder / "model" if (folder / "model" / ABOUT).is_file() else folder
     if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
         return None
-    kind, fault = _own(inner)
+    kind, fault = _class_and_fault(inner)
     lines = [Line("ok", "folder", str(inner))]
     lines += [Line("missing" if fault else "ok", "saved by glassformer", fault or kind)]
-    return lines if fault else [*lines, Line("ok", "use", _verb_of(kind, folder))]
+    return lines if fault else [*lines, Line("ok", "use", _how_to_use(kind, folder))]
 
 
-def _verb_of(kind: str, folder: Path) -> str:
-    """How a saved model of ours is asked."""
+def _how_to_use(kind: str, folder: Path) -> str:
+    """How to use a model saved by glassformer."""
     from glassformer.tasks.catalog import task_making
 
     task, python = task_making(kind), f"gf.load({str(folder)!r}) in Python"
     return python if task is None else f"glassformer {task.verb} {folder}, or {python}"
 
 
-def _own(folder: Path) -> tuple[str, str]:
-    """What a folder of ours says it holds, and what is wrong with it."""
+def _class_and_fault(folder: Path) -> tuple[str, str]:
+    """The class of a model saved by glassformer, and what is wrong with it; one of both is empty."""
     from glassformer.errors import InputError
     from glassformer.tasks.load import load
 
@@ -131,7 +131,7 @@ def _own(folder: Path) -> tuple[str, str]:
 
 
 def _int8_of(folder: Path) -> list[Line]:
-    """What the gate of int8 said of the model, where it was measured."""
+    """The result of the int8 check of the model, if it was run."""
     from glassformer.checkpoints.files import read_json
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.tasks.int8 import told
@@ -141,10 +141,10 @@ def _int8_of(folder: Path) -> list[Line]:
 
 
 def _contents(checkpoint: Any) -> Iterator[Line]:
-    """Family, head, sizes."""
+    """Lines on the model's family, head and sizes."""
     settings, config, family = checkpoint.settings, checkpoint.config, checkpoint.family
-    made_as = settings.get("architectures")
-    written = ", ".join(map(str, made_as)) if isinstance(made_as, list) else "no class named"
+    architectures = settings.get("architectures")
+    written = ", ".join(map(str, architectures)) if isinstance(architectures, list) else "no class named"
     yield Line("ok", "family", f"{family.model_type}, reads {family.model.reads} ({written})")
     yield Line("ok", "head", _head(checkpoint))
     weights = sum(tensor.numel() for tensor in checkpoint.tensors.values())
@@ -196,8 +196,8 @@ def _tokenizer(checkpoint: Any) -> Iterator[Line]:
     except InputError as error:
         yield Line("missing", "table", str(error))
         return
-    beside = "; rows for pieces that lead to others are added" if grown else ""
-    yield Line("ok", "table", f"{rows:,} rows{beside}")
+    added = "; rows for intermediate pieces are added" if grown else ""
+    yield Line("ok", "table", f"{rows:,} rows{added}")
 
 
 def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
@@ -235,7 +235,7 @@ def _preprocessor(folder: Path) -> Iterator[Line]:
 
 
 def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
-    """What each way of using it does, or why it is refused."""
+    """A line for each use of the model: what it does, or why it is not possible."""
     from glassformer.errors import InputError
     from glassformer.tasks.load import load
 
@@ -246,15 +246,17 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
     except InputError as error:
         yield Line("note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
     else:
-        answers = "no: it is not a classifier" if classes is None else f"as it is, {len(classes)} classes"
-        yield Line("note" if classes is None else "ok", "predict, serve, export", answers)
+        able = "no: it is not a classifier" if classes is None else f"as it is, {len(classes)} classes"
+        yield Line("note" if classes is None else "ok", "predict, serve, export", able)
     if getattr(checkpoint.family.model, "fixed", False):
-        yield Line("note", "fine-tune, embed", "no: a linear model is solved anew, and has no vectors")
+        yield Line(
+            "note", "fine-tune, embed", "no: a linear model is fitted from scratch, and has no embeddings"
+        )
         return
     yield Line("ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}")
     hub, words = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
     if words:
-        yield Line("ok", "fill", "as it is, by its own head")
+        yield Line("ok", "fill", "as it is, with its own head")
     if hub is not None and "mlm" in hub.classes:
         own = "with its own head" if words else "with a new head"
         yield Line("ok", "train further", f"MaskedLM({name!r}), {own}")
@@ -270,14 +272,14 @@ def _tuned(checkpoint: Any) -> str:
         return "all of it under a new head"
     texts, hub = checkpoint.family.model.reads == "texts", checkpoint.family.hub
     pooling = own_pooling(checkpoint) if texts else usual_pooling(checkpoint)
-    said = f"{pooling} pooling under a new linear head"
+    use = f"{pooling} pooling under a new linear head"
     if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
-        return said
-    return f"{said} (transformers opens the encoder; {hub.opens_whole()} opens whole)"
+        return use
+    return f"{use} (transformers opens the encoder; {hub.opens_whole()} opens whole)"
 
 
 def _embed(checkpoint: Any) -> Line:
-    """What ``embed`` gives of each text."""
+    """The line on ``embed``."""
     from glassformer.checkpoints.sentences import sentences_of
     from glassformer.errors import InputError
     from glassformer.tasks.build import usual_pooling
@@ -285,21 +287,21 @@ def _embed(checkpoint: Any) -> Line:
     encoder = getattr(checkpoint.config, "encoder", None)
     found = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
     if isinstance(found, InputError):
-        return Line("note", "embed", f"refused: {found}")
+        return Line("note", "embed", f"not possible: {found}")
     if encoder is None or found is None:
         pooling = "what its head reads" if encoder is None else f"{usual_pooling(checkpoint.config)} pooling"
-        return Line("note", "embed", f"no modules.json: of a fitted classifier alone ({pooling})")
+        return Line("note", "embed", f"no modules.json: only after fitting a classifier ({pooling})")
     steps = ["+".join(found.pool.modes), *(type(step).__name__ for step in found.after)]
     prompts = f", prompts {', '.join(found.prompts)}" if found.prompts else ""
     limit = f", {found.max_length} tokens at most" if found.max_length else ""
     width = found.width(encoder.d_model)
-    return Line("ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers a text{limit}{prompts}")
+    return Line("ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers per text{limit}{prompts}")
 
 
 # --- the verb -------------------------------------------------------------------------------------
 
 
-# Package -> the oldest version that will do, as pyproject.toml has them (a test compares).
+# Package -> the minimum version in pyproject.toml (a test compares them)
 NEEDED = {
     "torch": "2.11",
     "numpy": "2.0",
@@ -323,7 +325,7 @@ CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def examine_machine() -> dict[str, list[Line]]:
-    """Every check, by subject. A line that is ``missing`` keeps glassformer from working."""
+    """Run every check of this machine; the lines by subject. One with ``missing`` must be fixed."""
     packages = _packages()
     if any(line.what == "torch" and line.state == "missing" for line in packages):
         return {"packages": packages}
@@ -347,7 +349,7 @@ def _packages() -> list[Line]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """(2, 13, 0) of "2.13.0+cpu"."""
+    """``"2.13.0+cpu"`` as (2, 13, 0)."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
 
@@ -361,12 +363,12 @@ def _machine() -> list[Line]:
     device = choose_device()
     dtype = str(choose_dtype("auto", device)).removeprefix("torch.")
     bf16 = ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it"
-    slow = "the processor lacks it: everything computes in float32, which is slower"
+    slow = "this CPU lacks it: everything is computed in float32, which is slower"
     return [
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
         Line("ok", "memory", f"{facts['memory_gib']} GiB"),
         Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
-        *_too_large(facts["gpu"], torch.version.cuda),
+        *_unused_cuda(facts["gpu"], torch.version.cuda),
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
         _kernels(),
@@ -375,7 +377,7 @@ def _machine() -> list[Line]:
 
 
 def _kernels() -> Line:
-    """The level of the kernels in C and where their library lies, or why they are not used."""
+    """The level and the library of the C kernels, or why they are not used."""
     from glassformer.nn import kernels
 
     reason, level = kernels.why_not(), kernels.level()
@@ -393,19 +395,19 @@ def _int8() -> Line:
     reason = int8.why_not()
     if reason is not None:
         return Line("note", "int8", f"not used: {reason}")
-    return Line("ok", "int8", "classifiers with precision=int8, once held to their validation labels")
+    return Line("ok", "int8", "for classifiers, precision=int8 after a check on their validation labels")
 
 
-def _too_large(gpu: str | None, cuda: str | None) -> list[Line]:
-    """Where torch was built for a GPU that is not there: the other build, which is a tenth of its size."""
+def _unused_cuda(gpu: str | None, cuda: str | None) -> list[Line]:
+    """If torch is built for CUDA and there is no GPU: a note on the CPU build, a tenth of its size."""
     if gpu or not cuda:
         return []
     build = "the CPU build is smaller by gigabytes"
-    return [Line("note", "torch", f"built for CUDA {cuda}, and there is no GPU; {build}: {CPU_BUILD}")]
+    return [Line("note", "torch", f"built for CUDA {cuda}, but there is no GPU; {build}: {CPU_BUILD}")]
 
 
 def _data() -> list[Line]:
-    from glassformer.cli.data import whereabouts
+    from glassformer.cli.data import source_locations
     from glassformer.data.folders import data_folders
 
     given = os.environ.get("GLASSFORMER_DATA")
@@ -418,7 +420,8 @@ def _data() -> list[Line]:
         else:
             lines.append(Line("note" if named else "ok", what, f"{folder} (no such folder)"))
     lines += [
-        Line("note" if "not here" in where else "ok", name, where) for name, where in whereabouts().items()
+        Line("note" if "not here" in where else "ok", name, where)
+        for name, where in source_locations().items()
     ]
     return lines
 
@@ -428,18 +431,18 @@ def _weights() -> list[Line]:
     from glassformer.errors import CheckpointError
 
     lines, names = [], dict[Any, list[str]]()
-    for name, known in CATALOG.items():  # several names may mean one checkpoint
+    for name, known in CATALOG.items():  # a checkpoint may have several names
         names.setdefault(known, []).append(name)
     for known, (name, *others) in names.items():
         also = f"; also named {', '.join(others)}" if others else ""
-        pinned = f" at commit {known.revision[:12]}" + ("" if known.sha256 else ", no checksum of ours")
+        pinned = f" at commit {known.revision[:12]}" + ("" if known.sha256 else ", no checksum")
         if known.package and importlib.util.find_spec(known.package):
             try:
                 lines.append(Line("ok", name, f"{resolve_checkpoint(name).source}{also}"))
             except CheckpointError as error:
                 lines.append(Line("note", name, str(error)))
         elif _in_hub_cache(known.repo, known.revision):
-            lines.append(Line("ok", name, f"in the Hub's cache: {known.repo}{pinned}{also}"))
+            lines.append(Line("ok", name, f"in the Hub cache: {known.repo}{pinned}{also}"))
         else:
             found = f"not here; downloaded from {known.repo} on the Hub when first used{pinned}{also}"
             lines.append(Line("note", name, found))
@@ -447,7 +450,7 @@ def _weights() -> list[Line]:
 
 
 def _in_hub_cache(repo: str, revision: str) -> bool:
-    """Whether that revision's weights lie in the Hub client's cache folder; the network is not asked."""
+    """Whether the weights of a revision are in the local Hub cache; does not use the network."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     folder = cache / f"models--{repo.replace('/', '--')}" / "snapshots" / revision

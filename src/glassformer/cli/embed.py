@@ -1,4 +1,4 @@
-"""``glassformer embed``: one vector for each text or image, as an array of numpy in a file."""
+"""``glassformer embed``: write one embedding for each text or image as a NumPy file."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ SUFFIX = ".npy"
 def embed(
     model: str, given: Sequence[str], text_column: str | None = None, prompt_name: str | None = None
 ) -> Any:
-    """Vectors of texts and of the texts in files, or of images.
+    """Embeddings of texts, of the texts in files, or of images.
 
     Args:
         model: a run or saved classifier, or a checkpoint (folder, name, Hub id) of sentence-transformers.
         given, text_column: as ``predict`` takes them.
-        prompt_name: of the checkpoint's prompts.
+        prompt_name: name of one of the checkpoint's prompts.
 
     Returns:
         ``[n, D]`` fp32.
 
     Raises:
-        InputError: no such model, one that gives no vectors, or a file that cannot be read.
+        InputError: no such model, a model without embeddings, or a file that cannot be read.
     """
     from glassformer.families.pretrained import load_pretrained
     from glassformer.tasks.catalog import TASKS
@@ -46,7 +46,7 @@ def embed(
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
     saved = describe(folder)
-    if not saved.about and saved.task is None:  # a name, or an encoder without a head
+    if not saved.about and saved.task is None:  # the name of a checkpoint, or an encoder without a head
         found = load_pretrained(model)
         if found.reads != "texts" or not found.has_attention:
             raise NotForThisModelError(
@@ -72,7 +72,7 @@ def embed(
 
 
 def _texts(given: Sequence[str], text_column: str | None, trained: Sequence[str | None] = ()) -> list[str]:
-    """The texts of the arguments; that empty lines of a file have no vector is said."""
+    """The texts of the arguments; prints a note if lines are skipped because they are empty."""
     rows = gather_rows(Given(given, text_column, trained=trained, say=note_columns))
     if missing := without_answer(rows):
         note(f"{missing}; vector n is that of the n-th text, not of line n")
@@ -102,11 +102,11 @@ def embed_command(
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:
         fix = f"Give --out a name that ends in {SUFFIX}"
-        raise BadValueError("vectors are written as an array of numpy", where=str(out), fix=fix)
+        raise BadValueError("vectors are written as a NumPy array", where=str(out), fix=fix)
     import numpy as np
 
     vectors = embed(model, words, text_column, prompt_name)
-    content = io.BytesIO()  # into a file numpy writes past Python, and says nothing of a disk that is full
+    content = io.BytesIO()  # np.save to a real file bypasses Python and does not report a full disk
     np.save(content, vectors, allow_pickle=False)
     with written_whole(out) as draft:
         draft.write_bytes(content.getbuffer())

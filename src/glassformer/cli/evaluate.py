@@ -89,7 +89,7 @@ def evaluate(
     Args:
         columns: names of columns in ``data`` that differ from the run's: recipe key -> name.
         every_epoch: evaluate the kept weights of each epoch; see ``tasks.epochs.judge_epochs``.
-        by: also compute the metrics for each value of this column of the data; see ``tasks.slices``.
+        by: also compute the metrics for each value of this column; see ``tasks.slices``.
 
     Raises:
         InputError: no such run, an unfinished run, a damaged model, or data that cannot be evaluated.
@@ -152,20 +152,20 @@ def evaluate_command(
     if by and every_epoch:
         raise NotForThisModelError("evaluates one model", where="--by", fix="Leave --by or --every-epoch out")
     figures = evaluate(run, data, on_bad_row=on_bad_row, columns=named, every_epoch=every_epoch, by=by)
-    said = "" if every_epoch else _verdict(run, figures, data)
+    verdict = "" if every_epoch else _verdict(run, figures, data)
     if json:
-        say_json(figures | ({"verdict": said} if said else {}))
+        say_json(figures | ({"verdict": verdict} if verdict else {}))
         return
     if every_epoch:
         show_epochs(str(run), figures["epochs"])
         return
-    _show(run, figures, said)
+    _show(run, figures, verdict)
     if by:
         show_slices(figures["by"], _measure(run, figures))
 
 
-def _show(run: Path, figures: dict[str, Any], said: str) -> None:
-    """The metrics on the terminal, as the kind of model has them."""
+def _show(run: Path, figures: dict[str, Any], verdict: str) -> None:
+    """Print the metrics, in the form for the kind of model."""
     from glassformer.targets import target_of
 
     tables = {"numbers": show_number_figures, "similarity": show_similarities}
@@ -179,7 +179,7 @@ def _show(run: Path, figures: dict[str, Any], said: str) -> None:
         show(str(run), figures)
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run, figures))
-        say(said)
+        say(verdict)
         if found := figures.get("abstention"):
             say(abstention_line(found))
     elif all(
@@ -196,7 +196,7 @@ def _show(run: Path, figures: dict[str, Any], said: str) -> None:
 
 
 def show_similarities(title: str, figures: dict[str, Any]) -> None:
-    """The metrics of cosines."""
+    """Print the metrics of an embedder."""
     show_similarity(title, {"": figures})
 
 

@@ -91,10 +91,10 @@ def explain(
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
     settings |= {"cross": True} if cross else {}
     with progress_bar("explained", len(inputs)) as done:
-        made = clf.explain_many(inputs, progress=done, **settings)
-    for x, e in zip(inputs, made, strict=True):
+        explanations = clf.explain_many(inputs, progress=done, **settings)
+    for x, e in zip(inputs, explanations, strict=True):
         e.name = reads.title(x)
-    return made
+    return explanations
 
 
 def _classifier(folder: str | Path) -> Any:
@@ -197,7 +197,7 @@ def explain_command(
         return
     options = parse_options(set_ or [])
     _check_options(method, named, target, options)
-    made = explain(
+    explanations = explain(
         run,
         given,
         method=method if named else None,
@@ -210,24 +210,24 @@ def explain_command(
         rows=row or (),
         **options | ({} if word is None else {"word": word}),
     )
-    _tell(made, out, as_json)
+    _output(explanations, out, as_json)
 
 
-def _tell(made: Sequence[Any], out: Path | None, as_json: bool) -> None:
+def _output(explanations: Sequence[Any], out: Path | None, as_json: bool) -> None:
     """Write explanations to the terminal, a file or as JSON; warns of incomplete ones."""
     if out is not None:
-        _write(out, made)
-        for e in made[:MAX_WORDS]:
+        _write(out, explanations)
+        for e in explanations[:MAX_WORDS]:
             say(f"{excerpt(e.name or e.text)}: {_answer(e)}")
-        say(f"{len(made)} explained by {made[0].method}: {out}")
+        say(f"{len(explanations)} explained by {explanations[0].method}: {out}")
     if as_json:
-        given_out = {"explained": len(made), "method": made[0].method, "out": out}
-        say_json([e.to_dict() for e in made] if out is None else given_out)
-    for i, e in enumerate(made if out is None and not as_json else [], 1):
-        if len(made) > 1:
-            say(f"{i} of {len(made)}: {excerpt(e.name or e.text)}")
+        given_out = {"explained": len(explanations), "method": explanations[0].method, "out": out}
+        say_json([e.to_dict() for e in explanations] if out is None else given_out)
+    for i, e in enumerate(explanations if out is None and not as_json else [], 1):
+        if len(explanations) > 1:
+            say(f"{i} of {len(explanations)}: {excerpt(e.name or e.text)}")
         _show(e)
-    for e in made:
+    for e in explanations:
         if e.settings.get("converged") is False:
             note(
                 f"the scores sum to the logit difference only within {e.error:.1e}; for more precision: "
@@ -236,8 +236,7 @@ def _tell(made: Sequence[Any], out: Path | None, as_json: bool) -> None:
 
 
 def _check_options(method: str, named: bool, target: str | None, options: dict[str, Any]) -> None:
-    """Check the options of the method that was named before a model is loaded; what the model's own default
-    has, and which methods fit where none has this name, only the model can tell."""
+    """Check the options of a named method before the model is loaded; the rest needs the model."""
     from glassformer.explain.methods import METHODS, check_method, options_of
 
     if named and method in METHODS:
@@ -294,14 +293,16 @@ def _formatted(score: float, small: bool) -> str:
     return f"{score:.1e}" if small and score else f"{score:.4f}"
 
 
-def _write(out: Path, made: Sequence[Any]) -> None:
+def _write(out: Path, explanations: Sequence[Any]) -> None:
     from glassformer.explain.render import page
 
     if out.suffix.lower() == ".html":
         title = (
-            "" if len(made) == 1 else f"{len(made)} inputs, explained by {made[0].method.replace('_', ' ')}"
+            ""
+            if len(explanations) == 1
+            else f"{len(explanations)} inputs, explained by {explanations[0].method.replace('_', ' ')}"
         )
-        write_text_whole(out, page(made, title))
+        write_text_whole(out, page(explanations, title))
     else:
-        text = json_text([e.to_dict() for e in made], indent=2)
+        text = json_text([e.to_dict() for e in explanations], indent=2)
         write_text_whole(out, text + "\n")

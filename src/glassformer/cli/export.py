@@ -1,4 +1,4 @@
-"""``glassformer export``: a trained model as a folder for other programs, checked before it is kept."""
+"""``glassformer export``: write a trained model for other programs, and check it before it is kept."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from glassformer.errors import (
 )
 from glassformer.outputs import check_folder_path
 
-CHECKED = 200  # inputs of the gate
-JUDGED = 1_000  # validation examples that int8 is judged on
+CHECKED = 200  # inputs on which model and export are compared
+INT8_EXAMPLES = 1_000  # validation examples on which int8 is evaluated
 
 
 class Target(StrEnum):
@@ -35,15 +35,15 @@ def export(
     check: int = CHECKED,
     int8_tolerance: float = 0.5,
 ) -> tuple[Path, dict[str, Any]]:
-    """Write the export beside the run's model, or to ``out``; its folder and what the check found.
+    """Write the export into the run's folder, or to ``out``; returns its folder and the result of the check.
 
     Args:
-        int8_tolerance: points of accuracy that int8 may cost on the run's validation data.
+        int8_tolerance: percentage points of validation accuracy that int8 may lose.
 
     Raises:
-        InputError: no such run, a model that the format cannot hold, or a folder that is there already.
-        GlassformerError: the exported files answer differently from the model, and nothing is left behind; or
-            int8 costs too much, and only its file is not.
+        InputError: no such run, a model that the format does not support, or a folder that exists.
+        GlassformerError: the exported files predict differently from the model (no files are kept), or int8
+            loses too much accuracy (only the int8 file is not kept).
     """
     check_folder(run)
     from glassformer.cli.predictions import asked_by
@@ -82,7 +82,7 @@ def export(
 
 
 def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
-    """At most 1,000 validation examples of a run with labels, drawn; None: it has none, or they are gone."""
+    """At most 1,000 random labeled validation examples of a run; None: it has none, or the data are gone."""
     import numpy as np
 
     from glassformer.data.splits import labelled
@@ -102,7 +102,7 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
         return None
     if part is None:
         return None
-    chosen = np.random.default_rng(0).permutation(len(part))[:JUDGED].tolist()
+    chosen = np.random.default_rng(0).permutation(len(part))[:INT8_EXAMPLES].tolist()
     return [part.examples[i] for i in chosen], [part.labels[i] for i in chosen]
 
 
@@ -140,7 +140,7 @@ def export_command(
         if left_out:
             what = f"transformers has no {' and no '.join(left_out)}: probabilities"
             labels = "" if left_out == ["temperature"] else ", and labels,"
-            note(f"{what}{labels} are others there; --to onnx keeps them")
+            note(f"{what}{labels} differ there; --to onnx keeps them")
         if found["clean"] != "none":
             note(f"texts were cleaned (clean = {found['clean']}) in training; transformers does not do that")
         _note_long(found)
@@ -155,14 +155,14 @@ def export_command(
         if "accuracy_int8" in e:
             line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%} on {e['judged']:,}"
         else:
-            line += "; no labeled examples to hold its accuracy to --int8-tolerance"
+            line += "; no labeled examples to check its accuracy with (--int8-tolerance)"
         note(line)
 
 
 def _note_long(found: dict[str, Any]) -> None:
-    """That an export cuts the texts which the model itself reads in windows."""
+    """Print a note if the export truncates texts that the model itself reads in windows."""
     if found.get("long_texts", "cut") != "cut":
         note(
-            f"texts longer than the model reads are cut there, and may get other labels: predict takes the "
+            f"the export truncates long texts and may predict other labels for them: predict takes the "
             f"{found['long_texts']} of their windows"
         )

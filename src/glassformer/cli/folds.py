@@ -1,4 +1,4 @@
-"""``glassformer cross-validate`` and ``review-labels``: each example is judged once, unseen."""
+"""``glassformer cross-validate`` and ``review-labels``: out-of-fold predictions, and labels to check."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def recipe_for_folds(
     on_bad_row: str | None = None,
     images: str | None = None,
 ) -> Any:
-    """The recipe that the arguments mean; of texts or images of one's own, all go into the folds."""
+    """The recipe for the arguments of a command; all of the user's own examples go into the folds."""
     own = recipe is not None and recipe not in recipe_names() and data_option(recipe)
     if check_bad_row(on_bad_row) and (text or images or own):
-        key = "broken" if images or own == "--images" else "on_bad_row"  # as images call it
+        key = "broken" if images or own == "--images" else "on_bad_row"  # the key for images
         settings = [*settings, f"{key}={on_bad_row}"]
     chosen = choose_recipe(
         recipe,
@@ -60,9 +60,9 @@ def recipe_for_folds(
         settings=settings,
         command="cross-validate",
         others="--text FILE or --images FOLDER",
-        whole=True,
+        all_in_folds=True,
     )
-    from glassformer.tasks.run_folder import with_bad_rows  # torch comes with it: help needs none
+    from glassformer.tasks.run_folder import with_bad_rows  # imports torch, which --help must not
 
     chosen = with_bad_rows(chosen, on_bad_row, other=True)
     if text or images or own:
@@ -88,13 +88,13 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
 
 def predictions_of(folder: Path) -> Path:
-    """The file of out-of-fold answers."""
+    """The file of out-of-fold predictions."""
     others = (folder / "predictions.conll", folder / "predictions.jsonl", folder / "pairs.csv")
     return next((path for path in others if path.is_file()), folder / "predictions.csv")
 
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
-    """A row a fold, their mean and scatter, and the metrics of all predictions together."""
+    """Print one row per fold, mean and standard deviation, and the metrics of all predictions together."""
     from glassformer.report.metrics import cells, fold_table, heads
     from glassformer.targets import target_of
     from glassformer.targets.multiclass import no_better_than_one
@@ -109,7 +109,7 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
         said += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
     say(f"all {n:,} {target.predictions}: {said}")
     if "per_class" in scores and (plain := no_better_than_one(scores)):
-        note(f"these answers are {plain}")
+        note(f"these predictions are {plain}")
     say(f"predictions: {predictions_of(folder)}")
     say(f"report: {folder / 'report.html'}")
 
@@ -164,13 +164,13 @@ SHOWN = 10  # suggestions on the terminal
 
 
 def show_review(found: dict[str, Any], folder: Path) -> None:
-    """How many labels look wrong, and the first of them."""
+    """Print how many labels look wrong, and the first suggestions."""
     from glassformer.report.wording import percent
 
     if found.get("several"):
         say(
             f"{found['suspicious']:,} of {found['n']:,} examples have a label that looks wrong, or lack one; "
-            f"of each label, {percent(found['noise'])} of the examples have or lack it wrongly by estimate"
+            f"for each label, an estimated {percent(found['noise'])} of the examples have or lack it wrongly"
         )
     else:
         say(
@@ -189,17 +189,17 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
         for s in found["suggestions"][:SHOWN]
     ]
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
-    show_table("the most doubtful labels", columns, rows, right=("rank", "P(label)"))
+    show_table("labels most likely to be wrong", columns, rows, right=("rank", "P(label)"))
     marked = min(found["suspicious"], found["listed"])
     marks = f"the column 'suspicious' marks those that look wrong, {marked:,} of them"
-    say(f"the {found['listed']:,} most doubtful, in that order; {marks}: {folder / 'review.csv'}")
+    say(f"the {found['listed']:,} most suspicious labels, in that order; {marks}: {folder / 'review.csv'}")
     table = folder / found["to_correct"]["file"]
     if found["to_correct"]["edited"]:
         say(f"{table} has been edited and stays as it is")
     say(f"correct the labels in {table} and give it back: {shlex.join(found['give_back'])}")
     note(
-        "labels of test rows that you correct as a model suggests flatter the figures on them; to see what "
-        "correcting gains, put test rows aside first (train.csv and test.csv in one folder)"
+        "if you correct labels of test rows as a model suggests, the scores on these rows are too good; to "
+        "measure the gain, set test rows aside first (train.csv and test.csv in one folder)"
     )
     if found["judge"]:
         note(found["judge"])
@@ -239,10 +239,10 @@ def review_labels_command(
     else:
         settings = [*named, *(settings or ())]
         chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
-        if chosen.task in TARGETS.values():  # known before folds are trained
-            fix = "Use glassformer cross-validate: predictions.csv has each number beside its prediction"
+        if chosen.task in TARGETS.values():  # before folds are trained
+            fix = "Use glassformer cross-validate: predictions.csv has each number next to its prediction"
             raise NotForThisModelError(
-                f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix
+                f"{chosen.task} has numbers, and review-labels needs labels", where="task", fix=fix
             )
         check_classifies(chosen, words=True)
         folder = out or default_folder(chosen.name, "-folds")

@@ -49,8 +49,8 @@ def check_folder(run: str | Path) -> Path:
     if not folder.is_dir():
         raise no_run(folder)
     if (folder / "onnx.json").is_file() and (folder / "run.py").is_file():
-        what, program = "is an ONNX export, which answers without this program", str(folder / "run.py")
-        fix = f"Ask it with: python {shlex.quote(program)} A TEXT; or name the run that it was made of"
+        what, program = "is an ONNX export, which runs without this program", str(folder / "run.py")
+        fix = f"Run it with: python {shlex.quote(program)} A TEXT; or name the run that was exported"
         raise NotARunError(what, where=str(folder), fix=fix)
     return folder
 
@@ -68,12 +68,12 @@ def no_run(folder: Path) -> ConfigError:
             fix = f"Give one below it: {found}"
         return NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
-        beside = [
+        siblings = [
             path.name
             for _, path in zip(range(MAX_SEARCHED), folder.parent.iterdir(), strict=False)
             if path.is_dir()
         ]
-        if close := difflib.get_close_matches(folder.name, beside, n=1):
+        if close := difflib.get_close_matches(folder.name, siblings, n=1):
             fix = f"Did you mean {str(folder.parent / close[0])!r}?"
     return NotARunError("no such run folder", where=str(folder), fix=fix)
 
@@ -86,8 +86,8 @@ def refuse_finished(folder: Path | None) -> None:
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
         refuse_held(folder)  # first report a process that is writing there, then the run
-        fix = f"Choose another: --out {free_beside(folder)}. (--resume continues what was stopped)"
-        raise ExistsError("the output folder exists, its run has ended", where=str(folder), fix=fix)
+        fix = f"Choose another: --out {free_beside(folder)}. (--resume only continues an interrupted run)"
+        raise ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
 
 
 def free_folder(source: str) -> list[str]:
@@ -117,9 +117,9 @@ def default_folder(name: str, suffix: str = "") -> Path:
     return RUNS / f"{name or 'run'}{suffix}"
 
 
-# --- what a shell offers behind a verb ------------------------------------------------------------
+# --- shell completion -----------------------------------------------------------------------------
 #
-# Names of recipes, and folders that hold a run or a saved model.
+# Shell completion: names of recipes, and folders with a run or a saved model.
 
 
 MAX_FOLDERS = 200  # folders that are offered or searched
@@ -288,7 +288,7 @@ def column_settings(columns: Mapping[str, str | None]) -> list[str]:
     return [f"{key}={json_text(name)}" for key, name in columns.items() if name is not None]
 
 
-# --- what is given --------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------
 
 
 def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
@@ -344,8 +344,8 @@ def data_option(given: str) -> str | None:
         return None
     if not first:
         return None
-    pictures = sum(map(is_image_name, first))
-    return "--images" if 2 * pictures > len(first) else "--text"
+    images = sum(map(is_image_name, first))
+    return "--images" if 2 * images > len(first) else "--text"
 
 
 def with_stdin(given: Iterable[str]) -> list[str]:
@@ -377,7 +377,7 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
     if found := re.match(r"--set: unknown key '(\w+)'\. ", message):
         option = "--" + found[1].replace("_", "-")
         if option in have and found[1] in COLUMNS:
-            return f"{option}: such data have no column of this kind. Leave it out"
+            return f"{option}: these data have no such column. Leave it out"
         if option in have:
             return f"--set: {found[1]!r} is not a recipe key. Use the option {option}"
     if "--on-bad-row" in have:
@@ -456,7 +456,7 @@ def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Pat
     return None, Path(recipe)
 
 
-# --- what --set takes -----------------------------------------------------------------------------
+# --- keys of --set --------------------------------------------------------------------------------
 #
 # Every recipe key with its default and meaning, from the classes of the recipes.
 

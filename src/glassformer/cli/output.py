@@ -31,21 +31,21 @@ STATES = {
     "warning": "yellow",
     "note": "cyan",
     "ok": "green",
-}  # by first column
+}  # text of the first column -> its color
 
 
-_BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
+_TO_STDERR = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
 
 
 def stdout_for_json(wanted: bool) -> bool:
     """If True, lines and tables go to stderr until the next command, so that stdout has only JSON."""
-    _BESIDE[0] = wanted
+    _TO_STDERR[0] = wanted
     return wanted
 
 
 def stream() -> TextIO:
-    """The stream for lines and tables."""
-    return sys.stderr if _BESIDE[0] else sys.stdout
+    """The stream that lines and tables are printed to."""
+    return sys.stderr if _TO_STDERR[0] else sys.stdout
 
 
 AsJson = Annotated[
@@ -75,7 +75,7 @@ def emit(text: str, err: bool = False) -> None:
 
 def say(line: str = "") -> None:
     """Print one line to stdout unbuffered, so that a log shows progress; with JSON output to stderr."""
-    emit(one_line(line), err=_BESIDE[0])
+    emit(one_line(line), err=_TO_STDERR[0])
 
 
 def note(line: str) -> None:
@@ -180,16 +180,20 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
 
 
 @contextmanager
-def said_plainly() -> Iterator[None]:
-    """Print our own warnings as one line each, once, without the position in the source."""
-    told: set[str] = set()
+def print_warnings(translate: Callable[[str], str] = str) -> Iterator[None]:
+    """Print our own warnings as one line each, once, without the position in the source.
+
+    Args:
+        translate: replaces names of the library by those of the command line.
+    """
+    printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
         if not issubclass(category, GlassformerWarning):
             before(message, category, *place)
-        elif str(message) not in told:
-            told.add(str(message))
-            note(f"{message} [{category.code}]")
+        elif str(message) not in printed:
+            printed.add(str(message))
+            note(f"{translate(str(message))} [{category.code}]")
 
     with warnings.catch_warnings():
         before, warnings.showwarning = warnings.showwarning, show
@@ -198,9 +202,9 @@ def said_plainly() -> Iterator[None]:
 
 # --- finished runs ----------------------------------------------------------------------------------
 
-HANDFUL = 30  # with fewer validation examples, counts are printed instead of shares
+FEW = 30  # with fewer validation examples, counts are printed instead of shares
 GAP = 0.05  # difference of mean probability and accuracy from which miscalibration is reported
-ENOUGH = 50  # validation examples needed for a temperature
+MIN_CALIBRATION = 50  # validation examples needed for a temperature
 
 
 def show_run(run: Run, recipe: Any) -> None:
@@ -208,7 +212,7 @@ def show_run(run: Run, recipe: Any) -> None:
     metrics = run.metrics
     if tried := metrics.get("tried"):
         show_tried(tried)
-    shown = {"similarity": show_similarity_run, "baselines": show_judged_run, "tests": show_vectors_run}
+    shown = {"similarity": show_similarity_run, "baselines": show_evaluated_run, "tests": show_vectors_run}
     next((shown[key] for key in shown if key in metrics), show_sequence_run)(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
@@ -221,7 +225,7 @@ def as_dict(run: Run) -> dict[str, Any]:
         "model": run.folder / "model",
         "report": run.report,
         "metrics": run.metrics,
-        **({"verdict": said} if (said := _verdict(run)) else {}),
+        **({"verdict": message} if (message := _verdict(run)) else {}),
     }
 
 
@@ -261,7 +265,7 @@ def sentence_of(recipe: Any) -> str:
     return shlex.quote(one_line(sentences[0])) if sentences else ""
 
 
-def show_judged_run(run: Run, recipe: Any) -> None:
+def show_evaluated_run(run: Run, recipe: Any) -> None:
     """Print a finished run that predicts labels, tags, answers or numbers, with its baselines."""
     from glassformer.report.metrics import metric_table
     from glassformer.report.wording import model_name
@@ -270,29 +274,29 @@ def show_judged_run(run: Run, recipe: Any) -> None:
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
     scores, measure = metrics["test"] or metrics["validation"], metrics.get("measure", "accuracy")
-    judged = metrics["judged"] if metrics["test"] else "validation"
+    split_name = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
         target = target_of(scores)
         name = model_name(metrics, recipe.model.model)
         ours = scores | {"seconds": metrics["seconds"].get("train")}
-        parts = [(f"of these {scores[p]['n']:,} {p}", scores[p]) for p in PARTS if p in scores]
+        parts = [(f"of these {scores[p]['n']:,} {p}", scores[p]) for p in GROUPS if p in scores]
         rows = [(name, ours), *parts, *metrics["baselines"].items()]
         digits, columns = target.digits(scores["n"]), columns_of(scores, measure)
         say()
-        counted = f"{scores['n']:,} {judged} {noun}{target.sized(scores)}"
+        counted = f"{scores['n']:,} {split_name} {noun}{target.sized(scores)}"
         title = f"{recipe.name}: {counted}, {metrics['seconds']['total']:.0f} s in all"
         first = "" if target.labels_given else "model"
         show(title, metric_table(rows, columns, digits, first, short=True))
-        for line in BELOW[target.told_as](run, name, noun):
+        for line in LINES_BELOW[target.told_as](run, name, noun):
             say(line)
-    for line in said_of_intervals(metrics.get("intervals") or []):
+    for line in interval_lines(metrics.get("intervals") or []):
         say(line)
-    if metrics["test"] and judged != "validation" and metrics["validation"]:
+    if metrics["test"] and split_name != "validation" and metrics["validation"]:
         say(_of_validation(metrics["validation"], measure))
-    if doubt := unsure(run.folder, metrics):
+    if doubt := calibration_hint(run.folder, metrics):
         say(doubt)
     if (threshold := metrics.get("threshold")) is not None:
-        say(f"no answer is given where it leads by more than {threshold:.3f}")
+        say(f"no answer is given if it scores more than {threshold:.3f} above the best answer")
     if far := (metrics.get("numbers") or {}).get("far"):
         note(chosen_by(far))
     for split, (cut, total) in metrics.get("truncated", {}).items():
@@ -305,7 +309,7 @@ def show_judged_run(run: Run, recipe: Any) -> None:
         say(f"{kind}: accuracy {shares} at severity 1 to 5{of}")
     if warned := _warnings(run.folder):
         note(f"{warned} about the data: above, and in the report")
-    show_own(metrics)
+    show_examples(metrics)
 
 
 def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
@@ -316,7 +320,7 @@ def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
     return target.in_terminal or [*target.narrow(measure, scores), "seconds"]
 
 
-def said_of_labels(run: Run, name: str, noun: str) -> Iterator[str]:
+def label_lines(run: Run, name: str, noun: str) -> Iterator[str]:
     from glassformer.report.wording import verdict_of
     from glassformer.targets.multiclass import no_better_than_one
 
@@ -328,7 +332,7 @@ def said_of_labels(run: Run, name: str, noun: str) -> Iterator[str]:
         yield "the simple models were trained with the same class weights"
 
 
-def said_of_tags(run: Run, name: str, noun: str) -> Iterator[str]:
+def tag_lines(run: Run, name: str, noun: str) -> Iterator[str]:
     """Print a table of the kinds with their errors; yields no lines."""
     from glassformer.report.wording import percent
     from glassformer.targets.token_tags import ERRORS
@@ -344,12 +348,12 @@ def said_of_tags(run: Run, name: str, noun: str) -> Iterator[str]:
     yield from ()
 
 
-def said_of_answers(run: Run, name: str, noun: str) -> Iterator[str]:
+def answer_lines(run: Run, name: str, noun: str) -> Iterator[str]:
     found = (run.metrics["test"] or run.metrics["validation"])["errors"]
     yield "errors: " + (", ".join(f"{n:,} {e.replace('_', ' ')}" for e, n in found.items() if n) or "none")
 
 
-def said_of_numbers(run: Run, name: str, noun: str) -> Iterator[str]:
+def number_lines(run: Run, name: str, noun: str) -> Iterator[str]:
     from glassformer.report.metrics import cells
     from glassformer.targets.regression import Numbers
 
@@ -360,16 +364,16 @@ def said_of_numbers(run: Run, name: str, noun: str) -> Iterator[str]:
         yield line
 
 
-PARTS = ("unanswerable", "answerable")  # groups of evaluated questions
-BELOW = {
-    "labels": said_of_labels,
-    "tags": said_of_tags,
-    "answers": said_of_answers,
-    "numbers": said_of_numbers,
+GROUPS = ("unanswerable", "answerable")  # of evaluated questions
+LINES_BELOW = {
+    "labels": label_lines,
+    "tags": tag_lines,
+    "answers": answer_lines,
+    "numbers": number_lines,
 }
 
 
-def show_own(metrics: dict[str, Any]) -> None:
+def show_examples(metrics: dict[str, Any]) -> None:
     """Print predictions for the user's own texts and questions."""
     from glassformer.report.wording import percent
 
@@ -403,38 +407,42 @@ def _of_validation(scores: dict[str, Any], measure: str) -> str:
     n, target = scores["n"], target_of(scores)
     metric = target.metrics[measure]
     right = scores["accuracy"] * n if measure == "accuracy" else 0.0
-    if n < HANDFUL and measure == "accuracy" and abs(right - round(right)) < 1e-6:
+    if n < FEW and measure == "accuracy" and abs(right - round(right)) < 1e-6:
         return f"validation {metric.called}: {round(right)} of {n}"
-    of = f" (of {n} examples)" if n < HANDFUL and target.labels_given else ""
+    of = f" (of {n} examples)" if n < FEW and target.labels_given else ""
     return f"validation {metric.called}: {metric.value(scores[measure], target.digits(n))}{of}"
 
 
-def unsure(folder: Path, metrics: dict[str, Any]) -> str:
+def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
     """A sentence if a classifier is significantly over- or underconfident on the evaluated split; it suggests
     ``calibrate`` if the validation examples suffice for that. Otherwise empty."""
-    judged, held = metrics.get("test"), metrics.get("validation")
-    if not judged or judged.get("confidence") is None or judged.get("accuracy") is None:
+    scores, validation = metrics.get("test"), metrics.get("validation")
+    if not scores or scores.get("confidence") is None or scores.get("accuracy") is None:
         return ""
-    gap, right = judged["confidence"] - judged["accuracy"], judged["accuracy"]
-    if abs(gap) < max(GAP, 2 * (right * (1 - right) / judged["n"]) ** 0.5):
+    gap, right = scores["confidence"] - scores["accuracy"], scores["accuracy"]
+    if abs(gap) < max(GAP, 2 * (right * (1 - right) / scores["n"]) ** 0.5):
         return ""
     side = "low" if gap < 0 else "high"
-    said = (
-        f"its probabilities are too {side}: {judged['confidence']:.2f} on average, "
-        f"and {right:.2f} of the answers are right"
+    message = (
+        f"its probabilities are too {side}: {scores['confidence']:.2f} on average, "
+        f"and {right:.2f} of the predictions are right"
     )
     name = shlex.quote(str(folder))
-    count = held["n"] if held else 0
-    if held is None or count < ENOUGH:
+    count = validation["n"] if validation else 0
+    if validation is None or count < MIN_CALIBRATION:
         few = (
-            f"the {count:,} validation examples are too few to scale them by"
+            f"the {count:,} validation examples are too few to calibrate them"
             if count
-            else "no validation examples scale them"
+            else "there are no validation examples to calibrate them"
         )
-        return f"{said}; {few}: glassformer calibrate {name} --data MORE.csv takes other labeled examples"
-    own = held["confidence"] - held["accuracy"] if held.get("confidence") is not None else 0.0
+        return f"{message}; {few}: glassformer calibrate {name} --data MORE.csv uses other labeled examples"
+    own = (
+        validation["confidence"] - validation["accuracy"] if validation.get("confidence") is not None else 0.0
+    )
     return (
-        f"{said}: glassformer calibrate {name} scales them" if own * gap > 0 and abs(own) >= GAP / 2 else ""
+        f"{message}: glassformer calibrate {name} calibrates them"
+        if own * gap > 0 and abs(own) >= GAP / 2
+        else ""
     )
 
 
@@ -471,9 +479,9 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
 def show_similarity_run(run: Run, recipe: Any) -> None:
     """Print a finished run of an embedder: how well its cosines agree with the scores, with baselines."""
     metrics = run.metrics
-    judged = metrics["judged"]
+    split_name = metrics["judged"]
     found = {f"{recipe.model.model}, {split}": values for split, values in metrics["similarity"].items()}
-    found |= {f"{name}, {judged}": values for name, values in metrics["others"].items()}
+    found |= {f"{name}, {split_name}": values for name, values in metrics["others"].items()}
     if found:
         show_similarity(f"{recipe.name}: {metrics['seconds']['total']:.0f} s in all", found)
 
@@ -531,12 +539,12 @@ def chosen_by(far: dict[str, Any]) -> str:
     return f"{epoch} was chosen by {by} far from all others ({some}), {share}: {fix}"
 
 
-def said_of_intervals(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
+def interval_lines(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
     """One line per coverage: the share of numbers inside their intervals, and the width of the intervals."""
     for level in levels:
         asked = f"{level['asked']:.0%} intervals"
         if level["covered"] is None:
-            yield f"{asked}: take {level['needed']} validation examples or more"
+            yield f"{asked}: need {level['needed']} validation examples or more"
         else:
             width = f"width {level['width']:.4g}"
             if "factor" in level:
@@ -549,8 +557,8 @@ def in_ratios(scores: dict[str, Any]) -> str:
     found = scores.get("ratios") or {}
     if (factor := found.get("median_factor")) is None:
         return ""
-    said = f"half of the predictions are within a factor of {factor:.3g}"
-    return f"{said}; R² of the logarithms: {found['r2']:.4g}" if found["r2"] is not None else said
+    message = f"half of the predictions are within a factor of {factor:.3g}"
+    return f"{message}; R² of the logarithms: {found['r2']:.4g}" if found["r2"] is not None else message
 
 
 def show_number_figures(title: str, scores: dict[str, Any]) -> None:
@@ -561,5 +569,5 @@ def show_number_figures(title: str, scores: dict[str, Any]) -> None:
     show(title, value_table(scores, [*Numbers.metrics], 2))
     if line := in_ratios(scores):
         say(line)
-    for line in said_of_intervals(scores.get("intervals") or []):
+    for line in interval_lines(scores.get("intervals") or []):
         say(line)

@@ -1,4 +1,4 @@
-"""The recipe that a command line means: a shipped one, a file, or one around data of one's own."""
+"""The recipe of a command line: a shipped one, a TOML file, or a new one for the user's data."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
 from glassformer.train.config import no_class_weight
 
-HELD_OUT = 0.1  # of a file without splits
+HELD_OUT = 0.1  # share of each split that a file lacks
 
 
 def is_set(key: str, settings: Sequence[str]) -> bool:
-    """Whether ``settings`` have a value for a key of any section."""
+    """Whether ``settings`` set this key, in any section."""
     return key in {name.rsplit(".", 1)[-1] for name in parse_settings(settings)}
 
 
-def around(
+def recipe_values(
     cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None
 ) -> tuple[dict[str, Any], Any]:
-    """The values of a recipe around data of one's own, and its class, as ``target`` says."""
+    """The values and the class of a recipe for the user's data; ``target`` selects the class."""
     from glassformer.tasks.catalog import TASKS, task_with_target
 
     task = task_with_target(cls.task, {}, settings)
@@ -57,17 +57,17 @@ def around(
 
 
 NAMING = ("text_column", "label_column", "image_column", "pair_column")
-NAMELESS = ("auto", "none")  # of pair_column: it names no column
+NO_COLUMN = ("auto", "none")  # values of pair_column that do not name a column
 
 
-def asked_of(cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None) -> Any:
-    """The recipe of one's own data that a command asks for, before anything is known of the data.
+def requested_recipe(cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None) -> Any:
+    """The recipe for the user's data as requested, before the data are read.
 
     Raises:
-        ConfigError: an unknown key, a value that no data allow, no such model.
+        ConfigError: an unknown key, a value that is never valid, or no such model.
         DataError: the table has no column of that name.
     """
-    values, cls = around(cls, source, settings, chosen)
+    values, cls = recipe_values(cls, source, settings, chosen)
     recipe = build(cls, apply_overrides(values, settings, cls), "--set")
     check_values(recipe)
     check_columns(recipe.data)
@@ -75,7 +75,7 @@ def asked_of(cls: Any, source: str, settings: Sequence[str], chosen: dict[str, A
 
 
 def check_values(recipe: Any) -> None:
-    """Raises ConfigError for values that only the training or its data would refuse, much later."""
+    """Raise ConfigError for values that would otherwise fail much later, in training."""
     weight = getattr(getattr(recipe, "train", None), "class_weight", None)
     if isinstance(weight, str) and weight != "balanced":
         raise no_class_weight(weight)
@@ -90,14 +90,14 @@ def check_values(recipe: Any) -> None:
 
 
 def check_model(recipe: Any) -> None:
-    """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
+    """Raise ConfigError, with the most similar name, if the model is not an architecture, path or Hub id."""
     from glassformer.checkpoints.catalog import CATALOG, names_reading
 
     name = getattr(getattr(recipe, "model", None), "model", None)
     pictures = hasattr(recipe, "image")
     if not name or name == AUTO or name in CATALOG or "/" in name or Path(name).expanduser().exists():
         return
-    if not pictures and not hasattr(recipe, "text"):  # of tasks with models of their own
+    if not pictures and not hasattr(recipe, "text"):  # a task with its own models
         return
     from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
 
@@ -112,12 +112,12 @@ def check_model(recipe: Any) -> None:
 
 
 def check_columns(data: Any) -> None:
-    """Raises DataError where a table lacks a column that is named; the header alone is read."""
+    """Raise DataError if the table lacks a named column; reads only the header."""
     from glassformer.data.columns import named_together
     from glassformer.data.files import reading_as
     from glassformer.data.tables import names_in
 
-    named = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NAMELESS]
+    named = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NO_COLUMN]
     if not named:
         return
     with reading_as(data):
@@ -127,11 +127,11 @@ def check_columns(data: Any) -> None:
             raise NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
 
 
-# --- what is held out, and which task fits ----------------------------------------------------------
+# --- held-out splits, and the task that fits the data -----------------------------------------------
 
 
 def hold_out(values: dict[str, Any], dataset: Any) -> None:
-    """A tenth for each split that the data lack; where that is too little, a place for every class."""
+    """Set the size of each split that the data lack: a tenth, or one example per class if that is more."""
     from glassformer.data.label_sets import are_sets
     from glassformer.data.numbers import are_numbers
 
@@ -148,26 +148,26 @@ def hold_out(values: dict[str, Any], dataset: Any) -> None:
 
 @dataclass(frozen=True)
 class Given:
-    """What a command is to train on: a recipe, or texts or images of one's own."""
+    """What a command trains on: a recipe, or the user's texts or images."""
 
     recipe: str | None = None
     text: str | None = None
     images: str | None = None
     data: str | None = None  # instead of the recipe's own
     settings: tuple[str, ...] = ()
-    own: bool = False  # whether a path of labeled texts or images is given, as an option or as a word
+    own: bool = False  # whether a path of labeled texts or images is given, with or without an option
 
 
 def own_task(given: Given, command: str, others: str) -> Given:
-    """The same with the recipe of the task that fits the data, where these are no labeled texts, and a word
-    that is no recipe taken for data.
+    """Complete what is given: a path in place of a recipe is taken as data; data that are not labeled texts
+    get a recipe of the task that fits them.
 
     Args:
-        command, others: for messages: which command this is, and what it takes instead of a recipe.
+        command, others: for messages: the name of the command, and what it accepts instead of a recipe.
 
     Raises:
-        ConfigError: the folder of a run, data that the command does not take, or that fit several tasks.
-        DataError: data that cannot be read.
+        ConfigError: a run folder, data that the command does not accept, or data that fit several tasks.
+        DataError: the data cannot be read.
     """
     if given.recipe is not None and not (given.text or given.images) and given.recipe not in recipe_names():
         name, text, images = as_data(given.recipe, command, others)
@@ -194,12 +194,12 @@ def own_task(given: Given, command: str, others: str) -> Given:
 
 
 class Fitting(NamedTuple):
-    """What is known of a kind of data that holds no labeled texts."""
+    """A kind of data other than labeled texts, and its recipe."""
 
-    recipe: str  # of its task
-    holds: str  # in words
-    pairs: bool = False  # of texts, with scores or not: nothing is held out unless that is asked for
-    or_else: str = ""  # the kind that columns without the names of languages may also be
+    recipe: str
+    holds: str  # description for messages
+    pairs: bool = False  # pairs of texts, with scores or not: their recipes hold out nothing by default
+    or_else: str = ""  # other possible kind, if the columns are not named like languages
 
 
 FITTING = {
@@ -211,12 +211,12 @@ FITTING = {
 
 
 def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
-    """What data hold that are no labeled texts, by ``kind_of``, and in words; None: labeled texts, or the
-    settings say how to read them so.
+    """The kind of data that are not labeled texts, as ``kind_of`` returns it, and its description; None:
+    labeled texts, or settings say so.
 
     Raises:
-        ConfigError: two columns of sentences that may be translations, or compared.
-        DataError: data that cannot be read.
+        ConfigError: two columns of sentences, which may be translations or pairs to compare.
+        DataError: the data cannot be read.
     """
     from glassformer.data.answered import QUESTION_COLUMNS
     from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
@@ -229,7 +229,7 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
         return None, ""
     names = {name.lower() for name in names_in(Path(source).expanduser()) or ()}
     if names & {*TEXT_COLUMNS} and names & {*LABEL_COLUMNS} and not names & {*QUESTION_COLUMNS}:
-        return None, ""  # the file need not be read for that
+        return None, ""  # the header suffices
     said = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
     with reading(**{key: str(said[key]) for key in READING if said.get(key)}):
         kind = kind_of(source)
@@ -244,7 +244,7 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _names_languages(source: str) -> bool:
-    """Whether the columns or files of pairs are named as a text and its translation."""
+    """Whether the columns or files of pairs have names of languages, like a text and its translation."""
     from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, columns_in
 
     names = columns_in(source)
@@ -252,8 +252,8 @@ def _names_languages(source: str) -> bool:
 
 
 def as_the_command_reads(recipe: Any) -> Any:
-    """A recipe that keeps what its command says of tables (``--encoding``, ``--quoting``, ``--header``), so
-    that its run is evaluated again without these options."""
+    """The recipe with ``--encoding``, ``--quoting`` and ``--header`` of this command stored in it, so
+    that later commands on the run do not need them."""
     from glassformer.data.files import said_of_tables
 
     said = {k: value for k, value in said_of_tables().items() if getattr(recipe.data, k) is None}
@@ -261,14 +261,14 @@ def as_the_command_reads(recipe: Any) -> Any:
 
 
 def as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
-    """Recipe, texts and images that a word means which names no recipe: a path of data is taken for data.
+    """Recipe, texts and images for an argument that is not the name of a shipped recipe; paths are data.
 
     Raises:
-        ConfigError: data that the command does not take so, or the folder of a run.
+        ConfigError: data that the command does not accept like this, or a run folder.
     """
     if is_run(name):
         fix = f"To continue with it: glassformer train --resume --out {shlex.quote(name)}"
-        raise WrongArgumentError("is the folder of a run and no recipe", where=name, fix=fix)
+        raise WrongArgumentError("is a run folder, not a recipe", where=name, fix=fix)
     option = data_option(name)
     if option is None:
         return name, None, None
@@ -276,11 +276,11 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
         raise WrongArgumentError(
             f"looks like data for {option} and is not a recipe", where=name, fix=f"Give {others}"
         )
-    note(f"{name} is not a recipe: taken for data, as {option} {shlex.quote(name)}")
+    note(f"{name} is not a recipe: read as data, {option} {shlex.quote(name)}")
     return (None, name, None) if option == "--text" else (None, None, name)
 
 
-# --- the recipe that is meant ----------------------------------------------------------------------
+# --- choosing the recipe ----------------------------------------------------------------------------
 
 
 OTHERS = "--text FILE or --images FOLDER"  # instead of a recipe
@@ -294,37 +294,37 @@ def choose_recipe(
     model: str | None = None,
     data: str | None = None,
     settings: Sequence[str] = (),
-    begun: Path | None = None,
+    run_folder: Path | None = None,
     command: str = "train",
     others: str = OTHERS,
-    whole: bool = False,
-    settled: bool = False,
+    all_in_folds: bool = False,
+    task_chosen: bool = False,
 ) -> Any:
-    """The recipe that the arguments of ``glassformer train`` and its kin mean.
+    """The recipe for the arguments of ``glassformer train`` and similar commands.
 
     Args:
-        name: of a recipe that ships with the package, or a TOML file.
+        name: name of a shipped recipe, or a TOML file.
         text, images: a file or folder of labeled texts or images, instead of a recipe.
-        model, data: instead of the recipe's own.
-        settings: ``KEY=VALUE``, laid over everything else.
-        begun: a run folder whose own recipe is taken where no recipe and no data are given.
-        command, others: for messages: which command this is, and what it takes instead of a recipe.
-        whole: nothing is held out of words with tags or questions of one's own: all go into folds.
-        settled: ``own_task`` has been asked.
+        model, data: replace those of the recipe.
+        settings: ``KEY=VALUE`` pairs, applied last.
+        run_folder: its recipe is used if no recipe and no data are given.
+        command, others: for messages: the name of the command, and what it accepts instead of a recipe.
+        all_in_folds: hold out nothing of the user's tagged words or questions, because all go into folds.
+        task_chosen: ``own_task`` was called already.
 
     Raises:
-        ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
+        ConfigError: no recipe or two of them, or an unknown key (with the most similar name).
         DataError: ``text`` cannot be read.
     """
     given = Given(name, text, images, data, tuple(settings))
-    if not settled:
+    if not task_chosen:
         given = own_task(given, command, others)
     _check_one_source(given, command)
     name, data, settings = given.recipe, given.data, given.settings
     if given.text or given.images:
         cls, source = (Recipe, given.text) if given.text else (ImageRecipe, given.images or "")
         return as_the_command_reads(own_recipe(cls, source, settings, with_model(model)))
-    name = _begun_with(begun, command, others) if name is None else name
+    name = _recipe_of_run(run_folder, command, others) if name is None else name
     from glassformer.tasks.catalog import load_recipe
 
     recipe = load_recipe(name, settings)
@@ -335,39 +335,39 @@ def choose_recipe(
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if not data and name not in recipe_names() and not is_set("source", settings):
-        _check_source(recipe, name, begun)
-    if begun is None and isinstance(recipe, Recipe | ImageRecipe):
+        _check_source(recipe, name, run_folder)
+    if run_folder is None and isinstance(recipe, Recipe | ImageRecipe):
         check_values(recipe)
     if data and whole_path(data) != whole_path(recipe.data.source):
         recipe = on_other_data(recipe, whole_path(data), name in recipe_names(), settings)
-        recipe = without_pairs(recipe, settings, begun)
-        recipe = recipe if whole else with_held_out(recipe, settings, begun)
-    elif not whole and name in recipe_names() and is_set("source", settings):
-        recipe = with_held_out(recipe, settings, begun)
+        recipe = without_pairs(recipe, settings, run_folder)
+        recipe = recipe if all_in_folds else with_held_out(recipe, settings, run_folder)
+    elif not all_in_folds and name in recipe_names() and is_set("source", settings):
+        recipe = with_held_out(recipe, settings, run_folder)
     return as_the_command_reads(recipe)
 
 
-def _check_source(recipe: Any, name: str, begun: Path | None) -> None:
-    """Raises DataError, with the TOML file and its key, where the table that it names is not there."""
+def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
+    """Raise DataError, naming the TOML file and the key, if the table that a recipe names is missing."""
     from glassformer.data.files import close_to
     from glassformer.data.tables import READERS
 
     path = Path(recipe.data.source).expanduser()
     if path.suffix.lower() in READERS and not path.exists():
         what = f"{recipe.data.source!r} does not exist"
-        fix = close_to(path) if begun is None else "Put it back, or start a new run with another --out"
+        fix = close_to(path) if run_folder is None else "Put it back, or start a new run with another --out"
         raise NoSuchFileError(what, where=f"{name}, [data] source", fix=fix)
 
 
 def _check_one_source(given: Given, command: str) -> None:
-    """Raises ConfigError where a recipe and data, or two kinds of data, are given."""
+    """Raise ConfigError if both a recipe and data, or two kinds of data, are given."""
     name = given.recipe
     sources = {"a recipe": name, "--text": given.text, "--images": given.images}
     several = [what for what, value in sources.items() if value]
     if len(several) > 1:
         fix = "Give one of them"
-        if name and "=" in name:  # a setting without its option
-            fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
+        if name and "=" in name:  # a setting without --set
+            fix = f"Give one of them; a setting needs --set: --set {shlex.quote(name)}"
         what = f"both {several[0]}{f' ({name})' if name else ''} and {several[1]} are given"
         raise ConflictError(what, where=command, fix=fix)
     if given.data and not name and several:
@@ -379,28 +379,28 @@ def with_model(model: str | None) -> dict[str, Any]:
     return {"model": {"model": model}} if model else {}
 
 
-def _begun_with(begun: Path | None, command: str, others: str) -> str:
-    """The recipe of a run folder; raises ConfigError where there is none."""
-    if begun is not None and not (begun / "config.toml").is_file():
-        raise no_run(begun)
-    if begun is None:
+def _recipe_of_run(run_folder: Path | None, command: str, others: str) -> str:
+    """The recipe file of a run folder; raises ConfigError if there is none."""
+    if run_folder is not None and not (run_folder / "config.toml").is_file():
+        raise no_run(run_folder)
+    if run_folder is None:
         fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {others}"
         raise NothingGivenError("no recipe is given", where=command, fix=fix)
-    return str(begun / "config.toml")
+    return str(run_folder / "config.toml")
 
 
 def own_recipe(
     cls: type, source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None
 ) -> Any:
-    """A recipe around labeled texts or images of one's own; rate, epochs and batches are left for the fit.
+    """A recipe for the user's labeled texts or images; ``fit`` sets learning rate, epochs and batch size.
 
-    A tenth each is held out for validation and for the figures where the source has no such split.
+    A tenth each is held out for validation and test if the source has no such split.
 
     Args:
         cls: ``Recipe`` or ``ImageRecipe``.
         source: a table, a folder of tables, of texts or of images, or a named data set.
-        settings: ``KEY=VALUE``, laid over the rest.
-        chosen: section -> key -> value, laid over the defaults.
+        settings: ``KEY=VALUE`` pairs, applied last.
+        chosen: section -> key -> value, replacing defaults.
 
     Raises:
         DataError: the data cannot be read.
@@ -409,8 +409,8 @@ def own_recipe(
     from glassformer.data.files import reading_as
 
     where, images = whole_path(source), cls is ImageRecipe
-    values, made = around(cls, where, settings, chosen)
-    asked = asked_of(cls, where, settings, chosen)
+    values, made = recipe_values(cls, where, settings, chosen)
+    asked = requested_recipe(cls, where, settings, chosen)
     d: Any = asked.data
     part = {"limit": d.limit, "seed": d.split_seed}
     if images:
@@ -424,13 +424,13 @@ def own_recipe(
     if images:
         values |= _for_images(asked)
     else:
-        tell_siblings(where)
+        note_siblings(where)
     hold_out(values, dataset)
     return build(made, apply_overrides(values, settings, made), "--set")
 
 
 def _for_images(asked: Any) -> dict[str, Any]:
-    """What suits the model of images that is asked for: section -> key -> value."""
+    """Defaults that depend on the image model: section -> key -> value."""
     from glassformer.inputs.images import has_fixed_features, is_image_architecture
     from glassformer.tasks.auto import SCRATCH, asks_for_encoder
     from glassformer.tasks.catalog import TASKS
@@ -450,28 +450,26 @@ def _for_images(asked: Any) -> dict[str, Any]:
 
 
 def whole_path(source: str) -> str:
-    """An existing path from the root, so that the run can be judged again from any folder."""
+    """An existing path as an absolute one, so that the run can be evaluated from any folder."""
     path = Path(source).expanduser()
     return str(path.resolve()) if path.exists() else source
 
 
-# --- other data than a recipe's own ---------------------------------------------------------------
-#
-# What of it does not suit these.
+# --- a recipe on other data than its own -----------------------------------------------------------
 
 
-FEWEST = 3  # distinct sentences or texts: one each for training, validation and test
-EXAMPLES = ("sentences", "questions", "neighbours", "analogies")  # that only suit a recipe's own data
+MIN_DISTINCT = 3  # distinct sentences or texts: one each for training, validation and test
+EXAMPLES = ("sentences", "questions", "neighbours", "analogies")  # keys that only suit the recipe's own data
 
 
-def tell_siblings(source: str) -> None:
-    """Say that files of other splits stand beside the one that is given alone, and which tables of a folder
-    are of no split."""
+def note_siblings(source: str) -> None:
+    """Print a note if files of other splits are next to the given one, or if tables of a folder belong to no
+    split."""
     path = Path(source)
     if path.is_dir() and (used := {file for files in split_files(path).values() for file in files}):
         if others := [p.name for p in tables_in(path) if p not in used]:
             what = f"{', '.join(others)} in {path}: not read"
-            note(f"{what}; tables of a folder are called train, validation (dev) or test")
+            note(f"{what}; tables of a folder must be called train, validation (dev) or test")
         return
     if SPLIT_OF.get(path.stem.lower()) != "train" or not path.is_file():
         return
@@ -481,11 +479,11 @@ def tell_siblings(source: str) -> None:
         note(f"{', '.join(beside)} next to {path.name}: to use them, give the folder: {path.parent}")
 
 
-def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> Any:
-    """A recipe of tags or of answers that holds out a tenth for each split that the data lack, as tables do.
+def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
+    """A tagging or question answering recipe that holds out a tenth for each split that the data lack.
 
-    Copies of a sentence and the questions on one text stay on one side; sizes that are asked for hold. Of
-    fewer than ten distinct ones a split gets one; of fewer than three nothing is held out.
+    Copies of a sentence, and questions on one text, stay in one split. Sizes that the user sets are kept.
+    With fewer than ten distinct sentences or texts, a split gets one; with fewer than three, none.
     """
     from glassformer.tasks.catalog import TASKS
 
@@ -493,8 +491,8 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
     open_ = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
     if read is None or not open_:
         return recipe
-    if begun is not None and (begun / "config.toml").is_file():  # goes on as it began
-        data = read_toml(begun / "config.toml").get("data", {})
+    if run_folder is not None and (run_folder / "config.toml").is_file():  # continue as it began
+        data = read_toml(run_folder / "config.toml").get("data", {})
         return replace(recipe, data=replace(recipe.data, **{key: data.get(key) for key in open_}))
     from glassformer.data.copies import alike
     from glassformer.data.files import reading_as
@@ -502,10 +500,10 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
     try:
         with reading_as(recipe.data):
             splits = read(recipe).splits
-    except DataError:  # said where they are trained on
+    except DataError:  # reported when training reads them
         return recipe
     count = len({alike(text) for text in set(splits["train"].texts)}) if "train" in splits else 0
-    if count < FEWEST:
+    if count < MIN_DISTINCT:
         return recipe
     held = HELD_OUT if HELD_OUT * count >= 1 else 1
     sizes_of = {key: held for key in open_ if key.removesuffix("_size") not in splits}
@@ -513,7 +511,7 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
 
 
 def held_out_line(recipe: Any) -> str | None:
-    """What is held out of words with tags or questions of one's own; None: nothing."""
+    """A line on what is held out of the user's tagged words or questions; None: nothing."""
     from glassformer.tasks.catalog import TASKS
 
     noun, sizes = TASKS[recipe.task].target.held_out_of, []
@@ -525,17 +523,17 @@ def held_out_line(recipe: Any) -> str | None:
     return f"held out of the {noun}: {' and '.join(sizes)} (--set validation_size=..., test_size=...)"
 
 
-def without_pairs(recipe: Any, settings: Sequence[str], begun: Path | None) -> Any:
-    """A recipe that learns whether segments follow each other does not where texts have one sentence; a run
-    that has begun goes on as it is, and what ``settings`` ask for holds."""
+def without_pairs(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
+    """The recipe without next-sentence prediction if most texts have one sentence; a resumed run and
+    ``settings`` keep their own value."""
     asked = is_set("next_sentence", settings)
     if asked or not getattr(getattr(recipe, "text", None), "next_sentence", False):
         return recipe
-    if begun is not None and (begun / "config.toml").is_file():
+    if run_folder is not None and (run_folder / "config.toml").is_file():
         return (
             recipe
-            if read_toml(begun / "config.toml").get("text", {}).get("next_sentence")
-            else _alone(recipe)
+            if read_toml(run_folder / "config.toml").get("text", {}).get("next_sentence")
+            else _without_next_sentence(recipe)
         )
     from glassformer.data.files import reading_as
     from glassformer.data.masking import PAIRED, share_of_several
@@ -544,27 +542,26 @@ def without_pairs(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
     try:
         with reading_as(recipe.data):
             dataset = load_text_dataset(recipe.data.source, text_column=recipe.data.text_column)
-    except DataError:  # said where they are trained on
+    except DataError:  # reported when training reads them
         return recipe
     texts = next(iter(dataset.splits.values())).texts
     if share_of_several(texts) >= PAIRED:
         return recipe
-    note(
-        "most texts have one sentence: next_sentence=false (--set next_sentence=true for pairs all the same)"
-    )
-    return _alone(recipe)
+    note("most texts have one sentence: next_sentence=false (--set next_sentence=true to keep it)")
+    return _without_next_sentence(recipe)
 
 
-def _alone(recipe: Any) -> Any:
+def _without_next_sentence(recipe: Any) -> Any:
     return replace(recipe, text=replace(recipe.text, next_sentence=False))
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """A recipe on other data than its own: nothing in it speaks of those, but what ``settings`` ask for.
+    """A recipe on other data than its own: texts and examples about its own data are removed.
 
     Args:
-        source: a named data set, or a path from the root.
-        shipped: the recipe came with the package, its examples (sentences, words with neighbors) too.
+        source: a named data set, or an absolute path.
+        shipped: the recipe came with the package, so its examples (sentences, words) are removed, too.
+        settings: keys that the user set are kept.
     """
     asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
     said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
@@ -572,7 +569,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
     for section in ("evaluate", "judge") if shipped else ():
         config: Any = getattr(recipe, section, None)
         examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in asked}
-        if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus go with it
+        if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus belong to it
             examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
         changes |= {section: replace(config, **examples)} if examples else {}
     data = replace(recipe.data, source=source)
@@ -585,7 +582,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
 
 
 def _other_columns(data: Any, asked: set[str]) -> Any:
-    """Pairs under other names than the recipe's: the run's config gets the names found, for later verbs."""
+    """The data section with the names of the columns as detected, for later commands."""
     from glassformer.data.pairs import fitting_columns
 
     keys = ("source_column", "target_column")

@@ -33,8 +33,8 @@ from glassformer.cli.predictions import (
     Tags,
     Writer,
     check_output,
-    kept_table,
     kind_in,
+    table_format,
 )
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, counted
 from glassformer.inputs import rows
@@ -53,22 +53,22 @@ def as_given(
     pair_column: str | None = None,
     skip: bool = False,
 ) -> rows.Given:
-    """What a verb is given for the model of a run, as its ``Inputs`` take it."""
+    """The arguments of a command as a ``Given``, which the ``Inputs`` of a run's model read."""
     from glassformer.tasks.run_folder import trained_columns
 
     return rows.Given(words, text_column, pair_column, trained_columns(run), run, skip, note_columns)
 
 
 def gather(inputs: Inputs, given: rows.Given) -> Gathered:
-    """The rows of what is given; of a run that was trained without such rows, an error says that too."""
+    """Read the input rows; an error about a bad row also says if training skipped such rows."""
     try:
         return inputs.gather(given)
     except DataError as error:
-        raise _as_trained(error, given.folder) from None
+        raise _with_training_hint(error, given.folder) from None
 
 
-def _as_trained(error: DataError, folder: Path) -> DataError:
-    """A row that is refused, where the training has left such rows out."""
+def _with_training_hint(error: DataError, folder: Path) -> DataError:
+    """The error for a bad row, with a hint if the training skipped such rows."""
     from glassformer.tasks.run_folder import read_run_recipe
 
     if WAY_OUT not in (error.fix or "") or not (folder / "config.toml").is_file():
@@ -82,15 +82,15 @@ def _as_trained(error: DataError, folder: Path) -> DataError:
 # --- the model ------------------------------------------------------------------------------------
 
 
-def opened(folder: Path, precision: str | None, labels: Sequence[str], template: str | None) -> Any:
+def open_model(folder: Path, precision: str | None, labels: Sequence[str], template: str | None) -> Any:
     """The model in a folder.
 
     Args:
-        precision: to compute in; None: as it was saved with.
-        labels, template: to choose from, and the sentence of each, of a model of entailment.
+        precision: compute precision; None: as saved.
+        labels, template: for entailment models: the labels to choose from, and the sentence for each.
 
     Raises:
-        ConfigError: there is none, or a precision that cannot be; see ``ZeroShotClassifier`` too.
+        ConfigError: there is no model, or the precision is not possible; see ``ZeroShotClassifier`` too.
     """
     from glassformer.tasks.load import load
 
@@ -106,12 +106,12 @@ def opened(folder: Path, precision: str | None, labels: Sequence[str], template:
     named = [label.strip() for words in labels for label in words.split(",") if label.strip()]
     try:
         return ZeroShotClassifier(model, named, template=template or TEMPLATE)
-    except NotForThisModelError as error:  # of labels it is that a model of another kind was asked
+    except NotForThisModelError as error:  # labels were given for another kind of model
         raise error.but(where="--labels") from None
 
 
 def _counted(kind: Kind, total: int) -> AbstractContextManager[Any]:
-    """A bar on a terminal while predictions are made."""
+    """A progress bar on a terminal while predictions are made."""
     from glassformer.train.callbacks import Progress
 
     return Progress().count(kind.noun, total)
@@ -129,7 +129,7 @@ def predict_table(
     pair_column: str | None = None,
     json: bool = False,
 ) -> None:
-    """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
+    """Predict a Parquet file into another, with a progress bar on a terminal; engines: ``scale.engines``."""
     check_folder(run)
     from glassformer.scale.scoring import SHARD_ROWS, score_file
 
@@ -162,15 +162,15 @@ def predict_table(
 
 
 def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
-    """Raises ConfigError for what tables from Parquet to Parquet are not asked."""
+    """Raise ConfigError for options that are not supported from Parquet to Parquet."""
     csv = "Give --out a name that ends in .csv"
     refused = {
         "--precision": (
-            "tables from Parquet to Parquet are answered in the precision that the model was saved with",
+            "from Parquet to Parquet, the precision is the one that the model was saved with",
             "Leave it out, or give --out a name that ends in .csv",
         ),
-        LEAST_SURE: ("tables from Parquet to Parquet are only written", f"{csv}, or none"),
-        "--labels": ("labels of one's own are not for tables from Parquet to Parquet", csv),
+        LEAST_SURE: ("tables from Parquet to Parquet are written, not printed", f"{csv}, or none"),
+        "--labels": ("zero-shot labels are not supported from Parquet to Parquet", csv),
         "--engine": (f"{len(given)} files", "Give one Parquet file at a time"),
         "--coverage": ("intervals from Parquet to Parquet cover 90 %", f"Leave it out. {csv}"),
         "--on-bad-row": (
@@ -187,7 +187,7 @@ def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
 
 
 def _asked(given: Mapping[str, Any]) -> dict[str, bool]:
-    """Which options of ``predict_command`` are given, by their names."""
+    """Option of ``predict_command`` -> whether it is given."""
     return {
         KEEP_TABLE: given["keep_table"],
         LEAST_SURE: given["least_sure"] is not None,
@@ -201,9 +201,9 @@ def _asked(given: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
-    """Raises ConfigError for options of other kinds of predictions."""
+    """Raise ConfigError for options that do not fit the kind of prediction."""
     if kind is Numbers and asked[LEAST_SURE]:
-        what = "belongs to models of labels: an interval of a regressor is as wide for every number"
+        what = "is for classifiers: the intervals of a regressor are equally wide for all numbers"
         raise NotForThisModelError(what, where=LEAST_SURE, fix="Leave it out")
     whose = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
     for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
@@ -213,10 +213,10 @@ def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
 
 
 def inputs_of(model: Any, pair_column: str | None) -> Inputs:
-    """What an opened model reads.
+    """The ``Inputs`` of a model.
 
     Raises:
-        ConfigError: a second column is named, and it reads one.
+        ConfigError: a second column is named, but the model reads one text.
     """
     return model.inputs if pair_column is None else model.inputs.in_two_columns(model)
 
@@ -225,7 +225,7 @@ def _write(writer: Writer, source: Gathered, skip: bool) -> None:
     """Predict for all rows, piece by piece.
 
     Raises:
-        DataError: an input that cannot be used, without ``skip``.
+        DataError: an input cannot be used, and ``skip`` is False.
     """
     try:
         with writer.opened(), _counted(writer.kind, source.good) as progress:
@@ -337,7 +337,7 @@ def predict_command(
     _check_kind(kind, asked)
     if not skip:
         check_encodings(given)
-    kept = kept_table(given, out) if keep_table else None
+    kept = table_format(given, out) if keep_table else None
     least = None if least_sure is None else LeastSure(least_sure)
     table = len(given) == 1 and _is_parquet(given[0]) and _is_parquet(out) and issubclass(kind, Labels)
     if table or engine != "serial":
@@ -351,8 +351,8 @@ def predict_command(
     words, source = as_given(run, given, text_column, pair_column, skip), None
     known = None if labels or template else describe(run).inputs
     if known is not None and (pair_column is None or not known.may_be_pairs):
-        source = gather(known, words)  # before the model, which takes longer
-    model = opened(run, precision, labels or (), template)
+        source = gather(known, words)  # before the model, which loads slowly
+    model = open_model(run, precision, labels or (), template)
     if source is None:
         source = gather(inputs_of(model, pair_column), words)
     if kept is not None and source.layout.pairs:
@@ -368,8 +368,8 @@ def predict_command(
         least.show(model.INPUTS.noun)
     if out is not None:
         say(writer.said())
-    doubtful = least.notes(shlex.quote(str(run))) if least and not labels else ()
-    for line in (*writer.notes(), *doubtful):
+    hints = least.notes(shlex.quote(str(run))) if least and not labels else ()
+    for line in (*writer.notes(), *hints):
         note(line)
 
 

@@ -27,7 +27,7 @@ class Prediction(NamedTuple):
     """One input and its prediction."""
 
     row: Row
-    found: Mapping[str, Any] | None  # by JSON field; None: ``row.error`` has the reason
+    found: Mapping[str, Any] | None  # JSON field -> value; None: see ``row.error``
 
 
 def _shown(text: Any) -> str:
@@ -49,7 +49,7 @@ class Labels:
 
     ENDS, WRITTEN_AS, FIX = (".csv",), "predictions are written as CSV", "Give --out a name that ends in"
     LINE_END = "\r\n"
-    BEHIND: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table adds
+    BEHIND: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table appends
     KEYS: tuple[str, ...] = ("label", "probability", "probabilities")  # JSON fields
     classes: list[Any] | None = None
 
@@ -78,7 +78,7 @@ class Labels:
 
         outputs = self.model.outputs(inputs, progress=progress)
         answer = TASKS[self.model.RECIPE.task].answer
-        assert answer is not None, "what gives no labels is refused before"
+        assert answer is not None, "other models were refused before"
         labels, shares = answer(self.model, outputs)
         self.abstained += sum(label is None for label in labels)
         if self.model.inputs.can_be_cut:
@@ -117,7 +117,7 @@ class Labels:
         return found["label"], label_cells(found["probability"], found["probabilities"])
 
     def behind(self, one: Prediction) -> list[Any]:
-        """The cells that --keep-table adds."""
+        """The cells that --keep-table appends."""
         if one.found is None:
             return [""] * len(self.BEHIND)
         predicted, cells = self._cells(one.found)
@@ -131,7 +131,7 @@ class Labels:
         return f"{'' if label is None else one_line(label)}\t{share:.4f}\t{_shown(one.row.text)}"
 
     def json(self, one: Prediction) -> dict[str, Any]:
-        """What other programs get of it."""
+        """The JSON object of a prediction."""
         place = {"text": one.row.text, "file": one.row.file or None, "row": one.row.row}
         return place | dict.fromkeys(self.KEYS) | dict(one.found or {}) | {"error": one.row.error}
 
@@ -155,9 +155,9 @@ class Labels:
 
     def notes(self, written: Writer) -> Iterator[str]:
         """Notes about the predictions."""
-        if unsure := self.abstained:
-            what = f"{unsure:,} of {written.good:,} {self.noun} got no label"
-            yield f"{what}: its probability is below {self.model.abstain_below_:g}, where the model abstains"
+        if abstained := self.abstained:
+            what = f"{abstained:,} of {written.good:,} {self.noun} got no label"
+            yield f"{what}: the model abstains below a probability of {self.model.abstain_below_:g}"
         if cut := self.truncated:
             length = self.model.max_length
             yield f"{cut:,} of {written.good:,} texts are longer than {length} tokens and were cut there"
@@ -176,7 +176,7 @@ class Numbers(Labels):
 
         self.coverage = self.USUAL if coverage is None else coverage
         if coverage is not None:
-            self.model.interval([1.0], coverage)  # says what is missing
+            self.model.interval([1.0], coverage)  # raises if examples are missing
         self.able = len(self.model.errors_) >= examples_needed(self.coverage)
         return [*NUMBER_HEADER]
 
@@ -211,7 +211,7 @@ class Numbers(Labels):
         yield from super().notes(written)
         if not self.able:
             held, needed = len(self.model.errors_), examples_needed(self.coverage)
-            yield f"no intervals: {held} examples were held out, and {self.coverage:.0%} takes {needed}"
+            yield f"no intervals: {held} examples were held out, {self.coverage:.0%} intervals need {needed}"
 
 
 class _Told:
@@ -231,7 +231,7 @@ class _Told:
         from glassformer.tasks.catalog import TASKS
 
         records_of = TASKS[self.model.RECIPE.task].predict_records
-        assert records_of is not None, "what finds nothing in a text is refused before"
+        assert records_of is not None, "other models were refused before"
         yield from records_of(self.model, inputs)
         progress(len(inputs))
 
@@ -240,7 +240,7 @@ class _Told:
         return [*self.HEADER, *self.beside]
 
     def json(self, one: Prediction) -> dict[str, Any]:
-        """What other programs get of it."""
+        """The JSON object of a prediction."""
         return {"row": one.row.row, "error": one.row.error} | self._beside(one) | dict(one.found or {})
 
     def _beside(self, one: Prediction) -> dict[str, str]:
@@ -395,7 +395,7 @@ class Writer:
         kind: Kind,
         out: Path | None = None,
         json: bool = False,
-        kept: KeptTable | None = None,
+        kept: TableFormat | None = None,
         least: LeastSure | None = None,
     ):
         self.kind, self.out, self.json, self.kept, self.least = kind, out, json, kept, least
@@ -414,7 +414,7 @@ class Writer:
         if out is None:
             yield
         elif self.kept is not None:
-            assert isinstance(kind, Labels), "others are refused before"
+            assert isinstance(kind, Labels), "other kinds were refused before"
             errors = ["error"] if kind.layout.errors else []
             with self.kept.written(out, self.kept.texts(kind.layout), [*kind.BEHIND, *errors]) as write:
                 self._put = lambda one: write(one.row, [*kind.behind(one), *kind.error(one.row)])
@@ -464,11 +464,11 @@ class Writer:
         return conll([found["words"] for found in good], [found["tags"] for found in good])
 
     def as_dict(self) -> Any:
-        """For other programs."""
+        """The JSON output."""
         return self.kind.as_dict(self)
 
     def said(self) -> str:
-        """How much was written, and where."""
+        """A line on what was written, and where."""
         return f"{self.kind.said(self)}: {self.out}"
 
     def notes(self) -> Iterator[str]:
@@ -478,9 +478,7 @@ class Writer:
         yield from self.kind.notes(self)
 
 
-# --- --keep-table ---------------------------------------------------------------------------------
-#
-# One's own table with the answers behind.
+# --- --keep-table: the user's table with the predictions appended ---------------------------------
 
 
 KEEP_TABLE = "--keep-table"
@@ -488,26 +486,26 @@ TABLES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True)
-class KeptTable:
-    """How a table of delimited text is written, so that it can be written again."""
+class TableFormat:
+    """The format of a CSV or TSV file, to write it again in the same format."""
 
-    names: tuple[str, ...]  # of its columns, in their order
+    names: tuple[str, ...]  # of the columns, in order
     delimiter: str
     mark: bool  # whether it begins with a byte order mark
     encoding: str = "utf-8"
     line_end: str = "\n"
-    pair: tuple[str, str] | None = None  # the columns of the first and second texts, of pairs
+    pair: tuple[str, str] | None = None  # for pairs: the columns of the first and second texts
 
     @contextmanager
     def written(self, out: Path, texts: Sequence[str], ours: Sequence[str]) -> Iterator[Callable[..., None]]:
-        """What takes a row and a value for each of ``ours``; the file appears whole at the end.
+        """Context that yields a function to write a row and a value for each of ``ours``; atomic.
 
-        The table's own names and cells are written as they are, with no apostrophe before ``=`` or ``@``;
-        those of ``ours`` are guarded as in every CSV file of ours.
+        The table's own names and cells are written unchanged, with no apostrophe before ``=`` or ``@``;
+        those of ``ours`` get one, as in every CSV file that glassformer writes.
 
         Args:
-            texts: the columns of the texts, of pairs both.
-            ours: the columns behind; one whose name is taken is called ``model:NAME``.
+            texts: the text columns; for pairs, both.
+            ours: the columns to append; one whose name is taken is called ``model:NAME``.
         """
         from glassformer.data.spreadsheet import guard_under
         from glassformer.evaluate.predictions import table_file
@@ -527,20 +525,20 @@ class KeptTable:
 
             yield write
 
-    def with_pairs(self, sides: Any) -> KeptTable:
-        """The same for pairs of texts, whose columns are known."""
+    def with_pairs(self, sides: Any) -> TableFormat:
+        """A copy for pairs of texts in the given columns."""
         return replace(self, pair=(sides.first, sides.second))
 
     def texts(self, layout: Layout) -> list[str]:
-        """The columns of the texts: those of the pair, else what is none of the user's other columns."""
+        """The text columns: those of the pair, or all that are not the user's other columns."""
         return list(self.pair or (name for name in self.names if name not in layout.columns))
 
 
-def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
-    """The one table that is given.
+def table_format(given: Sequence[str], out: Path | None) -> TableFormat:
+    """The format of the given table.
 
     Raises:
-        ConfigError: it is no single CSV or TSV file, has too many columns, or there is no ``--out``.
+        ConfigError: not exactly one CSV or TSV file, too many columns, or no ``--out``.
         DataError: it cannot be read.
     """
     path = Path(given[0])
@@ -564,28 +562,26 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
     first = next(text_lines(path, newline="", errors=ESCAPE), "\n")
     line_end = first[len(first.rstrip("\r\n")) :] or "\n"
     encoding = encoding_of(path)
-    return KeptTable(tuple(names), delimiter, marked, "utf-8" if encoding == UTF8 else encoding, line_end)
+    return TableFormat(tuple(names), delimiter, marked, "utf-8" if encoding == UTF8 else encoding, line_end)
 
 
 def _sides(text: Any) -> tuple[str, ...]:
     return getattr(text, "sides", None) or (text,)
 
 
-# --- --least-sure N -------------------------------------------------------------------------------
-#
-# The predictions that a person should look at first.
+# --- --least-sure N: the predictions that a person should check first ------------------------------
 
 
 LEAST_SURE = "--least-sure"
-MOST = 10_000  # rows that one look can hold
+MAX_LISTED = 10_000
 
 
 @dataclass
 class LeastSure:
-    """The ``count`` answers whose label is least probable; of equal ones the earlier rows.
+    """Collects the ``count`` predictions with the lowest probability; earlier rows win ties.
 
     Raises:
-        ConfigError: a count that cannot be.
+        ConfigError: ``count`` is out of range.
     """
 
     count: int
@@ -593,16 +589,16 @@ class LeastSure:
     _seen: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.count <= MOST:
-            raise ConfigError(f"{self.count} rows", where=LEAST_SURE, fix=f"Use 1 to {MOST:,}")
+        if not 1 <= self.count <= MAX_LISTED:
+            raise ConfigError(f"{self.count} rows", where=LEAST_SURE, fix=f"Use 1 to {MAX_LISTED:,}")
 
     def add(self, one: Prediction, classes: Sequence[Any]) -> None:
-        """A prediction, where it is one, of a model with these classes; a label of None: it abstains."""
+        """Add a prediction of a model with these classes; rows without a prediction are ignored."""
         if one.found is None:
             return
         self._seen += 1
         row, share = one.row, one.found["probability"]
-        key = (-float(share), -self._seen)  # of the kept, the smallest is the surest
+        key = (-float(share), -self._seen)  # the smallest key is the most confident of the kept
         if len(self._heap) == self.count and key <= self._heap[0][:2]:
             return
         own = np.asarray(one.found["probabilities"])
@@ -619,11 +615,11 @@ class LeastSure:
         push(self._heap, (*key, found))
 
     def found(self) -> list[dict[str, Any]]:
-        """The least sure first."""
+        """The collected predictions, the least confident first."""
         return [found for _, _, found in sorted(self._heap, key=lambda kept: (-kept[0], -kept[1]))]
 
     def show(self, noun: str) -> None:
-        """A table: the row, its two likeliest labels, and its text."""
+        """Print a table: the row, its two most probable labels, and its text."""
         rows = [
             [
                 str(f["row"]),
@@ -632,12 +628,12 @@ class LeastSure:
             ]
             for f in self.found()
         ]
-        title = f"the {len(rows):,} least sure of {self._seen:,} {noun}"
-        show_table(title, ("row", "likeliest", "then", "text"), rows, right=("row",))
+        title = f"the {len(rows):,} least confident of {self._seen:,} {noun}"
+        show_table(title, ("row", "most likely", "second", "text"), rows, right=("row",))
 
     def notes(self, run: str) -> Iterator[str]:
-        """How such answers are left out."""
+        """A hint on how to abstain on such predictions."""
         yield (
-            f"to give no label to the doubtful: glassformer calibrate {run} shows what each limit leaves, "
-            "and --abstain-below P sets one"
+            f"to predict no label at low confidence: glassformer calibrate {run} shows the effect of each "
+            "threshold, and --abstain-below P sets one"
         )

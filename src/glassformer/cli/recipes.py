@@ -48,16 +48,16 @@ def recipes_command(
         emit(f"{one['name']:<{widths[0]}}  {one['task']:<{widths[1]}}  {one['summary']}")
 
 
-# --- a recipe of one's own --------------------------------------------------------------------------
+# --- a new recipe file ------------------------------------------------------------------------------
 
-WIDTH = 100  # characters of a line of comment
+WIDTH = 100  # characters per comment line
 
 
 def commented(recipe: Any, file: str) -> str:
-    """A recipe as TOML: what it sets as it stands, every other key at its default behind a ``#``.
+    """A recipe as TOML: its own settings, and all other keys commented out with their defaults.
 
     Args:
-        file: what the file will be called, for the command at its top.
+        file: name of the file, for the command at its top.
     """
     values = to_dict(recipe)
     lines = [
@@ -91,8 +91,8 @@ def _default(recipe: Any, section: str, key: str) -> str | None:
     return None if default is None else literal(default)
 
 
-def usual_recipe(task: str) -> str:
-    """The shipped recipe that shows a task: one whose data are built in, where there is one.
+def default_recipe(task: str) -> str:
+    """The shipped recipe to start from for a task: if possible one with built-in data.
 
     Raises:
         ConfigError: no such task.
@@ -101,7 +101,7 @@ def usual_recipe(task: str) -> str:
 
     if task not in TASKS:
         raise BadValueError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
-    of_task = sorted(_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
+    of_task = sorted(_recipes_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
     if not of_task:
         given = "--images FILE" if task.startswith("image") else "--text FILE"
         target = next((kind for (_, kind), named in TARGETS.items() if named == task), "")
@@ -111,7 +111,7 @@ def usual_recipe(task: str) -> str:
 
 
 @cache
-def _of(task: str) -> list[tuple[str, Any]]:
+def _recipes_of(task: str) -> list[tuple[str, Any]]:
     """The shipped recipes of a task, by name."""
     from glassformer.tasks.catalog import load_recipe
 
@@ -120,7 +120,7 @@ def _of(task: str) -> list[tuple[str, Any]]:
 
 
 def needs_files(recipe: Any) -> bool:
-    """Whether a recipe's data do not come with the package."""
+    """Whether a recipe needs data that are not part of the package."""
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.sources import NAMED_SOURCES
 
@@ -139,14 +139,14 @@ def new(
     data: str | None = None,
     settings: Sequence[str] = (),
 ) -> Any:
-    """Write a recipe with comments, and give it back.
+    """Write a recipe file with comments, and return the recipe.
 
     Args:
-        recipe, text, images, model, data, settings: as ``choose_recipe`` of ``train`` takes them.
-        task: whose usual recipe is taken where none of these is given.
+        recipe, text, images, model, data, settings: as for ``choose_recipe``.
+        task: task to start from if no recipe and no data are given.
 
     Raises:
-        InputError: the file is there already or is no ``.toml``; see ``choose_recipe``.
+        InputError: the file exists or is not a ``.toml`` file; see ``choose_recipe``.
     """
     from glassformer.tasks.catalog import load_recipe
 
@@ -157,12 +157,14 @@ def new(
     if task is not None and given:
         raise ConflictError(f"--task and {listed(given)}", where="new", fix="Give one of them")
     if not given:
-        recipe = usual_recipe(task or DEFAULT_TASK)
+        recipe = default_recipe(task or DEFAULT_TASK)
     chosen = choose_recipe(
         recipe, text, images=images, model=model, data=data, settings=settings, command="new"
     )
     asked = {word.partition("=")[0].rpartition(".")[2] for word in settings}
-    changed = {} if not (asked or model) or "expect" in asked else {"expect": ""}  # it was measured otherwise
+    changed = (
+        {} if not (asked or model) or "expect" in asked else {"expect": ""}
+    )  # the expected result does not hold any more
     chosen = replace(chosen, name=file.stem, **changed)
     write_text_whole(file, commented(chosen, str(file)))
     return load_recipe(str(file))
@@ -192,7 +194,7 @@ def new_command(
     )
     say(f"{made.task} on {made.data.source}: {file}")
     if not Path(made.data.source).exists() and needs_files(made):
-        note(f"{made.data.source} does not come with the package: --data PATH names data of yours")
+        note(f"{made.data.source} does not come with the package: give --data PATH for your data")
     say(f"next: glassformer train {file}")
     if json:
         say_json({"file": file, "task": made.task, "data": made.data.source})

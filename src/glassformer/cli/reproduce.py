@@ -1,4 +1,4 @@
-"""``glassformer reproduce``: the published systems, the recipes that stand for them, and what they reach."""
+"""``glassformer reproduce``: run the recipes of published systems and compare the results."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ RESULTS = Path("benchmarks") / "results"
 
 
 def _from_hub(model: str | None) -> bool:
-    """Whether a name means weights that no package carries."""
+    """Whether a model's weights are only on the Hub, not in a package."""
     return model in CATALOG and CATALOG[model].package is None
 
 
 def stand_ins(row: Row) -> list[str]:
-    """Commands that run what stands for a row whose weights cannot be had, without weights of the Hub."""
+    """Commands that run substitutes for a system, without weights from the Hub."""
     from glassformer.study.grid import load_study
     from glassformer.tasks.catalog import load_recipe
 
@@ -51,12 +51,12 @@ def stand_ins(row: Row) -> list[str]:
 
 
 def measure(name: str) -> Measured | None:
-    """What the result files and run folders below the current folder say about a recipe."""
+    """The results of a recipe in result files and run folders below the current folder."""
     return measured(name, RESULTS, RUNS)
 
 
 def show_rows() -> list[dict[str, Any]]:
-    """Every row with its published result and what our recipes reach; the same for other programs."""
+    """Print every system with its published result and those of our recipes; returns the same for JSON."""
     from glassformer.tasks.catalog import load_recipe
 
     lines: list[list[object]] = []
@@ -78,7 +78,7 @@ def show_rows() -> list[dict[str, Any]]:
 
 
 def write_page(path: Path) -> None:
-    """The table as Markdown, and a page a row in the folder of the same name beside it.
+    """Write the table as Markdown, and one page per system in a folder of the same name next to it.
 
     Raises:
         InputError: no such folder.
@@ -155,24 +155,26 @@ def reproduce_command(
 def run_row(
     row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False
 ) -> dict[str, Any]:
-    """Run what a row gives, one recipe after the other; what was begun goes on, what has ended is kept.
-
-    Returns:
-        What is shown at the end, for other programs.
+    """Run the recipes of a system one after the other; unfinished runs are resumed, finished ones kept.
 
     Args:
-        settings: ``KEY=VALUE``, laid over every recipe.
-        out: instead of ``runs/NAME``; of several recipes, the folder around their own.
-        verdict: say whether each figure agrees with the published one; weights are looked for before any run.
+        settings: ``KEY=VALUE`` pairs for every recipe.
+        out: run folder instead of ``runs/NAME``; for several recipes, the parent of their folders.
+        verdict: report whether each metric agrees with the published one; weights are checked before any run.
+
+    Returns:
+        The results, for JSON.
 
     Raises:
-        InputError: see ``run_task``; also weights that cannot be had, with what stands for them.
+        InputError: see ``run_task``; also if weights are not available; the message names substitutes.
     """
     from glassformer.tasks.catalog import load_recipe
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress
 
-    recipes = {name: load_recipe(name, settings) for name in row.given}  # a wrong key is found before hours
+    recipes = {
+        name: load_recipe(name, settings) for name in row.given
+    }  # report a wrong key before hours of training
     say(f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores")
     if verdict:
         for recipe in recipes.values():
@@ -193,9 +195,9 @@ def run_row(
         verdicts += [f"{name}: {line}" for line in check(run.metrics, row.figures.get(name))]
     say(f"row {row.number}, {row.system} on {row.data}")
     say(f"published: {row.published}")
-    say(f"here: {', '.join(reached)}" + (", with settings of your own" if settings else ""))
+    say(f"here: {', '.join(reached)}" + (", with your own settings" if settings else ""))
     if verdict and settings:
-        say("no verdict: the row was run with settings of your own")
+        say("no verdict: the row was run with your own settings")
     for line in verdicts if verdict and not settings else ():
         say(line)
     say(f"report: {', '.join(reports)}")
@@ -209,7 +211,7 @@ def run_row(
 
 
 def check_weights(recipe: Any, row: Row) -> None:
-    """Raises CheckpointError where a recipe's weights cannot be had; it names what stands for the row."""
+    """Raise CheckpointError if a recipe's weights are not available; the message names substitutes."""
     from glassformer.checkpoints.hub import fetch_if_checkpoint
 
     try:

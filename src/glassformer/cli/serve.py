@@ -1,4 +1,4 @@
-"""``glassformer serve``: trained classifiers over HTTP, with a page to try them on."""
+"""``glassformer serve``: serve trained models over HTTP, with a page to try them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ KEY = "GLASSFORMER_API_KEY"
 
 
 def api_key(given: str | None) -> str | None:
-    """The key without the white space around it, such as the line end of a file; None: there is none.
+    """The key without surrounding whitespace, such as the line break of a file; None: no key.
 
     Raises:
-        ConfigError: set, but blank: whoever sets it does not mean a server that is open to all.
+        ConfigError: the key is blank; the user surely did not want an open server.
     """
     if given is None:
         return None
@@ -36,7 +36,7 @@ def api_key(given: str | None) -> str | None:
 
 
 def _check_packages() -> None:
-    """Raises ConfigError where a package of the server is missing."""
+    """Raise ConfigError if a package of the server is missing."""
     for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
         if find_spec(package) is None:
             fix = "pip install 'glassformer[serve]', or '.[serve]' in a clone"
@@ -45,8 +45,8 @@ def _check_packages() -> None:
 
 def _limit(field: Any) -> tuple[Any, Any]:
     """The option of a field of ``Limits``."""
-    told = option(field.metadata["unit"], field.metadata["meaning"], panel=LIMITS)
-    return Annotated[type(field.default), told], field.default
+    limit = option(field.metadata["unit"], field.metadata["meaning"], panel=LIMITS)
+    return Annotated[type(field.default), limit], field.default
 
 
 @add_options({field.name: _limit(field) for field in fields(Limits)})
@@ -85,14 +85,14 @@ def serve_command(
     from glassformer.serve.run import run_server
 
     for name in allow_host or ():
-        allowed_host(name)  # before a model is read
-    listed = where_to_search(search, text_column)
-    bounds: Any = Limits(**limits)  # type: ignore[arg-type]  # each of its own type, as the parser read it
+        allowed_host(name)  # before a model is loaded
+    searched = search_source(search, text_column)
+    bounds: Any = Limits(**limits)  # type: ignore[arg-type]  # the parser has converted the types
     key = api_key(os.environ.get(KEY))
     if not is_local(host) and key is None:
-        note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
+        note(f"{host} is open to other machines, and {KEY} is not set: anybody can send requests")
     if precision == "int8":
-        hold_to_validation(runs)
+        check_int8(runs)
     run_server(
         runs,
         bounds,
@@ -102,17 +102,17 @@ def serve_command(
         hosts=allow_host or (),
         threads=threads,
         precision=precision,
-        search=listed,
-        said=partial(_serving, [str(run) for run in runs] if json else None),
+        search=searched,
+        said=partial(_announce, [str(run) for run in runs] if json else None),
     )
 
 
-def where_to_search(given: str | None, text_column: str | None) -> Any:
-    """A saved index as its path, or the texts of a table with their rows and other columns; None: neither.
+def search_source(given: str | None, text_column: str | None) -> Any:
+    """What ``--search`` names: the path of a saved index, or the texts of a table with rows and columns.
 
     Raises:
-        ConfigError: no such table or index, or a column of an index.
-        DataError: a table that cannot be read.
+        ConfigError: no such table or index, or ``--text-column`` for an index.
+        DataError: the table cannot be read.
     """
     from glassformer.inputs.rows import read_with_columns
     from glassformer.tasks.similarity.index import is_index
@@ -127,20 +127,20 @@ def where_to_search(given: str | None, text_column: str | None) -> Any:
     return read_with_columns(Path(given), text_column, note_columns)
 
 
-def hold_to_validation(runs: Sequence[Path]) -> None:
-    """Measure what int8 does to each model's labels, where that was not done, before anything is served."""
+def check_int8(runs: Sequence[Path]) -> None:
+    """Check int8 on the validation labels of each model, unless that was done before."""
     from glassformer.study.calibration import set_precision
     from glassformer.tasks.load import load
 
     for run in runs:
         if not run.exists():
-            what = "a checkpoint as it is has no validation examples to hold int8 to"
+            what = "a checkpoint without a run has no validation examples to check int8 on"
             raise NotForThisModelError(what, where=str(run), fix="Leave --precision int8 out")
         set_precision(run, load(run), "int8", note)
 
 
-def _serving(runs: list[str] | None, address: str) -> None:
-    """The server is about to answer: from here on signals are its own, which end it in good order."""
+def _announce(runs: list[str] | None, address: str) -> None:
+    """The server is ready: print its address, and let it handle signals from now on."""
     say(f"serving on {address}")
     if runs is not None:
         say_json({"address": address, "runs": runs})

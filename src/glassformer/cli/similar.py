@@ -1,4 +1,4 @@
-"""``glassformer similar`` and ``search``: how alike texts are, and which of a table are nearest."""
+"""``glassformer similar`` and ``search``: semantic similarity of texts, and semantic search in a table."""
 
 from __future__ import annotations
 
@@ -32,46 +32,45 @@ from glassformer.inputs.rows import (
 )
 from glassformer.outputs import check_folder_path, check_new_file
 
-# --- rows that mean the same ----------------------------------------------------------------------
-#
-# Those of one table, on the terminal and as a CSV file.
+# --- near-duplicates in a table, on the terminal and as a CSV file ---------------------------------
+
+Pair = tuple[int, int, float]  # positions of two rows, and their cosine
+OtherColumns = Sequence[Mapping[str, Any]]  # the other columns of each row
+MAX_CELL = 40  # characters of another column that are printed
 
 
-Pair = tuple[int, int, float]  # places of two rows, and their cosine
-Beside = Sequence[Mapping[str, Any]]  # of each row its other columns
-SHORT = 40  # characters of a column beside that the terminal shows
-
-
-def show_doubles(found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], beside: Beside) -> None:
-    """A line a pair: cosine, both rows, with their values of an id column where there is one, both texts."""
-    name = _name_of_rows(beside)
+def show_doubles(
+    found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], others: OtherColumns
+) -> None:
+    """Print one line per pair: cosine, row numbers (with ids if there is an id column) and texts."""
+    name = _id_column(others)
     for i, j, cosine in found:
-        places = [f"{rows[k]}" if name is None else f"{rows[k]} ({_short(beside[k][name])})" for k in (i, j)]
+        places = [f"{rows[k]}" if name is None else f"{rows[k]} ({_short(others[k][name])})" for k in (i, j)]
         emit("\t".join([f"{cosine:.4f}", *places, one_line(texts[i]), one_line(texts[j])]))
 
 
-def _name_of_rows(beside: Beside) -> str | None:
-    """The first other column, where each of its values stands once: an id."""
-    name = next(iter(beside[0]), None) if beside else None
+def _id_column(others: OtherColumns) -> str | None:
+    """The name of the first other column if its values are unique, like ids; else None."""
+    name = next(iter(others[0]), None) if others else None
     if name is None:
         return None
-    values = [str(own.get(name)) for own in beside]
+    values = [str(own.get(name)) for own in others]
     return name if len({*values}) == len(values) else None
 
 
 def _short(value: Any) -> str:
-    return one_line(value)[:SHORT]
+    return one_line(value)[:MAX_CELL]
 
 
 def write_doubles(
-    out: Path, found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], beside: Beside
+    out: Path, found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], others: OtherColumns
 ) -> None:
-    """A row a pair with both rows' own columns behind, safe to open in a spreadsheet."""
-    names = list(beside[0]) if beside else []
+    """Write one row per pair, with the other columns of both rows at its end; safe for spreadsheets."""
+    names = list(others[0]) if others else []
     own = [f"{side}_{name}" for name in names for side in ("first", "second")]
     lines = []
     for i, j, cosine in found:
-        cells = [beside[k][name] for name in names for k in (i, j)]
+        cells = [others[k][name] for name in names for k in (i, j)]
         lines.append([f"{cosine:.6f}", rows[i], rows[j], texts[i], texts[j], *cells])
     write_table(out, ["cosine", "first_row", "second_row", "first", "second", *own], lines)
 
@@ -79,15 +78,15 @@ def write_doubles(
 # --- the verb -------------------------------------------------------------------------------------
 
 
-DEFAULT = "all-minilm-l6-v2"  # where no model is named
-STRONGEST = 5  # pairs of tokens that a terminal shows
+DEFAULT = "all-minilm-l6-v2"  # default model
+STRONGEST = 5  # pairs of tokens that are printed
 PAGES = (".html", ".json")
-MOST = 20  # pairs of one page
-DOUBLES = 0.8  # cosine from which two rows are shown as doubles
+MAX_PAIRS = 20  # per page
+DOUBLES = 0.8  # default lowest cosine of near-duplicates
 
 
 def open_embedder(model: str) -> Any:
-    """The embedder of a run or folder, or the checkpoint of that name as it is.
+    """Open the embedder of a run or folder, or a checkpoint by its name.
 
     Raises:
         ConfigError: a model of another kind.
@@ -107,7 +106,7 @@ def open_embedder(model: str) -> Any:
 
 
 def is_embedder(folder: str | Path) -> bool:
-    """Whether a run, a saved model or a folder of sentence-transformers is asked by ``similar``."""
+    """Whether a run, a saved model or a folder of sentence-transformers is for ``similar``."""
     from glassformer.tasks.load import describe
 
     task = describe(folder).task
@@ -115,7 +114,7 @@ def is_embedder(folder: str | Path) -> bool:
 
 
 def similar(model: str, a: Sequence[str], b: Sequence[str]) -> list[float]:
-    """The cosine of each text of one list with the text of the other list in the same place.
+    """The cosine of each text in ``a`` with the text at the same position in ``b``.
 
     Raises:
         InputError: no such model, or a text that cannot be used.
@@ -126,26 +125,28 @@ def similar(model: str, a: Sequence[str], b: Sequence[str]) -> list[float]:
 
 
 def explain_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Any]:
-    """What the cosine of each pair is made of; at most 20.
+    """Explain the cosine of each pair by pairs of tokens; at most 20 pairs.
 
     Raises:
-        ConfigError: more pairs, or a model whose vectors are no sums over tokens.
+        ConfigError: more pairs, or a model whose embeddings are not sums over tokens.
     """
-    if len(pairs) > MOST:
-        raise ConfigError(f"{len(pairs)} pairs are too many for one page (at most {MOST})", fix="Give fewer")
+    if len(pairs) > MAX_PAIRS:
+        raise ConfigError(
+            f"{len(pairs)} pairs are too many for one page (at most {MAX_PAIRS})", fix="Give fewer"
+        )
     embedder = open_embedder(model)
     return [embedder.explain_similarity(a, b) for a, b in pairs]
 
 
 def check_page(out: Path) -> Path:
-    """Raises ConfigError for another ending than .html or .json, or a file that exists."""
+    """Return ``out``; raise ConfigError if it does not end in .html or .json, or exists."""
     if out.suffix.lower() not in PAGES:
         raise BadValueError("not .html or .json", where=str(out), fix="End the name with one of them")
     return check_new_file(out)
 
 
 def show_explained(found: Sequence[Any], out: Path | None, json: bool = False) -> None:
-    """Explanations on the terminal, as JSON, or in a file."""
+    """Print explanations, as text or JSON, or write them to a file."""
     from glassformer.explain.similarity import save_similarities
 
     if out is not None:
@@ -167,7 +168,7 @@ def show_explained(found: Sequence[Any], out: Path | None, json: bool = False) -
 
 
 def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
-    """Both sides of a table's pairs; a column of scores is not read.
+    """Read the first and the second texts of a table of pairs; a score column is ignored.
 
     Raises:
         DataError: a file or row that cannot be used.
@@ -186,7 +187,7 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
 
 
 def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
-    """A row a pair, safe to open in a spreadsheet."""
+    """Write one row per pair; safe for spreadsheets."""
     rows = zip(first, second, (f"{cosine:.6f}" for cosine in cosines), strict=True)
     write_table(out, ["first", "second", "cosine"], rows)
 
@@ -215,11 +216,11 @@ def similar_command(
     json: AsJson = False,
 ) -> None:
     """Semantic similarity of two texts, or of each row of a table: the cosine of their embeddings."""
-    table = _check_asked(given, first, second, explain, doubles, least, text_column)
+    table = _check_arguments(given, first, second, explain, doubles, least, text_column)
     if doubles:
-        _among_rows(given, model, DOUBLES if least is None else least, text_column, out, json)
+        _similar_rows(given, model, DOUBLES if least is None else least, text_column, out, json)
     elif table:
-        _of_table(given[0], model, first, second, out, json)
+        _similar_pairs(given[0], model, first, second, out, json)
     elif explain or out is not None:
         if out is not None:
             check_page(out)
@@ -236,7 +237,7 @@ def similar_command(
             say(f"{cosine:.4f}")
 
 
-def _check_asked(
+def _check_arguments(
     given: Sequence[str],
     first: str | None,
     second: str | None,
@@ -245,10 +246,10 @@ def _check_asked(
     least: float | None,
     text_column: str | None,
 ) -> bool:
-    """Whether a table is given.
+    """Check the arguments of ``similar``; returns whether a table is given.
 
     Raises:
-        ConfigError: a model in the place of a text, or options that do not belong together.
+        ConfigError: a model instead of a text, or options that do not fit together.
     """
     from glassformer.checkpoints.settings import ABOUT
 
@@ -264,7 +265,7 @@ def _check_asked(
         for option, value in (("--first", first), ("--second", second), ("--explain", explain)):
             if value:
                 fix = "Name the column with --text-column" if option != "--explain" else "Leave it out"
-                raise ConflictError("says nothing beside --doubles", where=option, fix=fix)
+                raise ConflictError("has no effect with --doubles", where=option, fix=fix)
         return table
     if least is not None or text_column is not None:
         option = "--least" if least is not None else "--text-column"
@@ -282,21 +283,21 @@ def _check_asked(
     return table
 
 
-def _among_rows(
+def _similar_rows(
     given: Sequence[str], model: str, least: float, column: str | None, out: Path | None, json: bool
 ) -> None:
-    """Pairs of rows of one table, on the terminal or in a file."""
+    """Find near-duplicate rows of one table; print them or write them to a file."""
     from glassformer.data.files import check_file
 
     if len(given) != 1:
-        what = f"is about one table, and {len(given)} are named"
+        what = f"takes one table, and {len(given)} are given"
         raise ConflictError(what, where="--doubles", fix="Give one file")
     check_file(Path(given[0]))
     _check_table(out, json)
-    texts, rows, beside = read_with_columns(Path(given[0]), column, note_columns)
+    texts, rows, others = read_with_columns(Path(given[0]), column, note_columns)
     found = open_embedder(model).doubles(texts, least)
     if out is not None:
-        write_doubles(out, found, texts, rows, beside)
+        write_doubles(out, found, texts, rows, others)
         say(f"{len(found):,} pairs among {len(texts):,} rows at {least:g} or above: {out}")
     elif json:
         say_json(
@@ -304,14 +305,14 @@ def _among_rows(
                 {
                     "rows": [rows[i], rows[j]],
                     "texts": [texts[i], texts[j]],
-                    "columns": [beside[i], beside[j]],
+                    "columns": [others[i], others[j]],
                     "cosine": cosine,
                 }
                 for i, j, cosine in found
             ]
         )
     else:
-        show_doubles(found, texts, rows, beside)
+        show_doubles(found, texts, rows, others)
         note(
             f"{len(found):,} pairs among {len(texts):,} rows have a cosine of {least:g} or more; "
             "--least COSINE shows more or fewer"
@@ -319,13 +320,13 @@ def _among_rows(
 
 
 def _check_table(out: Path | None, json: bool) -> None:
-    """Raises ConfigError for an output that is no new CSV file, or one beside ``--json``."""
+    """Raise ConfigError if the output is not a new CSV file, or ``--json`` is given too."""
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
         raise BadValueError("cosines of a table are written as CSV", where=str(out), fix=fix)
 
 
-def _of_table(
+def _similar_pairs(
     path: str, model: str, first: str | None, second: str | None, out: Path | None, json: bool
 ) -> None:
     _check_table(out, json)
@@ -342,10 +343,9 @@ def _of_table(
             emit(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")
 
 
-# --- the nearest texts ------------------------------------------------------------------------------
+# --- semantic search --------------------------------------------------------------------------------
 
 HEADER = ("query", "rank", "cosine", "row", "text")
-NOTHING = "nothing fits"
 
 
 def search(
@@ -357,18 +357,18 @@ def search(
     text_column: str | None = None,
     save: Path | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """For each query the nearest texts of a table or of a saved index, with their rows, cosines and columns.
+    """For each query, the nearest texts of a table or a saved index, with their rows, cosines and columns.
 
     Args:
-        text_column: of the table; None finds it.
-        save: a folder for the texts and their vectors, to search in later without computing them again.
+        text_column: text column of the table; None: detected.
+        save: folder to save texts and embeddings to, for later searches.
 
     Returns:
         For each query up to ``count`` of ``{"row", "cosine", "text", "columns"}``, the nearest first;
-        ``columns`` has what stands beside the text in its row, by column.
+        ``columns`` has the other columns of the row.
 
     Raises:
-        InputError: no such model, table, column or index, or an index of another model.
+        InputError: no such model, table, column or index, or an index made with another model.
     """
     from glassformer.tasks.similarity.index import is_index
 
@@ -376,7 +376,7 @@ def search(
     if is_index(table):
         if save is not None or text_column is not None:
             option = "--save" if save is not None else "--text-column"
-            raise ConflictError("belongs to a table, and an index is given", where=option, fix="Leave it out")
+            raise ConflictError("is for tables, and an index is given", where=option, fix="Leave it out")
         embedder.load_index(table)
     else:
         path = Path(table)
@@ -405,7 +405,7 @@ def search(
 
 
 def write_found(out: Path, queries: Sequence[str], found: Sequence[Sequence[dict[str, Any]]]) -> None:
-    """A row an answer, with its row's own columns behind; a query without an answer has one empty row."""
+    """Write one row per result, with the other columns of its row; an empty row if a query has no result."""
     names = list(dict.fromkeys(name for near in found for one in near for name in one["columns"]))
     rows: list[list[Any]] = []
     for query, near in zip(queries, found, strict=True):
@@ -419,16 +419,16 @@ def write_found(out: Path, queries: Sequence[str], found: Sequence[Sequence[dict
 
 
 def _queries(words: Sequence[str]) -> list[str]:
-    """The texts of the arguments; a dash stands for the lines of standard input, a file for its texts."""
-    asked: list[str] = []
+    """The queries; a dash is replaced by the lines of standard input, a file by its texts."""
+    query_texts: list[str] = []
     for word in words:
         if word == STDIN:
-            asked += read_stdin()[0]
+            query_texts += read_stdin()[0]
         elif names_a_file(word) and Path(word).is_file():
-            asked += usable(read_rows(Path(word), replace(AS_FOUND, say=note_columns)))
+            query_texts += usable(read_rows(Path(word), replace(AS_FOUND, say=note_columns)))
         else:
-            asked.append(word)
-    return asked
+            query_texts.append(word)
+    return query_texts
 
 
 def search_command(
@@ -456,33 +456,33 @@ def search_command(
 ) -> None:
     """Semantic search: the texts of a table that are nearest in meaning to a query."""
     if not queries and save is None:
-        raise NothingGivenError("nothing to look for", where="search", fix="Give a QUERY, or --save DIR")
+        raise NothingGivenError("nothing to search for", where="search", fix="Give a QUERY, or --save DIR")
     if save is not None and check_folder_path(save, "--save").exists():
         raise ExistsError("the folder exists", where=str(save), fix="Choose another --save")
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
-        raise BadValueError("answers are written as CSV", where=str(out), fix=fix)
+        raise BadValueError("results are written as CSV", where=str(out), fix=fix)
     from glassformer.tasks.similarity.answers import at_least
 
-    asked = _queries(queries or ())
-    nearest = search(str(model), table, asked, count, text_column=text_column, save=save)
+    query_texts = _queries(queries or ())
+    nearest = search(str(model), table, query_texts, count, text_column=text_column, save=save)
     found = [[one for one in near if at_least(one["cosine"], least)] for near in nearest]
     if save is not None:
         say(f"index: {save}")
     if out is not None:
-        write_found(out, asked, found)
+        write_found(out, query_texts, found)
         empty = sum(not near for near in found)
-        said = f", {NOTHING} {empty:,} of them" if empty else ""
-        say(f"{len(asked):,} queries{said}: {out}")
+        without = f", {empty:,} without a result" if empty else ""
+        say(f"{len(query_texts):,} queries{without}: {out}")
         return
     if json:
-        told = zip(asked, found, nearest, strict=True)
+        told = zip(query_texts, found, nearest, strict=True)
         say_json([{"query": q, "found": near, "nearest": best[0]["cosine"]} for q, near, best in told])
         return
-    for query, near, best in zip(asked, found, nearest, strict=True):
-        if len(asked) > 1:
+    for query, near, best in zip(query_texts, found, nearest, strict=True):
+        if len(query_texts) > 1:
             say(f"{excerpt(query)}:")
         for one in near:
             emit(f"{one['cosine']:.4f}\t{one['row']}\t{one_line(one['text'])}")
         if not near:
-            say(f"{NOTHING}: the nearest has {best[0]['cosine']:.4f}, less than {least:g}")
+            say(f"no result: the nearest has {best[0]['cosine']:.4f}, less than {least:g}")

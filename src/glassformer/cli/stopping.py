@@ -1,9 +1,9 @@
-"""Ctrl-C, SIGTERM and SIGHUP, whenever they come: a command ends with one line and exit code 130.
+"""Signal handling: Ctrl-C, SIGTERM or SIGHUP end a command with one line and exit code 130, at any time.
 
-The first signal raises KeyboardInterrupt in the main thread, once; training notes it instead and stops after
-its step. A second one, half a second or more after the first, ends the process at once; so does a first one
-that the main thread has not heard of for ten seconds, because it computes outside of Python. What is on the
-disk is as after a kill: whole.
+The first signal raises KeyboardInterrupt in the main thread, once; training instead stops after the current
+step. A second signal, half a second or more after the first, ends the process at once. So does the first one
+if the main thread has not reacted within ten seconds because it computes outside of Python. The files on disk
+are complete in any case, as after a kill.
 
 A signal that is ignored when the command begins (``nohup``, a job in the background) stays ignored.
 """
@@ -22,53 +22,53 @@ from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
-TICK = 0.05  # seconds; time is counted in these, so that a process that was stopped for hours has not waited
-ECHO = 10  # ticks in which further signals are the same wish: a terminal and a shell both tell
-NUDGE = 4  # ticks after which a signal that another thread has taken is sent to the main one, which may sleep
-PATIENCE = 200  # ticks that the main thread may compute without hearing of a signal
-LAST = b"error: interrupted, and ended at once; what was saved before is whole\n"
+TICK = 0.05  # seconds; counting ticks instead of clock time ignores hours in which the process was suspended
+ECHO = 10  # ticks in which further signals count as the same one: a terminal and a shell may both send it
+NUDGE = 4  # ticks after which a signal that another thread received is sent to the main thread
+PATIENCE = 200  # ticks that the main thread has to react to a signal
+ENDED = b"error: interrupted, and ended at once; files saved before are complete\n"
 
 
 class Listening:
     """The handler of a command's signals.
 
     Args:
-        own: the process is the command's, from its start to its end; otherwise it gets its handlers back.
+        own: the process belongs to the command alone; otherwise the old handlers are restored at the end.
     """
 
     def __init__(self, own: bool = False):
         self.own = own
-        self.heard = False  # the main thread knows
-        self.code: int | None = None  # the exit code, once the work is over
-        self._again = False  # to be delivered once more
-        self._echoes = 0  # deliveries of the watcher's own making
+        self.heard = False  # the main thread has received the signal
+        self.code: int | None = None  # the exit code, once the command is done
+        self._again = False  # the signal must be delivered once more
+        self._echoes = 0  # signals that the watcher itself has sent
         self._old: dict[int, Any] = {}
         self._pipe: tuple[int, int] | None = None
         self._watcher: threading.Thread | None = None
         self._hook: Any = None
         self._root: Any = None
 
-    # --- what a handler does ------------------------------------------------------------------------
+    # --- the handler ----------------------------------------------------------------------------------
 
     def __call__(self, number: int, frame: Any) -> None:
         if self.code is not None:
             if self.own:
                 _leave(self.code)
             return
-        if self.heard:  # the same wish again; a second one is the watcher's to answer
+        if self.heard:  # a repeated signal: the watcher decides whether to end the process
             return
         if self._watcher is not None and self._importing(frame):
-            self._again = True  # half-imported modules fail in ways of their own: after the import
+            self._again = True  # an interrupted import fails in odd ways: wait for its end
             return
         self.heard = True
         raise KeyboardInterrupt
 
     def noted(self) -> None:
-        """Somebody else has taken the signal and will end in good order (``train.callbacks.Signals``)."""
+        """Another handler has received the signal and will stop cleanly (``train.callbacks.Signals``)."""
         self.heard = True
 
     def late(self) -> None:
-        """Whoever took the signal had come to an end by itself: what follows is interrupted instead.
+        """The other handler finished before it could react to the signal: interrupt what follows.
 
         Raises:
             KeyboardInterrupt: always.
@@ -83,32 +83,32 @@ class Listening:
         return False
 
     def _unraisable(self, unraisable: Any) -> None:
-        """An exception where Python can raise none (a destructor): the interruption is not lost with it."""
+        """Keep an interruption that occurs where Python cannot raise exceptions (in a destructor)."""
         if isinstance(unraisable.exc_value, KeyboardInterrupt) and self.heard and self._watcher is not None:
             self.heard, self._again = False, True
         elif self._hook is not None:
             self._hook(unraisable)
 
-    # --- from when to when --------------------------------------------------------------------------
+    # --- start and end --------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """From now on. Python gives signals to the main thread alone: in another one nothing is done."""
+        """Install the handlers; does nothing outside of the main thread, the only one that gets signals."""
         if threading.current_thread() is not threading.main_thread() or self._old:
             return
         global _current
         _current, self._root = self, sys._getframe(1).f_code
         if self.own:
-            atexit.register(_deafen)  # the first to be registered is the last to be called
+            atexit.register(_ignore_signals)  # registered first, so called last
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._old[number] = signal.signal(number, self)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
-        if os.name == "nt":  # its pipes cannot be waited for
+        if os.name == "nt":  # select cannot wait for pipes
             return
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        if before != -1:  # an event loop of the caller's hears them first
+        if before != -1:  # the caller's event loop has its own wakeup descriptor
             signal.set_wakeup_fd(before)
             os.close(reader)
             os.close(writer)
@@ -118,7 +118,7 @@ class Listening:
         self._watcher.start()
 
     def release(self) -> None:
-        """Signals do again what they did before."""
+        """Restore the handlers from before."""
         global _current
         if _current is self:
             _current = None
@@ -159,20 +159,20 @@ class Listening:
                 continue
             if self._again or (ticks == NUDGE and not self.heard):
                 self._again, self._echoes = False, self._echoes + 1
-                self._deliver(next(iter(self._old)))
+                self._send(next(iter(self._old)))
             if ticks >= PATIENCE and not self.heard:
                 _end()
 
     @staticmethod
-    def _deliver(number: int) -> None:
-        if hasattr(signal, "pthread_kill"):  # a true signal, which wakes a thread that sleeps
+    def _send(number: int) -> None:
+        if hasattr(signal, "pthread_kill"):  # a real signal also wakes a sleeping thread
             signal.pthread_kill(threading.main_thread().ident or 0, number)
         else:
             _thread.interrupt_main(signal.Signals(number))
 
 
 def own_process() -> Listening:
-    """Listen in a process that is the command's alone, from before anything slow is imported."""
+    """Install the handlers for a process that belongs to the command alone, before slow imports."""
     global _own
     if _own is None:
         _own = Listening(own=True)
@@ -181,7 +181,7 @@ def own_process() -> Listening:
 
 
 def hand_over() -> None:
-    """From here on signals are a server's, which ends by SIGTERM, Ctrl-C and SIGHUP when it has answered."""
+    """Let a server handle signals: it finishes open requests, then ends, on SIGTERM, Ctrl-C and SIGHUP."""
     hears_hangup = hasattr(signal, "SIGHUP") and isinstance(signal.getsignal(signal.SIGHUP), Listening)
     if _current is not None:
         _current.release()
@@ -190,11 +190,11 @@ def hand_over() -> None:
 
 
 _own: Listening | None = None
-_current: Listening | None = None  # the one that listens
+_current: Listening | None = None  # the active one
 
 
-def _deafen() -> None:
-    """While the interpreter takes itself apart, nothing is left to interrupt."""
+def _ignore_signals() -> None:
+    """Ignore signals while the interpreter shuts down."""
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             if signal.getsignal(number) is not None:
@@ -207,7 +207,7 @@ def _end() -> None:
             if os.isatty(stream):
                 os.write(stream, b"\x1b[?25h\n")  # a progress bar hides the cursor
     with suppress(OSError):
-        os.write(2, LAST)
+        os.write(2, ENDED)
     os._exit(INTERRUPTED)
 
 

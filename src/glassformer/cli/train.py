@@ -1,4 +1,4 @@
-"""``glassformer train``: a recipe, or a file of one's own, becomes a run folder."""
+"""``glassformer train``: train a recipe, or a model for the user's own data, in a run folder."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from glassformer.cli.output import AsJson, as_dict, next_step, note, say, say_js
 from glassformer.cli.own_data import (
     OTHERS,
     Given,
-    asked_of,
     choose_recipe,
     held_out_line,
     is_set,
     own_task,
+    requested_recipe,
     whole_path,
     with_model,
 )
@@ -60,17 +60,17 @@ def train(
     logs: Sequence[str] = (),
     flags: Sequence[str] = (),
 ) -> Run:
-    """Run a recipe in ``folder``, with a progress bar; one left without a run by input errors is removed.
+    """Run a recipe in ``folder``, with a progress bar.
 
     Args:
-        logs: what else is logged to: ``tensorboard`` (in the run's folder), ``mlflow``.
-        flags: options of the command that no recipe holds, for the command that goes on.
+        logs: additional loggers: ``tensorboard`` (in the run's folder) or ``mlflow``.
+        flags: options that are not stored in the recipe, for the command that continues the run.
 
     Raises:
         InputError: see ``run_task``.
-        Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
+        Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to continue.
     """
-    from glassformer.checkpoints.native import go_on
+    from glassformer.checkpoints.native import resume_command
     from glassformer.data.files import reading_flags
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import GO_ON, Interrupted, Progress
@@ -78,14 +78,14 @@ def train(
 
     folder = Path(folder)
     calls = [Progress(stream()), *loggers(logs, folder)]
-    again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
+    again = resume_command(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
     try:
         return run_task(recipe, folder, resume=resume, log=tell, callbacks=calls, best_so_far=True)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was started, run the same command again") from None
         raise Interrupted(f"interrupted; continue with: {again}") from None
-    except Interrupted as stopped:  # the run's own recipe holds every setting that was given
+    except Interrupted as stopped:  # the run's recipe holds every setting
         if stopped.run is not None:
             show_run(stopped.run, recipe)
         raise Interrupted(str(stopped).replace(GO_ON, f"continue with: {again}")) from None
@@ -103,10 +103,10 @@ Time = Annotated[
 
 
 def seconds_of(time: str | None) -> float | None:
-    """What ``--time`` says, such as 90s, 10m or 1h, in seconds; a bare number counts seconds.
+    """The value of ``--time``, such as 90s, 10m or 1h, in seconds; a plain number means seconds.
 
     Raises:
-        ConfigError: anything else.
+        ConfigError: another format.
     """
     if time is None:
         return None
@@ -157,7 +157,7 @@ HelpKeys = Annotated[
 Log = Annotated[
     list[str] | None, option("NAME", "Also log to tensorboard or mlflow; may be repeated.", panel=OUTPUT)
 ]
-FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that are settings
+FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that set a recipe key
 
 
 @with_columns(*COLUMNS)
@@ -200,15 +200,15 @@ def train_command(
         model=model,
         data=given.data,
         settings=given.settings,
-        begun=out if resume else None,
-        settled=True,
+        run_folder=out if resume else None,
+        task_chosen=True,
     )
     from glassformer.runtime import world
     from glassformer.tasks.run_folder import Helped
 
     _say_held_out(chosen, given, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
-    there = os.path.isdir(folder) and bool(os.listdir(folder))  # os.path: False for a name that cannot be
+    there = os.path.isdir(folder) and bool(os.listdir(folder))  # os.path: False for an invalid name
     if resume and world()[0] == 0 and not there and not os.path.isfile(folder):
         note(f"nothing to resume in {folder}: a new run begins")
     try:
@@ -222,37 +222,37 @@ def train_command(
 
 
 def settings_of(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the parameters of ``train_command`` set in a recipe; --set stands behind the options."""
+    """The settings that the parameters of ``train_command`` make; --set comes after the other options."""
     bad, recipe = check_bad_row(given["on_bad_row"]), given["recipe"]
     flags = flag_settings(**{key: given[key] for key in FLAGS}, time_limit=seconds_of(given["time"]))
     columns, asked = column_settings(given["columns"]), given["settings"] or ()
     if bad and (given["images"] or (recipe is not None and data_option(recipe) == "--images")):
-        return (*flags, *columns, f"broken={bad}", *asked)  # as images call it
+        return (*flags, *columns, f"broken={bad}", *asked)  # the key for images
     return (*flags, *columns, *flag_settings(on_bad_row=bad), *asked)
 
 
 def _refuse_taken(given: Given, out: Path | None, model: str | None, alone: bool) -> None:
-    """Raises ConfigError where a finished run stands in the place of the new one; slips are said first.
+    """Raise ConfigError if the folder already holds a finished run; wrong settings are reported first.
 
     Args:
-        alone: no --data is given next to a recipe.
+        alone: --data is not given in addition to a recipe.
     """
     own = given.text or given.images
     if own and not (given.text and given.images) and given.recipe is None and alone:
         cls = Recipe if given.text else ImageRecipe
-        asked_of(cls, whole_path(own), given.settings, with_model(model))
+        requested_recipe(cls, whole_path(own), given.settings, with_model(model))
     own = own or (given.data if alone else None)
     refuse_finished(out or (default_folder(Path(own).stem) if own else None))
 
 
 def _say_held_out(chosen: Any, given: Given, shipped: bool) -> None:
-    """What is held out of data of one's own."""
+    """Print what is held out of the user's data."""
     from glassformer.runtime import world
 
     if world()[0] != 0:
         return
     if given.own and chosen.data.test_size:
         noun = "texts" if hasattr(chosen.data, "text_column") else "images"
-        say(f"no test split: a part of the {noun} is held out to measure the scores")
+        say(f"no test split: some of the {noun} are held out for testing")
     elif (given.data or shipped) and (line := held_out_line(chosen)):
         say(line)

@@ -1,4 +1,4 @@
-"""``glassformer translate`` and ``fill``: translations of texts, and the words that stand behind [MASK]."""
+"""``glassformer translate`` and ``fill``: translate texts, and predict masked words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from glassformer.explain.alignment import Alignment
 
 
-MOST = 20  # alignments of one page
+MAX_TEXTS = 20  # per page of alignments
 
 
 def translate(
@@ -38,30 +38,30 @@ def translate(
     """Translate texts and the texts in files.
 
     Args:
-        folder: of a run or of a saved translator.
-        given: texts, and names of files. Of a single ``.txt`` file empty lines are kept, so that line n of
-            what comes out belongs to line n of the file; otherwise they are left out.
+        folder: a run or a saved translator.
+        given: texts and names of files. Empty lines of a single ``.txt`` file are kept, so that line n of
+            the output belongs to line n of the file; otherwise they are skipped.
 
     Raises:
-        InputError: no such model, one that does not translate, an unreadable file, a text that is too long.
+        InputError: no such model, not a translator, an unreadable file, or a text that is too long.
     """
     translator, rows = _opened(folder, given, text_column)
     good = [row for row in rows if row.error is None]
     one = len(given) == 1 and good[0].row is not None
     known: dict[str, Any] = {"rows": [row.row for row in good], "origin": good[0].file} if one else {}
-    said = iter(translator.translate([row.text for row in good], beam, **({"origin": "TEXT"} | known)))
+    translation = iter(translator.translate([row.text for row in good], beam, **({"origin": "TEXT"} | known)))
     if not given[0].lower().endswith(PLAIN) or len(given) > 1:
         rows = good
-    return [(row, "" if row.error is not None else next(said)) for row in rows]
+    return [(row, "" if row.error is not None else next(translation)) for row in rows]
 
 
 def align(
     folder: str | Path, given: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
 ) -> list[Alignment]:
-    """A few texts with their translations; a page (or JSON) at ``path`` has what each word was read from.
+    """Translate a few texts, and write a page (or JSON) with the alignment of each word to ``path``.
 
     Raises:
-        InputError: as ``translate``; more than 20 texts, a model without attention, a file that is there.
+        InputError: as ``translate``; or more than 20 texts, a model without attention, an existing file.
     """
     from glassformer.explain.alignment import check_name, save_alignments
 
@@ -69,15 +69,17 @@ def align(
     check_new_file(path, "--align")
     translator, rows = _opened(folder, given, text_column)
     texts = usable(rows)
-    if len(texts) > MOST:
-        raise ConfigError(f"{len(texts)} texts are too many for one page (at most {MOST})", fix="Give fewer")
-    made = [translator.align(text, beam) for text in texts]
-    save_alignments(made, path)
-    return made
+    if len(texts) > MAX_TEXTS:
+        raise ConfigError(
+            f"{len(texts)} texts are too many for one page (at most {MAX_TEXTS})", fix="Give fewer"
+        )
+    alignments = [translator.align(text, beam) for text in texts]
+    save_alignments(alignments, path)
+    return alignments
 
 
 def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, list[Row]]:
-    """The translator of a folder, and the rows of what is given to it."""
+    """The translator in a folder, and the input rows."""
     check_folder(folder)
     from glassformer.data.pairs import SOURCE_COLUMNS
     from glassformer.tasks.run_folder import trained_column
@@ -89,10 +91,10 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
 
 
 def load_kind(folder: str | Path, verb: str) -> Any:
-    """The model in a folder, of the kind that the verb needs.
+    """Load the model in a folder, for a command that needs a certain kind.
 
     Raises:
-        ConfigError: it is of another kind.
+        ConfigError: the model is of another kind.
     """
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
@@ -138,16 +140,16 @@ def translate_command(
         raise ConflictError("both --out and --align are given", where="translate", fix="Give one of them")
     if align_ is not None:
         aligned = align(run, given, align_, beam=beam, text_column=text_column)
-        note(f"what each word was read from: {align_}")
+        note(f"alignments: {align_}")
         _show([one.text for one in aligned], [one.translation for one in aligned], json, align=align_)
         return
     found = translate(run, given, beam=beam, text_column=text_column)
     if out is None:
-        _show([row.text for row, _ in found], [said for _, said in found], json)
+        _show([row.text for row, _ in found], [translation for _, translation in found], json)
         return
     layout = layout_of([row for row, _ in found] if len(given) == 1 else [])
     others = columns_beside(layout, ("text", "translation"))
-    rows = ([row.text, said, *(cell(row) for cell in others.values())] for row, said in found)
+    rows = ([row.text, translation, *(cell(row) for cell in others.values())] for row, translation in found)
     write_table(out, ["text", "translation", *others], rows)
     say(f"{counted(len(found), 'text')}: {out}")
     if json:
@@ -155,10 +157,10 @@ def translate_command(
 
 
 def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more: Any) -> None:
-    """A line each, or JSON."""
+    """Print one translation per line, or JSON."""
     if json:
         pairs = zip(texts, translations, strict=True)
-        rows = [{"text": text, "translation": said} for text, said in pairs]
+        rows = [{"text": text, "translation": translation} for text, translation in pairs]
         say_json({"translations": rows, **more})
         return
     for line in translations:
@@ -169,7 +171,7 @@ def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more:
 
 
 def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
-    """For each text and each [MASK] in it the best words with their probabilities.
+    """For each text and each [MASK] in it, the most probable words with their probabilities.
 
     Raises:
         InputError: no such model, one of another kind, or a text without [MASK].

@@ -71,6 +71,7 @@ def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
 
 DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
 SHOWN = 10  # bad rows that are listed
+SKIP_THEM = ", or leave them out with --on-bad-row skip"
 
 
 def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
@@ -79,7 +80,7 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
         return
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN]]
-    fix = "correct them, or leave them out with --on-bad-row skip"
+    fix = f"correct them{SKIP_THEM}"
     if any(row.reason.startswith(OPENS) for row in rejected):
         how = "say what quotes mean with --quoting none (each line is a row) or csv (cells have lines)"
         fix = f"{how}; {fix}"
@@ -87,6 +88,12 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
         fix = f"{other}; {fix}"
     message = f"{rows} cannot be used: {by_kind(rejected)}"
     yield from found("warning", "bad-rows", rejected, message, fix, shown=examples)
+
+
+def without_advice_to_skip(report: DoctorReport) -> DoctorReport:
+    """The report of a run, which lists bad rows only if it has skipped them already."""
+    findings = [replace(f, fix=f.fix.removesuffix(SKIP_THEM)) for f in report.findings]
+    return replace(report, findings=findings)
 
 
 def rows_of(split: Any, places: Sequence[int], most: int = 3) -> str:

@@ -1,5 +1,5 @@
-"""ONNX graphs: drawn from a module, quantised, and run. What needs the extra ``onnx`` is
-imported here only.
+"""ONNX graphs: export, quantization, and running them. Packages of the extra ``onnx`` are only imported
+here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
 
 
 def need_onnx() -> None:
-    """Raises ConfigError where a package of the extra ``onnx`` is missing."""
+    """Raise ConfigError if a package of the extra ``onnx`` is missing."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise NotInstalledError(
@@ -48,18 +48,18 @@ def draw_graph(
     axes: Mapping[str, Mapping[int, Any]],
     file: str | Path,
 ) -> Path:
-    """Write a module as one ONNX file.
+    """Export a module to one ONNX file.
 
     Args:
-        inputs: an example of every argument, none of its free axes of size 1.
-        outputs: names of what comes back.
-        axes: argument -> axis -> ``torch.export.Dim``, those that a caller is free in.
+        inputs: an example of every argument; its dynamic axes must not have size 1.
+        outputs: names of the outputs.
+        axes: argument -> axis -> ``torch.export.Dim``, for dynamic axes.
     """
     need_onnx()
     module = copy.deepcopy(
         module
-    ).eval()  # the exporter swaps weights, and others may ask the model meanwhile
-    with _apart(), computing(gradients=True, graph=True):
+    ).eval()  # a copy, because the exporter swaps weights while other threads may use the model
+    with _isolated(), computing(gradients=True, graph=True):
         torch.onnx.export(
             module,
             kwargs=dict(inputs),
@@ -75,28 +75,28 @@ def draw_graph(
     return Path(file)
 
 
-_DRAWING = threading.RLock()  # torch's exporter keeps its state in the process
+_EXPORT_LOCK = threading.RLock()  # torch's exporter has global state
 
 
 @contextlib.contextmanager
-def _apart() -> Iterator[None]:
-    """Draw without changing what other threads compute and show, one at a time.
+def _isolated() -> Iterator[None]:
+    """Isolate an export from other threads; one export at a time.
 
-    While torch traces it switches oneDNN and cuDNN off for the whole process, so that no operator is taken
-    apart into theirs. None of ours is, and without them other threads' results would have other last bits.
-    What the exporter says of itself (deprecated calls, packages that it does without) is not shown.
+    While torch traces, it disables oneDNN and cuDNN for the whole process, to avoid decompositions into their
+    operators. Our models have none, and other threads would compute results with different last bits, so this
+    is prevented. Log messages of the exporter (deprecations, missing optional packages) are hidden.
     """
     from torch.export import _trace
 
     switched_off = getattr(_trace, "_ignore_backend_decomps", None)
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    with _DRAWING, without_warnings(r"(torch|onnx|copyreg)"):
+    with _EXPORT_LOCK, without_warnings(r"(torch|onnx|copyreg)"):
         levels = [logger.level for logger in loggers]
         try:
             for logger in loggers:
                 logger.setLevel(logging.ERROR)
             if switched_off is not None:
-                _trace._ignore_backend_decomps = contextlib.nullcontext  # type: ignore[assignment]  # a switch of torch's, given back below
+                _trace._ignore_backend_decomps = contextlib.nullcontext  # type: ignore[assignment]  # restored below
             yield
         finally:
             for logger, level in zip(loggers, levels, strict=True):
@@ -106,19 +106,19 @@ def _apart() -> Iterator[None]:
 
 
 def quantize(file: str | Path, out: str | Path) -> Path:
-    """The graph with int8 weights; activation ranges come from each batch (ONNX Runtime's dynamic form)."""
+    """Write the graph with int8 weights (ONNX Runtime's dynamic quantization)."""
     need_onnx()
     _OnnxProcess("quantize", str(file), str(out)).close()
     return Path(out)
 
 
 def run_graph(file: str | Path, threads: int = 0) -> Run:
-    """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; others are left out.
+    """Open a graph in ONNX Runtime on the CPU; returns a function of its inputs, which ignores other names.
 
-    It runs in a process of its own, which ends with the function that is returned.
+    The graph runs in a separate process, which ends when the function is deleted.
 
     Args:
-        threads: 0 leaves ONNX Runtime's own choice.
+        threads: 0: ONNX Runtime's default.
 
     Raises:
         GlassformerError: ONNX Runtime cannot open or run the graph.
@@ -128,10 +128,10 @@ def run_graph(file: str | Path, threads: int = 0) -> Run:
 
 
 class _OnnxProcess:
-    """ONNX Runtime in a process of its own, with telemetry switched off (see ``onnx_process``)."""
+    """ONNX Runtime in a separate process with telemetry disabled; see ``onnx_process``."""
 
     def __init__(self, verb: str, *values: str):
-        # The packages that this process sees, wherever it was told to look for them.
+        # The process must find the same packages as this one.
         search = os.pathsep.join(path for path in sys.path if path)
         environment = {**os.environ, "PYTHONPATH": search}
         disable_telemetry(environment)
@@ -145,7 +145,7 @@ class _OnnxProcess:
         self._reply()
 
     def __call__(self, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        with contextlib.suppress(BrokenPipeError):  # it has ended: no reply says so below
+        with contextlib.suppress(BrokenPipeError):  # the process has ended: reported below
             onnx_process.send(self._given, dict(batch))
         return list(self._reply().values())
 

@@ -1,7 +1,7 @@
-"""``glassformer export --to hf``: a folder that ``transformers`` opens, and nothing in it that only we read.
+"""``glassformer export --to hf``: write a folder that ``transformers`` opens.
 
-Where the Hub has a class for the whole model, that class gives the same outputs. A BERT or ViT under a
-pooling or head of ours opens as the encoder alone; ``run.py`` then adds the rest from ``head.safetensors``.
+If ``transformers`` has a class for the whole model, it gives the same outputs. If pooling or head are ours,
+``transformers`` opens the encoder only; ``run.py`` then adds the rest from ``head.safetensors``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.models.text import TextEncoderConfig
 
 TOLERANCE = 1e-5
-NUMBER_TOLERANCE = 1e-3  # of a regressor, in standard deviations of its training targets
+NUMBER_TOLERANCE = 1e-3  # for regressors, in standard deviations of the training targets
 
 
-def as_hub_has_it(model: Any, name: str) -> Any:
-    """The model in a form that a layout of the Hub can express: itself, or one with the same answers.
+def representable(model: Any, name: str) -> Any:
+    """The model, or one with the same outputs, in a form that a Hub layout can represent.
 
-    A text encoder without kinds of segments gets a table of them that adds nothing.
+    A text encoder without token types gets a table of zeros for them.
 
     Args:
-        name: what the model is called, for the message.
+        name: name of the model, for the message.
 
     Raises:
-        ConfigError: no layout can; the message says why, and which models have one.
+        ConfigError: no layout fits; the message says why, and which models have one.
     """
     config = model.config
     if family_of(config).hub is not None:
@@ -46,7 +46,7 @@ def as_hub_has_it(model: Any, name: str) -> Any:
             other = replace(config, embedding=replace(config.embedding, segments=1))
         if family_of(other).hub is not None:
             return _with_segments(model, other)
-        why = f"no layout of the Hub has {' and '.join(_unusual(config)) or 'its layers'}"
+        why = f"no layout of the Hub has {' and '.join(_obstacles(config)) or 'its layers'}"
     able = [kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads]
     raise NotForThisModelError(
         f"transformers has no class for {name!r}: {why}",
@@ -63,25 +63,25 @@ def _with_segments(model: Any, config: TextEncoderConfig) -> Any:
     return other.eval()
 
 
-def _unusual(config: Any) -> list[str]:
-    """What of an encoder keeps it from the Hub's layouts, in words."""
+def _obstacles(config: Any) -> list[str]:
+    """Descriptions of the parts of an encoder that no Hub layout can represent."""
     embedding, encoder = config.embedding, config.encoder
     texts = isinstance(config, TextEncoderConfig)
     found = {
-        "norms before the sub-layers": texts and encoder.norm == "pre",
-        "norms after the sub-layers": not texts and encoder.norm == "post",
+        "pre-norm layers": texts and encoder.norm == "pre",
+        "post-norm layers": not texts and encoder.norm == "post",
         "embeddings without a norm": texts and not embedding.norm,
         "sinusoidal positions": embedding.positions == "sinusoidal",
         "a mean over patches without a class token": not texts and not embedding.class_token,
-        "a stem of convolutions": not texts and bool(getattr(embedding, "stem", None)),
+        "a convolutional stem": not texts and bool(getattr(embedding, "stem", None)),
         "word vectors of another width": texts and embedding.token_width is not None,
-        "damped repeats": texts and bool(embedding.damp_repeats),
+        "damp_repeats": texts and bool(embedding.damp_repeats),
     }
-    return [what for what, so in found.items() if so]
+    return [what for what, applies in found.items() if applies]
 
 
 def _expressible(reads: str) -> list[str]:
-    """The presets of random weights that ``as_hub_has_it`` takes."""
+    """The architectures that a Hub layout can represent."""
     presets = TEXT_ARCHITECTURES if reads == "texts" else IMAGE_ARCHITECTURES
     names = []
     for name, preset in presets.items():
@@ -96,29 +96,28 @@ def _expressible(reads: str) -> list[str]:
 def export_hf(
     clf: Any, path: str | Path, samples: Sequence[Any], card: Callable[..., str] | None = None
 ) -> dict[str, Any]:
-    """Write an estimator in the Hub's layout (an embedder in sentence-transformers') and read it back.
+    """Write an estimator in the Hub's layout (embedders in that of sentence-transformers) and read it back.
 
     Args:
-        card: gives the text of ``README.md``, from how the folder is opened; None: there is none.
+        card: returns the text of ``README.md``, given how the folder is opened; None: no card.
 
     Returns:
-        ``opens_as`` (the class), ``whole`` (whether that class gives answers), ``inputs``,
-        ``largest_difference``, and
-        ``clean``: what was done to texts before the tokenizer; ``left_out``, if anything: what answers are
-        made with here, and not in transformers; where it is not whole, ``whole_with``: the
-        settings of a fit whose classifier is; for vectors ``width``.
+        ``opens_as`` (the class), ``whole`` (whether that class predicts), ``inputs``, ``largest_difference``,
+        ``clean`` (text cleaning before the tokenizer). If transformers lacks parts of the decision, such as a
+        threshold, ``left_out`` has them. If not ``whole``, ``whole_with`` has settings of a fit that would
+        be. For embedders, ``width``.
 
     Raises:
         ConfigError: the Hub's layout has no class for this kind of model, or it was fitted without the
-            special tokens that its tokenizer adds for others.
-        GlassformerError: what was read back gives other outputs; nothing is written.
+            special tokens that its tokenizer adds in transformers.
+        GlassformerError: the folder gives other outputs; nothing is written.
     """
     kind: Outputs = clf.export_outputs()
     kind.check("hf")
     found: dict[str, Any] = {}
 
     def write(folder: Path) -> None:
-        given = as_hub_has_it(kind.network(), clf.model)
+        given = representable(kind.network(), clf.model)
         save_pretrained(given, folder, **kind.names())
         config = read_json(folder / "config.json")
         kind.write_parts(folder)
@@ -130,21 +129,21 @@ def export_hf(
                 text = text.replace(old, new)
             (folder / "run.py").write_text(text, encoding="utf-8")
         before = kind.outputs(samples)
-        moved = kind.moved(before, kind.read_back(folder, samples))
-        if kind.numbers and not moved <= NUMBER_TOLERANCE:
-            what = f"numbers move by up to {moved:.2g} standard deviations of the training targets"
+        largest = kind.moved(before, kind.read_back(folder, samples))
+        if kind.numbers and not largest <= NUMBER_TOLERANCE:
+            what = f"numbers move by up to {largest:.2g} standard deviations of the training targets"
             raise ConfigError(
-                f"{what}: transformers computes them in fp32, which has too few digits so far from 0",
+                f"{what}: transformers computes them in fp32, which is too imprecise for numbers far from 0",
                 where="--to hf",
                 fix="Use --to onnx, or train on the numbers minus a constant",
             )
-        if not kind.numbers and not moved <= TOLERANCE:
-            what = f"the folder reads back with {kind.WHAT} that move by up to {moved:.1e}"
+        if not kind.numbers and not largest <= TOLERANCE:
+            what = f"the {kind.WHAT} of the folder differ from the model's by up to {largest:.1e}"
             raise GlassformerError(f"{what}. Nothing was written")
         opens_as = config["architectures"][0]
-        found.update(opens_as=opens_as, whole=whole, inputs=len(samples), largest_difference=moved)
+        found.update(opens_as=opens_as, whole=whole, inputs=len(samples), largest_difference=largest)
         found["clean"] = getattr(clf, "clean", "none")
-        if not kind.ANSWERS:  # of vectors their width
+        if not kind.ANSWERS:  # embedders: the width
             found.update(kind.counts(before))
         if left_out := kind.left_out():
             found["left_out"] = left_out

@@ -1,8 +1,7 @@
-"""``glassformer export --to onnx``: a graph, what makes its inputs, and a script that runs it alone.
+"""``glassformer export --to onnx``: write an ONNX graph, its tokenizer, and a script that runs it.
 
-The folder is written only if it agrees: samples go through the exported files alone, every answer must be
-the model's and no output may move by more than ``TOLERANCE``. ``outputs.py`` has what is particular to
-labels, tags, answers from a text and vectors.
+The folder is only kept if it agrees with the model: on some samples, all predictions must be equal, and no
+output may differ by more than ``TOLERANCE``. ``outputs.py`` has the code for each kind of prediction.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from glassformer.export.outputs import Outputs
 from glassformer.finite import json_text
 
 TOLERANCE = 1e-4
-INT8_TOLERANCE = 0.5  # points of accuracy
+INT8_TOLERANCE = 0.5  # percentage points of accuracy
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
-COPIED = "# --- copied into exported scripts ---\n"  # in image_range.py: what follows is copied
+COPIED = "# --- copied into exported scripts ---\n"  # in image_range.py: the code after this line is copied
 
 
 def export_onnx(
@@ -41,23 +40,23 @@ def export_onnx(
 ) -> dict[str, Any]:
     """Write an estimator as an ONNX folder: ``model.onnx``, ``onnx.json``, ``tokenizer.json``, ``run.py``.
 
-    A linear model has ``ngrams.json`` in the place of a tokenizer, one of images has neither.
+    A linear model has ``ngrams.json`` instead of a tokenizer; an image model has neither.
 
     Args:
-        samples: inputs that the agreement is checked on.
-        labels: their true labels, for int8's accuracy; None where they are not known.
-        int8: also write ``model-int8.onnx``. ``checked`` says what it costs.
-        tolerance: how far an output may move.
-        int8_tolerance: points of accuracy that int8 may cost where labels are known.
-        validation: (examples, labels) that int8's accuracy is judged on; None: the samples.
+        samples: inputs on which model and export are compared.
+        labels: their true labels, for the accuracy of int8; None: unknown.
+        int8: also write ``model-int8.onnx``; ``checked`` has its loss of accuracy.
+        tolerance: maximum difference of an output.
+        int8_tolerance: percentage points of accuracy that int8 may lose, if labels are known.
+        validation: (examples, labels) for the accuracy of int8; None: the samples.
 
     Returns:
         ``checked`` of ``onnx.json``: inputs, largest difference, and the same for int8.
 
     Raises:
-        ConfigError: the extra is missing, or this kind of model has no such graph.
-        GlassformerError: the graph does not agree, and nothing is written; or int8 costs too much accuracy,
-            and all but ``model-int8.onnx`` is kept.
+        ConfigError: the extra is missing, or this kind of model has no graph.
+        GlassformerError: the graph does not agree, and nothing is written; or int8 loses too much accuracy,
+            and only ``model-int8.onnx`` is not kept.
     """
     kind: Outputs = clf.export_outputs()
     kind.check("onnx")
@@ -76,20 +75,20 @@ def export_onnx(
         about = {"format": 1, "opset": OPSET, **graph.about(), **kind.about()}
         ours = kind.outputs(samples)
         theirs = kind.read(folder, about, run_graph(folder / "model.onnx", clf.threads), samples)
-        moved, changed = compare(kind, ours, theirs, samples)
-        if changed or not moved <= tolerance:
+        largest, changed = compare(kind, ours, theirs, samples)
+        if changed or not largest <= tolerance:
             differ = f"{changed} of {len(ours):,} {kind.ANSWERS} differ and " if kind.ANSWERS else ""
             raise GlassformerError(
                 f"the ONNX graph does not agree with the model: on {len(samples):,} inputs {differ}"
-                f"{kind.WHAT} move by up to {moved:.1e} ({tolerance:.0e} is allowed). Nothing was written"
+                f"{kind.WHAT} move by up to {largest:.1e} ({tolerance:.0e} is allowed). Nothing was written"
             )
-        checked.update(inputs=len(samples), **kind.counts(ours), largest_difference=moved)
+        checked.update(inputs=len(samples), **kind.counts(ours), largest_difference=largest)
         if kind.ANSWERS:
             checked["labels_changed"] = 0
         if int8:
             quantize(folder / "model.onnx", folder / "model-int8.onnx")
-            checked["int8"] = _judge_int8(kind, folder, about, samples, ours, labels, validation)
-            if _fall(checked["int8"]) > int8_tolerance:
+            checked["int8"] = _evaluate_int8(kind, folder, about, samples, ours, labels, validation)
+            if _lost_points(checked["int8"]) > int8_tolerance:
                 (folder / "model-int8.onnx").unlink()
                 checked["int8"]["removed"] = True
         text = json_text({**about, "checked": checked}, indent=2) + "\n"
@@ -100,7 +99,7 @@ def export_onnx(
         found = checked["int8"]
         noun = "words" if "words" in checked else clf.NOUN
         raise GlassformerError(
-            f"int8 weights cost {_fall(found):.2f} points of accuracy on {found['judged']:,} labeled "
+            f"int8 weights cost {_lost_points(found):.2f} points of accuracy on {found['judged']:,} labeled "
             f"{noun} ({found['accuracy_fp32']:.2%} becomes {found['accuracy_int8']:.2%}; "
             f"{int8_tolerance:g} points are allowed). {path} was written without model-int8.onnx"
         )
@@ -108,21 +107,21 @@ def export_onnx(
 
 
 def compare(kind: Outputs, ours: np.ndarray, theirs: np.ndarray, samples: Sequence[Any]) -> tuple[float, int]:
-    """The largest difference of two outputs, and the number of answers that change."""
-    moved = float(np.abs(ours - theirs).max()) if np.isfinite(theirs).all() else float("inf")
+    """The largest difference of two outputs, and the number of predictions that change."""
+    largest = float(np.abs(ours - theirs).max()) if np.isfinite(theirs).all() else float("inf")
     before, after = (kind.answers(rows, samples) for rows in (ours, theirs))
     if before is None or after is None:
-        return moved, 0
-    return moved, sum(bool(a != b) for a, b in zip(before, after, strict=True))
+        return largest, 0
+    return largest, sum(bool(a != b) for a, b in zip(before, after, strict=True))
 
 
-def _judge_int8(
+def _evaluate_int8(
     kind: Outputs, folder: Path, about: Any, samples: Any, ours: np.ndarray, labels: Any, validation: Any
 ) -> dict[str, Any]:
     run = run_graph(folder / "model-int8.onnx", kind.clf.threads)
     theirs = kind.read(folder, about, run, samples)
-    moved, changed = compare(kind, ours, theirs, samples)
-    out: dict[str, Any] = {"largest_difference": moved, "labels_changed": changed}
+    largest, changed = compare(kind, ours, theirs, samples)
+    out: dict[str, Any] = {"largest_difference": largest, "labels_changed": changed}
     if validation is not None:
         samples, labels = validation
         ours, theirs = kind.outputs(samples), kind.read(folder, about, run, samples)
@@ -133,17 +132,17 @@ def _judge_int8(
     return out
 
 
-def _fall(int8: dict[str, Any]) -> float:
-    """Points of accuracy that int8 costs; 0 without known labels. Rounded: 0.5 points are not above 0.5."""
+def _lost_points(int8: dict[str, Any]) -> float:
+    """Percentage points of accuracy that int8 loses, rounded; 0 without labels."""
     return round(100 * (int8.get("accuracy_fp32", 0.0) - int8.get("accuracy_int8", 0.0)), 6)
 
 
 def script_text(name: str, decision: str = "") -> str:
-    """A script of ``scripts/`` as an exported folder has it.
+    """The text of a script in ``scripts/`` for an exported folder.
 
-    A line ``# --- FILE: NAME, ... ---`` becomes these functions of another script, ``# --- FILE ---`` what
-    ``image_range.py`` and ``plain_ngrams.py`` have for scripts: each is written once.
-    ``# --- the target ---`` becomes ``decision``.
+    To avoid repeated code, ``# --- FILE: NAME, ... ---`` is replaced by these functions of another script,
+    ``# --- FILE ---`` by the code of ``image_range.py`` or ``plain_ngrams.py``, and ``# --- the target ---``
+    by ``decision``.
     """
 
     def copied(line: re.Match[str]) -> str:
@@ -154,9 +153,9 @@ def script_text(name: str, decision: str = "") -> str:
         if line["file"] == "plain_ngrams.py":
             return (HERE / line["file"]).read_text(encoding="utf-8").split('"""\n', 2)[-1]
         blocks = script_text(line["file"]).split("\n\n\n")
-        wanted = line["names"].split(", ")
-        starts = {name: (f"def {name}(", f"{name} = ") for name in wanted}
-        found = [next(block for block in blocks if block.startswith(starts[name])) for name in wanted]
+        names = line["names"].split(", ")
+        starts = {name: (f"def {name}(", f"{name} = ") for name in names}
+        found = [next(block for block in blocks if block.startswith(starts[name])) for name in names]
         return "\n\n\n".join(block.rstrip("\n") for block in found) + "\n"
 
     text = (SCRIPTS / f"{name}.txt").read_text(encoding="utf-8")

@@ -1,10 +1,10 @@
-"""The program that runs ONNX Runtime, in a process of its own (``graph.py`` starts it).
+"""Program that runs ONNX Runtime in a separate process; ``graph.py`` starts it.
 
-ONNX Runtime writes a device id below the user's cache and looks up a telemetry host as soon as it is
-imported. Only ``ORT_DISABLE_TELEMETRY=1`` in the environment of its process prevents that, and the
-environment of the caller's process is not ours to change.
+When imported, ONNX Runtime writes a device id into the user's cache and looks up a telemetry host. Only
+``ORT_DISABLE_TELEMETRY=1`` in the environment of its process prevents that, and the environment of the
+caller's process must not be changed.
 
-This file imports nothing of glassformer. Messages are arrays in NumPy's npz form behind their length.
+This file imports nothing from glassformer. A message is its length, then arrays in NumPy's npz format.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import IO
 
 import numpy as np
 
-LENGTH = 8  # bytes that give a message's length, little-endian
-ERROR = "error"  # the name of the array that holds what went wrong
+LENGTH = 8  # bytes of a message's length, little-endian
+ERROR = "error"  # name of the array with an error message
 
 
 def send(file: IO[bytes], arrays: dict[str, np.ndarray]) -> None:
@@ -31,7 +31,7 @@ def send(file: IO[bytes], arrays: dict[str, np.ndarray]) -> None:
 
 
 def receive(file: IO[bytes]) -> dict[str, np.ndarray] | None:
-    """The next message; None where the other side has gone."""
+    """The next message; None: the other process has ended."""
     head = file.read(LENGTH)
     size = int.from_bytes(head, "little")
     if len(head) < LENGTH or len(body := file.read(size)) < size:
@@ -41,7 +41,7 @@ def receive(file: IO[bytes]) -> dict[str, np.ndarray] | None:
 
 
 def quantize(file: str, out: str) -> None:
-    """Write the graph with int8 weights; activation ranges come from each batch."""
+    """Write the graph with int8 weights (dynamic quantization)."""
     import logging
 
     import onnx  # pyright: ignore[reportMissingImports]  # of the extra
@@ -52,15 +52,15 @@ def quantize(file: str, out: str) -> None:
 
     logging.disable(logging.WARNING)
     graph = onnx.load(file)
-    del graph.graph.value_info[:]  # the exporter's shapes of inner tensors, which the quantizer disputes
+    del graph.graph.value_info[:]  # the exporter's shapes of inner tensors confuse the quantizer
     quantize_dynamic(graph, out, weight_type=QuantType.QInt8)
 
 
 def answer(file: str, threads: int, given: IO[bytes], out: IO[bytes]) -> None:
-    """Run the graph on one message of inputs after the other, until there are no more."""
+    """Run the graph on each message of inputs, until there are no more."""
     import onnxruntime  # pyright: ignore[reportMissingImports]  # of the extra
 
-    onnxruntime.disable_telemetry_events()  # a build for Windows' own tracing asks this instead
+    onnxruntime.disable_telemetry_events()  # builds for Windows use this instead of the variable
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -74,16 +74,16 @@ def answer(file: str, threads: int, given: IO[bytes], out: IO[bytes]) -> None:
 
 def main(verb: str, *values: str) -> None:
     """``quantize FILE OUT`` or ``run FILE THREADS``; an error is sent as the last message."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's, who ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C and ends this process
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no message
+    os.dup2(2, 1)  # output of libraries must not be mixed with messages
     try:
         if verb == "quantize":
             quantize(*values)
             send(out, {})
         else:
             answer(values[0], int(values[1]), sys.stdin.buffer, out)
-    except Exception as error:  # ONNX Runtime has several of its own
+    except Exception as error:  # ONNX Runtime has several error classes
         send(out, {ERROR: np.array(f"{type(error).__name__}: {error}")})
 
 

@@ -1,7 +1,7 @@
-"""What each kind of prediction has for itself in an export: inputs to check on, graph, files, outputs.
+"""Export code for each kind of prediction: sample inputs, graph, files, and outputs.
 
-``onnx_folder.py`` and ``hf_folder.py`` write and check the folders; ``export_outputs`` of an estimator names
-its kind here.
+``onnx_folder.py`` and ``hf_folder.py`` write and check the folders; ``export_outputs`` of an estimator
+returns its kind.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from glassformer.models.sentences import Sentences, lowercased
 from glassformer.nn.pairs import tells_sides
 
 BATCH = 16
-LONG = 300  # words of a made-up text for a model that reads any length
+LONG = 300  # maximum words of a random text for models without a maximum length
 KEYS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 Answers = Sequence[Any] | np.ndarray
 
 
 @dataclass(frozen=True)
 class Graph:
-    """What is drawn: a module over padded inputs.
+    """A module on padded inputs to export.
 
     Args:
-        inputs: an example of every argument, none of its free axes of size 1.
-        outputs: name -> what its axes are called.
-        axes: of every input, those that a caller is free in.
+        inputs: an example of every argument; its dynamic axes must not have size 1.
+        outputs: name -> names of its axes.
+        axes: the dynamic axes of every input.
     """
 
     module: nn.Module
@@ -64,7 +64,7 @@ class Graph:
     axes: Mapping[int, Any]
 
     def about(self) -> dict[str, Any]:
-        """Inputs and outputs for ``onnx.json``: a name for each free axis, a size for the others."""
+        """Inputs and outputs for ``onnx.json``: a name for each dynamic axis, a size for the others."""
         names = {axis: free.__name__ for axis, free in self.axes.items()}
         shapes = {
             name: [names.get(i, n) for i, n in enumerate(given.shape)] for name, given in self.inputs.items()
@@ -73,7 +73,7 @@ class Graph:
 
 
 def token_graph(module: nn.Module, outputs: Mapping[str, list[Any]], longest: int, segments: bool) -> Graph:
-    """The graph of a module over ids ``[B, T]``, a mask and, with ``segments``, the text of each token.
+    """The graph of a module on ids ``[B, T]``, a mask and, with ``segments``, token types.
 
     Raises:
         ConfigError: ``longest`` tokens leave no room for a text.
@@ -82,7 +82,7 @@ def token_graph(module: nn.Module, outputs: Mapping[str, list[Any]], longest: in
         raise ConfigError(f"{longest} tokens leave no room for a text", where="export")
     ids = torch.ones(2, 3, dtype=torch.long)
     mask = ids.clone()
-    mask[1, 2:] = 0  # with a mask of ones the exporter may leave the mask out
+    mask[1, 2:] = 0  # with a mask of ones the exporter may remove the mask
     given = {"input_ids": ids, "attention_mask": mask}
     if segments:
         given["token_type_ids"] = torch.tensor([[0, 1, 1], [0, 1, 0]])
@@ -91,13 +91,13 @@ def token_graph(module: nn.Module, outputs: Mapping[str, list[Any]], longest: in
 
 
 class Outputs(ABC):
-    """One kind of prediction of a fitted estimator; the classes below replace what is their own."""
+    """Base class for a kind of prediction of a fitted estimator."""
 
-    SCRIPT: ClassVar[str]  # in scripts/: ``run.py`` of an ONNX folder
-    WHAT: ClassVar[str] = "logits"  # the outputs that are compared
-    ANSWERS: ClassVar[str] = "labels"  # what they decide; empty: nothing
-    LIBRARY: ClassVar[str] = "transformers"  # opens a folder in the Hub's layout
-    NO_INT8: ClassVar[tuple[str, str] | None] = None  # why there is no int8 form, and what to do
+    SCRIPT: ClassVar[str]  # name in scripts/ of ``run.py`` for ONNX folders
+    WHAT: ClassVar[str] = "logits"  # noun for the outputs that are compared
+    ANSWERS: ClassVar[str] = "labels"  # noun for the predictions made from them; empty: none
+    LIBRARY: ClassVar[str] = "transformers"  # library that opens a folder in the Hub's layout
+    NO_INT8: ClassVar[tuple[str, str] | None] = None  # why int8 is not supported, and a fix
 
     def __init__(self, clf: Any):
         self.clf = clf
@@ -105,80 +105,80 @@ class Outputs(ABC):
     numbers = False  # whether the outputs are standardized numbers
 
     def check(self, form: str) -> None:
-        """Raises ConfigError for a model that no folder of this form (``hf``, ``onnx``) can hold."""
+        """Raise ConfigError if the model cannot be exported to this format (``hf``, ``onnx``)."""
 
     @abstractmethod
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
-        """``count`` inputs to check on, of the run's predictions as far as they go, and their labels where
-        these are known."""
+        """``count`` sample inputs, from the run's predictions if there are enough, and their labels if
+        known."""
 
     @abstractmethod
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Outputs in fp32 of the model, or of another network in its place: one row for each answer."""
+        """Outputs in fp32 of the model, or of another network: one row per prediction."""
 
     def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
-        """What the outputs decide; None: nothing."""
+        """Predictions from the outputs; None: there are none."""
         return None
 
     def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
-        """Whether each answer is the true one, where labels are known."""
+        """Whether each prediction with a known label is right."""
         return np.asarray(self.answers(outputs, samples)) == np.array(list(map(str, labels)))
 
     def counts(self, outputs: np.ndarray) -> dict[str, int]:
-        """What a check says of the outputs' sizes."""
+        """Sizes of the outputs for the report of a check."""
         return {}
 
     # --- ONNX -------------------------------------------------------------------------------------
 
     @abstractmethod
     def graph(self) -> Graph:
-        """The padded model; raises ConfigError where it has none."""
+        """The graph of the padded model; raises ConfigError if there is none."""
 
     def write_files(self, folder: Path) -> None:
-        """What the graph's inputs are made with: a tokenizer, n-grams."""
+        """Write the files that prepare inputs for the graph: a tokenizer, n-grams."""
         self.clf.tokenizer_.save(str(folder / "tokenizer.json"))
 
     @abstractmethod
     def about(self) -> dict[str, Any]:
-        """What ``onnx.json`` says beside the graph's inputs and outputs."""
+        """Additional entries of ``onnx.json``."""
 
     @abstractmethod
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
-        """As ``outputs``, through the exported files alone."""
+        """Like ``outputs``, computed from the exported files only."""
 
     # --- transformers -----------------------------------------------------------------------------
 
     def network(self) -> Any:
-        """The model that the Hub's layout is to express."""
+        """The model to write in the Hub's layout."""
         return self.clf.model_
 
     def names(self) -> dict[str, Any]:
-        """What ``save_pretrained`` is told of the outputs."""
+        """Arguments of ``save_pretrained`` about the outputs."""
         return {}
 
     def write_parts(self, folder: Path) -> None:
-        """The tokenizer or transform, and what else belongs to the model."""
+        """Write the tokenizer or transform, and other parts of the model."""
         self.clf.write_parts(folder)
 
     def hub_script(self) -> tuple[str, dict[str, str]] | None:
-        """``run.py`` of a folder whose head is not transformers': in scripts/, and what it has instead of
-        other text; None: no head is left out."""
+        """For folders whose head transformers lacks: name of ``run.py`` in scripts/, and text replacements;
+        None: transformers has the head."""
         return None
 
     def decision(self, form: str) -> str:
-        """What ``run.py`` decides with, where the target brings that; see ``Classes.script``."""
+        """Code that ``run.py`` decides with; see ``Classes.script``."""
         return ""
 
     def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
-        """Outputs of the network that was written."""
+        """Outputs of the network read back from the folder."""
         return self.outputs(samples, load_pretrained(folder))
 
     def moved(self, before: np.ndarray, after: np.ndarray) -> float:
-        """How far what was read back is from the model's outputs."""
+        """The largest difference between both outputs."""
         return float(np.abs(after - before).max())
 
     def left_out(self) -> list[str]:
-        """What answers are made with here, and not in transformers."""
+        """Parts of the decision that transformers lacks, such as a threshold."""
         return []
 
 
@@ -186,14 +186,14 @@ class Outputs(ABC):
 
 
 class Labels(Outputs):
-    """Classes, several labels or a number for each input: ``logits`` and ``probabilities`` ``[B, C]``."""
+    """Classes, multi-label or numbers: ``logits`` and ``probabilities`` ``[B, C]``."""
 
     @property
     def numbers(self) -> bool:
         return not self.clf.kind_.labels_given
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Logits ``[n, C]``; texts are cut to ``max_length``, with or without windows."""
+        """Logits ``[n, C]``; texts are truncated to ``max_length``, also those read in windows."""
         model, table = (network or self.clf.model_).eval(), self.clf.encode(self.clf.check(samples))
         return finite(self.rows(model, table, next(model.parameters()).device), "logits")
 
@@ -216,9 +216,9 @@ class Labels(Outputs):
         return labels | clf.kind_.about_export(clf)
 
     def chosen(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """The logits of a graph's outputs; for regressors its numbers, standardized.
+        """The logits of a graph's outputs; for regressors, the standardized numbers.
 
-        A graph may have the logits right and round the numbers, so the check compares the numbers.
+        For regressors, a graph could have exact logits but rounded numbers, so the numbers are compared.
         """
         return self.clf.kind_.standardized(outputs[1]) if self.numbers else outputs[0]
 
@@ -239,7 +239,7 @@ class Labels(Outputs):
 
 
 class TextLabels(Labels):
-    """Of texts or pairs, by a network that reads tokens."""
+    """Predictions for texts or pairs by a neural network."""
 
     SCRIPT = "run_text"
 
@@ -249,13 +249,13 @@ class TextLabels(Labels):
     def check(self, form: str) -> None:
         tokenizer = self.clf.tokenizer_
         if form == "hf" and getattr(self.clf.model_.config, "sides", None):
-            what = "transformers has no class for pairs whose sides are read apart"
-            fix = "Use --to onnx, or name a model: model=all-minilm-l6-v2 reads both sides at once"
+            what = "transformers has no class for pairs of texts that are encoded separately"
+            fix = "Use --to onnx, or another model: model=all-minilm-l6-v2 reads both texts together"
             raise NotForThisModelError(what, where="--to hf", fix=fix)
         if form == "onnx" or self.clf.add_special_tokens:
             return
         if len(tokenizer.encode("a")) > len(tokenizer.encode("a", add_special_tokens=False)):
-            what = "the tokenizer adds special tokens in transformers, and this model was fitted without"
+            what = "the tokenizer adds special tokens in transformers, but this model has none"
             fix = "Use --to onnx, or fit with add_special_tokens = true"
             raise NotForThisModelError(what, where="--to hf", fix=fix)
 
@@ -292,7 +292,7 @@ class TextLabels(Labels):
             **({"pairs": True} if clf.reads_pairs else {}),
             "max_length": clf.max_length,
             "clean": clf.clean,
-            "long_texts": clf.long_texts,  # what ``predict`` does with longer ones; here they are cut
+            "long_texts": clf.long_texts,  # how ``predict`` reads longer texts; the export truncates them
             "add_special_tokens": clf.add_special_tokens,
         }
 
@@ -309,11 +309,11 @@ class TextLabels(Labels):
 
 
 class NgramLabels(TextLabels):
-    """Of texts or pairs, by a linear model of n-grams: ``ngrams.json`` in the place of a tokenizer."""
+    """Predictions for texts or pairs by a linear model of n-grams; ``ngrams.json`` replaces the tokenizer."""
 
     SCRIPT = "run_ngrams"
     NO_INT8 = (
-        "a linear model is looked up, not multiplied: int8 would make it no faster",
+        "a linear model looks up weights instead of multiplying: int8 would not make it faster",
         "Leave int8 out, or name an encoder: model=all-minilm-l6-v2",
     )
 
@@ -354,7 +354,7 @@ class NgramLabels(TextLabels):
 
 
 class ImageLabels(Labels):
-    """Of images."""
+    """Predictions for images."""
 
     SCRIPT = "run_pictures"
 
@@ -394,7 +394,7 @@ class ImageLabels(Labels):
 
 
 class WordTags(Outputs):
-    """A tag for each word of a sentence, read at its first piece: both outputs are ``[B, T, C]``."""
+    """Tags of words, taken from the first token of each word; both outputs are ``[B, T, C]``."""
 
     SCRIPT, ANSWERS = "run_words", "tags"
 
@@ -404,13 +404,13 @@ class WordTags(Outputs):
         if file.is_file():
             known = load_tagged(file, need_tags=False).splits["train"].words
             out = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
-        while len(out) < count:  # from one word to more than a window holds
+        while len(out) < count:  # from one word to more than fit into a window
             words = random_tokens(tagger.tokenizer_, 1.2 * tagger.length_, rng).split()
             out.append(words or ["word"])
         return out, None
 
     def outputs(self, samples: Sequence[Any], network: Any = None, tokenizer: Any = None) -> np.ndarray:
-        """Logits of every word ``[W, C]``; ``tokenizer``: another in the place of the tagger's."""
+        """Logits of every word ``[W, C]``; ``tokenizer`` replaces the tagger's."""
         tagger, network = self.clf, (network or self.clf.model_).eval()
         rows = encode_words(tokenizer or tagger.tokenizer_, samples, max_length=tagger.length_)
         return finite(tagger.word_logits(network, rows, next(network.parameters()).device), "logits")
@@ -420,7 +420,7 @@ class WordTags(Outputs):
 
     def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
         truth = self.clf.numbers(self.clf.true_tags(labels, samples))
-        return (outputs.argmax(1) == truth)[truth >= 0]  # the others have no tag that the model knows
+        return (outputs.argmax(1) == truth)[truth >= 0]  # the model does not know the tags of the others
 
     def counts(self, outputs: np.ndarray) -> dict[str, int]:
         return {"words": len(outputs)}
@@ -428,7 +428,7 @@ class WordTags(Outputs):
     def graph(self) -> Graph:
         tagger, model = self.clf, self.clf.model_
         if not hasattr(model, "encode") or getattr(model, "pooled_padded", None) is not None:
-            what = f"{tagger.model!r} is not a Transformer, and its tags have no graph"
+            what = f"{tagger.model!r} is not a Transformer, so its tags cannot be exported"
             raise NotForThisModelError(what, where="--to onnx", fix="Train an encoder, such as encoder-mini")
         module = PaddedText(model.eval(), tagger.length_, tagger.temperature_)
         outputs = {name: ["batch", "length", "label"] for name in ("logits", "probabilities")}
@@ -439,8 +439,8 @@ class WordTags(Outputs):
         return {
             "labels": self.clf.classes_.tolist(),
             "scheme": self.clf.scheme_,
-            "whole_words": self.clf.whole_words_,  # keep their punctuation; null: split at white space
-            "each_word": True,  # the answer of a word stands at its first piece
+            "whole_words": self.clf.whole_words_,  # with punctuation; null: split at whitespace
+            "each_word": True,  # the tag of a word is at its first token
             "max_length": self.clf.length_,
             "overlap": OVERLAP,
             "pad": known.pad or 0,
@@ -462,10 +462,10 @@ class WordTags(Outputs):
 
 
 class TextSpans(Outputs):
-    """The answer to a question from a text: ``start_logits`` and ``end_logits`` ``[B, T]``."""
+    """Answers to questions: ``start_logits`` and ``end_logits`` ``[B, T]``."""
 
     SCRIPT, ANSWERS = "run_answers", "answers"
-    NO_INT8 = "answers from a text have no int8 form", "Leave it out"
+    NO_INT8 = "question answering models have no int8 export", "Leave it out"
 
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
         rng, file = np.random.default_rng(seed), Path(run) / "predictions.jsonl"
@@ -484,13 +484,13 @@ class TextSpans(Outputs):
         return out, None
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        """Logits of begin and end of every token ``[N, 2]``."""
+        """Start and end logits of every token ``[N, 2]``."""
         network = (network or self.clf.model_).eval()
         device = next(network.parameters()).device
         return finite(self.clf.token_logits(network, self.clf.encode(samples), device), "logits")
 
     def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
-        """The place of each answer; None: none is given."""
+        """The position of each answer; None: no answer."""
         found, threshold = self.clf.best(outputs, self.clf.encode(samples)), self.clf.threshold_
         return [None if own.is_none(threshold) else own.spans[0][1:] for own in found]
 
@@ -521,10 +521,10 @@ class TextSpans(Outputs):
 
 
 class TextVectors(Outputs):
-    """A vector for each text: ``vectors`` ``[B, E]``."""
+    """Embeddings of texts: ``vectors`` ``[B, E]``."""
 
     SCRIPT, WHAT, ANSWERS, LIBRARY = "run_vectors", "vectors", "", "sentence-transformers"
-    NO_INT8 = "vectors of texts have no int8 form", "Leave it out"
+    NO_INT8 = "embedders have no int8 export", "Leave it out"
 
     @property
     def how(self) -> Sentences:
@@ -532,7 +532,7 @@ class TextVectors(Outputs):
 
     def check(self, form: str) -> None:
         if self.how.prompt(None, None) and not self.how.pool.include_prompt:
-            what = "its pooling leaves the prompt out, which no exported form can do"
+            what = "its pooling excludes the prompt, which exports do not support"
             raise NotForThisModelError(what, where="export", fix="Serve it with glassformer serve")
 
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
@@ -550,7 +550,7 @@ class TextVectors(Outputs):
     def outputs(
         self, samples: Sequence[Any], network: Any = None, how: Any = None, tokenizer: Any = None
     ) -> np.ndarray:
-        """Vectors ``[n, E]``; ``how`` and ``tokenizer``: others in the place of the embedder's."""
+        """Embeddings ``[n, E]``; ``how`` and ``tokenizer`` replace those of the embedder."""
         cleaned = [clean_text(text, self.clf.clean) for text in samples]
         network, tokenizer = (network or self.clf.model_).eval(), tokenizer or self.clf.tokenizer_
         return (how or self.how).embed(network, cleaned, tokenizer=tokenizer)
@@ -584,11 +584,11 @@ class TextVectors(Outputs):
         return self.outputs(samples, again, again.sentences, load_tokenizer(folder))
 
 
-# --- through the exported files -------------------------------------------------------------------
+# --- running the exported files -------------------------------------------------------------------
 
 
 def save_cutting(tokenizer: Tokenizer, longest: int, folder: Path) -> None:
-    """Write a tokenizer that cuts texts to ``longest`` tokens and pads shorter ones."""
+    """Write a tokenizer that truncates texts to ``longest`` tokens and pads shorter ones."""
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
     tokenizer.enable_truncation(longest)
     pad = Vocabulary.of(tokenizer).pad or 0
@@ -603,9 +603,9 @@ def through_tokenizer(
     texts: Sequence[Any],
     chosen: Callable[[Sequence[np.ndarray]], np.ndarray],
 ) -> np.ndarray:
-    """What is chosen of the graph's outputs for texts, or pairs of them, that the folder's tokenizer cuts."""
+    """Outputs of the graph, selected by ``chosen``, for texts encoded by the folder's tokenizer."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    order = sorted(range(len(texts)), key=lambda i: -len("".join(texts[i])))  # those of like length together
+    order = sorted(range(len(texts)), key=lambda i: -len("".join(texts[i])))  # group similar lengths
     special = about.get("add_special_tokens", True)
     parts = []
     for start in range(0, len(order), BATCH):
@@ -621,7 +621,7 @@ def through_tokenizer(
 def through_windows(
     run: Run, table: Any, pad: int, chosen: Callable[[Sequence[np.ndarray]], np.ndarray]
 ) -> np.ndarray:
-    """What is chosen of the graph's outputs ``[B, T, C]`` for a table of windows, a row for each token."""
+    """Outputs ``[B, T, C]`` of the graph, selected by ``chosen``, for windows; one row per token."""
     out: list[Any] = [None] * len(table.lengths)
     order = np.argsort(-table.lengths, kind="stable")
     for at in range(0, len(order), BATCH):
@@ -639,20 +639,20 @@ def through_windows(
     return np.concatenate(out)
 
 
-# --- inputs to check on ---------------------------------------------------------------------------
+# --- sample inputs --------------------------------------------------------------------------------
 
 
 def samples_of(clf: Any, run: str | Path, count: int) -> tuple[list[Any], list[str] | None]:
-    """``count`` inputs of an estimator, and their labels where they are known.
+    """``count`` sample inputs of an estimator, and their labels if known.
 
-    They come from the predictions of a run as far as these go; the rest are random words of the vocabulary,
-    from one to more than the model reads, or images of smooth noise.
+    They come from the predictions of a run; if these are too few, random words of the vocabulary, from one
+    word to more than the model reads, or images of smooth noise are added.
     """
     return clf.export_outputs().samples(run, count)
 
 
 def random_text(clf: Any, rng: np.random.Generator) -> str:
-    """Words of the vocabulary, as many as one in a short text or more than fit."""
+    """A text of random words, from one word to more than the model reads."""
     if not clf.reads_tokens:
         known = [*clf.tokenizer_.words, *clf.tokenizer_.pieces]
         drawn = rng.integers(0, len(known), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
@@ -661,24 +661,24 @@ def random_text(clf: Any, rng: np.random.Generator) -> str:
 
 
 def random_words(tokenizer: Any, longest: int, rng: np.random.Generator) -> str:
-    """The same of a tokenizer, of texts that have room for ``longest`` tokens."""
+    """A text of random tokens for a model that reads ``longest`` tokens."""
     text = random_tokens(tokenizer, 1.2 * longest, rng)
     return text if text.strip() else "text"
 
 
 def random_tokens(tokenizer: Any, most: float, rng: np.random.Generator) -> str:
-    """The text of one to ``most`` random tokens; it may be empty."""
+    """A text of 1 to ``most`` random tokens; it may be empty."""
     length = int(np.exp(rng.uniform(0, np.log(most)))) + 1
     return decoded(tokenizer, rng.integers(0, tokenizer.get_vocab_size(), length).tolist())
 
 
 def decoded(tokenizer: Any, ids: list[int]) -> str:
-    """The text of tokens, without the zero byte that byte-level vocabularies have and no text has."""
+    """The text of tokens, without the zero byte that byte-level vocabularies contain."""
     return tokenizer.decode(ids, skip_special_tokens=True).replace("\0", "")
 
 
 def random_picture(rng: np.random.Generator) -> np.ndarray:
-    """A few blurred spots of color, ``[H, W, 3]`` uint8."""
+    """A random image of blurred colors, ``[H, W, 3]`` uint8."""
     height, width = rng.integers(8, 200, 2)
     coarse = rng.integers(0, 256, (int(rng.integers(2, 9)), int(rng.integers(2, 9)), 3)).astype(np.uint8)
     from PIL import Image

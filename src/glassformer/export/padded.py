@@ -1,7 +1,7 @@
-"""The same weights over padded input, from ids, features or pixels to outputs: the form for graphs.
+"""Models on padded inputs, for ONNX graphs; they share the weights of the packed models.
 
-A packed batch needs the lengths on the host, which a graph does not have. Here the lengths are a mask,
-attention is the textbook's branch (each block's ``padded``), and everything else is the model's own modules.
+A packed batch needs its lengths on the host, which a graph does not have. Here a mask replaces the lengths,
+attention is the eager implementation (``padded`` of each block), and all other modules are the model's own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ToProbabilities = Callable[[Tensor, Any], Tensor]  # logits [B, C], temperature 
 
 
 def softmax(logits: Tensor, temperature: Any) -> Tensor:
-    """Probabilities of classes."""
+    """Class probabilities."""
     return (logits / temperature).softmax(-1)
 
 
 class PaddedTokens(nn.Module):
-    """A model over ``[B, T]`` ids and a mask, of texts of up to ``max_length`` tokens.
+    """Base of models on ``[B, T]`` ids and a mask, for texts of up to ``max_length`` tokens.
 
     Args:
         model: in evaluation mode, fp32.
@@ -37,16 +37,16 @@ class PaddedTokens(nn.Module):
             self.register_buffer("places", places, persistent=False)
 
     def embedded(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """What enters the encoder, ``[B, T, D]``."""
+        """Embeddings of the tokens, ``[B, T, D]``."""
         return self.model.embeddings.padded(ids, mask, getattr(self, "places", None), segments)
 
 
 class PaddedText(PaddedTokens):
-    """A classifier of texts or, with a head for every row, of words.
+    """A classifier of texts or, with a head for every token, of words.
 
     Args:
-        temperature: what logits are divided by before they become probabilities.
-        to_probabilities: makes probabilities of logits and temperature.
+        temperature: divides the logits.
+        to_probabilities: computes probabilities from logits and temperature.
 
     Raises:
         ConfigError: the model has no head for classes.
@@ -70,7 +70,7 @@ class PaddedText(PaddedTokens):
         """Logits and probabilities, ``[B, C]`` each; padding may be on either side.
 
         Args:
-            token_type_ids: the segments of pairs; None: all 0.
+            token_type_ids: token types of pairs; None: all 0.
         """
         mask = attention_mask.bool()
         if getattr(self.model.config, "sides", None) and token_type_ids is not None:
@@ -80,14 +80,14 @@ class PaddedText(PaddedTokens):
         return logits, self.to_probabilities(logits, self.temperature)
 
     def of_sides(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """Logits of pairs whose sides are read apart: the encoder runs once for each."""
+        """Logits of pairs whose texts are encoded separately."""
         own = [mask & (segments == side) for side in (0, 1)]
         states = [self.model.encoder.padded(self.embedded(ids, one.long()), one) for one in own]
         return self.model.head(self.model.pooling.padded(*states, mask, segments))
 
 
 class PaddedSpans(PaddedTokens):
-    """A model that answers from a text: logits of begin and end, ``[B, T]`` each."""
+    """A question answering model: start and end logits, ``[B, T]`` each."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -123,7 +123,7 @@ def _weighted(x: Tensor, mask: Tensor) -> Tensor:
     return _mean(x, mask * mask.cumsum(1))
 
 
-# ``models.sentences.POOLS`` of texts padded on the right: states [B, T, D] and a mask [B, T] -> [B, D].
+# ``models.sentences.POOLS`` for texts padded on the right: states [B, T, D], mask [B, T] -> [B, D]
 PADDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cls": _first,
     "max": _max,
@@ -135,7 +135,7 @@ PADDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class PaddedVectors(PaddedTokens):
-    """A model that embeds texts, padded on the right: one vector for each text, ``[B, E]``."""
+    """An embedding model for texts padded on the right, with outputs ``[B, E]``."""
 
     def __init__(self, model: Any, how: Sentences, max_length: int):
         super().__init__(model, max_length)
@@ -152,7 +152,7 @@ class PaddedVectors(PaddedTokens):
 
 
 class PaddedFeatures(nn.Module):
-    """A linear model over ``[B, T]`` features and their values; where there is none the value is 0."""
+    """A linear model on ``[B, T]`` features and their values; padding has the value 0."""
 
     table: Tensor
     bias: Tensor
@@ -170,13 +170,13 @@ class PaddedFeatures(nn.Module):
 
 
 class PaddedPictures(nn.Module):
-    """An image classifier over ``[B, C, H, W]`` pixels of the size that it was trained on.
+    """An image classifier on ``[B, C, H, W]`` pixels of the training size.
 
     Args:
         model: in evaluation mode, fp32.
-        mean, std: of each channel, on a scale from 0 to 1.
-        temperature: what logits are divided by before they become probabilities.
-        to_probabilities: makes probabilities of logits and temperature.
+        mean, std: of each channel, for pixels from 0 to 1.
+        temperature: divides the logits.
+        to_probabilities: computes probabilities from logits and temperature.
     """
 
     mean: Tensor

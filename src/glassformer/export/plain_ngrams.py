@@ -1,6 +1,6 @@
-"""The features of a linear model in plain Python. The ``run.py`` of an ONNX folder holds this file as it is.
+"""The features of a linear model in plain Python; this code is copied into ``run.py`` of ONNX folders.
 
-It needs nothing of this package; ``tests/export/test_tfidf.py`` holds it to ``data/ngrams.py``.
+It imports nothing from this package; ``tests/export/test_tfidf.py`` compares it with ``data/ngrams.py``.
 """
 
 import html
@@ -32,12 +32,12 @@ def folded(text, about):
     return text
 
 
-def of_words(text):  # one word, and two that follow each other
+def of_words(text):  # words and pairs of consecutive words
     words = re.findall(r"\w+", text)
     return words + [f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)]
 
 
-def of_characters(text):  # two to five, inside a word between spaces
+def of_characters(text):  # n-grams of 2 to 5 characters within words, with a space on both sides
     for word in text.split():
         word = f" {word} "
         for n in range(2, 6):
@@ -47,14 +47,14 @@ def of_characters(text):  # two to five, inside a word between spaces
                 break
 
 
-def weighed(grams, numbers, idf):  # n-grams of a text -> number: weight, of length 1
+def weighed(grams, numbers, idf):  # n-grams of a text -> {index: TF-IDF weight}, normalized
     counts = Counter(numbers[gram] for gram in grams if gram in numbers)
     found = {i: (1 + math.log(count)) * idf[i] for i, count in counts.items()}
     length = math.sqrt(sum(value * value for value in found.values())) or 1.0
     return {i: value / length for i, value in found.items()}
 
 
-def numbered(about):  # the same with the number of each n-gram
+def numbered(about):  # add the index of each n-gram
     words = {gram: i for i, gram in enumerate(about["words"])}
     return {
         **about,
@@ -63,13 +63,13 @@ def numbered(about):  # the same with the number of each n-gram
     }
 
 
-def of_text(text, about):  # feature -> value
+def of_text(text, about):  # {feature: value}
     text, idf = folded(text, about), about["idf"]
     characters = weighed(of_characters(text), about["characters"], idf)
     return weighed(of_words(text), about["words"], idf) | characters
 
 
-def features(text, about):  # of a pair (first, second): of the first, the second, both, and of one only
+def features(text, about):  # for a pair: features of first, second, their product and absolute difference
     if not about["pairs"]:
         return of_text(text, about)
     a, b, size = *(of_text(side, about) for side in text), len(about["idf"])

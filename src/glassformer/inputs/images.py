@@ -15,7 +15,7 @@ import numpy as np
 
 from glassformer.checkpoints.catalog import AUTO, CATALOG, IMAGE_ENCODER, IMAGE_SCRATCH
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.hub import is_at_hand, resolve_checkpoint
+from glassformer.checkpoints.hub import is_available, resolve_checkpoint
 from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import nearest
@@ -299,7 +299,7 @@ def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = No
     known = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
     if name == AUTO:
-        name = IMAGE_ENCODER if is_at_hand(IMAGE_ENCODER) else IMAGE_SCRATCH
+        name = IMAGE_ENCODER if is_available(IMAGE_ENCODER) else IMAGE_SCRATCH
     if name not in known and "/" not in name and not Path(name).expanduser().exists():
         raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, known))
     if is_image_architecture(name):

@@ -20,8 +20,8 @@ class Gathered:
     layout: Layout
     all_at_once: ClassVar[bool] = True
 
-    def __init__(self, rows: Sequence[Row]):
-        self.rows, self.good, self.layout = rows, len(usable(rows)), layout_of(rows)
+    def __init__(self, rows: Sequence[Row], noun: str = "texts"):
+        self.rows, self.good, self.layout = rows, len(usable(rows, noun)), layout_of(rows)
 
     def __iter__(self) -> Iterator[Sequence[Row]]:
         yield self.rows
@@ -99,7 +99,7 @@ class Inputs:
 
     def gather(self, given: Given) -> Gathered:
         """The same for predictions: in pieces where there are many."""
-        return Gathered(self.rows(given))
+        return Gathered(self.rows(given), self.noun)
 
     def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
         """The examples that are to be explained: of files the rows with these numbers, if any are named.

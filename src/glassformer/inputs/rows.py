@@ -73,21 +73,25 @@ class Row:
     words: Sequence[str] | None = None  # of a sentence that its file gives in words
 
 
-def usable(rows: Sequence[Row]) -> list[str]:
-    """The texts of the rows that can be answered.
+def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
+    """The inputs of the rows without an error.
+
+    Args:
+        noun: plural noun for the inputs, for messages.
 
     Raises:
-        DataError: there is none.
+        DataError: there are none.
     """
-    texts = [row.text for row in rows if row.error is None]
+    texts, one = [row.text for row in rows if row.error is None], noun.removesuffix("s")
+    fix = f"Give at least one {one}"
     if not rows:
-        raise DataError("nothing to answer", where="predict", fix="Give at least one text")
+        raise DataError("nothing to predict", where="predict", fix=fix)
     if not texts:
         first = rows[0]
-        where = f"{first.file}, row {first.row}" if first.row else first.file or None
-        raise MissingValueError(
-            f"no row can be used; {first.error}", where=where, fix="Give at least one text"
-        )
+        name = first.file or (str(first.text) if noun == "images" else None)
+        where = f"{name}, row {first.row}" if first.row else name
+        what = f"no {'row' if first.row or one == 'text' else one} can be used; {first.error}"
+        raise MissingValueError(what, where=where, fix=fix)
     return texts
 
 

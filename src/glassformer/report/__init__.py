@@ -1,4 +1,4 @@
-"""A run as one page that opens anywhere, offline. What draws it is imported when it is first asked for."""
+"""Reports of runs as single, self-contained HTML pages. Plotting packages are imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sections of a page of questions and answers: errors by kind, and texts with the answers in color."""
+"""Report sections for question answering: scores, errors by kind, and contexts with highlighted answers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def scores(run: Run) -> Section | None:
     if not s:
         return None
     note = (
-        "As SQuAD's script counts: case, punctuation and articles do not count; F1 is of words, beside "
-        "the nearest of several true answers; where there is no answer, only none is right. Intervals are "
-        "of 95 %, from resampled texts with all their questions."
+        "Computed as in SQuAD's script: case, punctuation and articles are ignored; F1 compares words with "
+        "the most similar true answer; if there is no answer, only no answer is right. The 95 % intervals "
+        "come from resampled texts with all their questions."
     )
     parts = []
     if s.get("unanswerable") and s.get("answerable"):
@@ -46,9 +46,9 @@ def errors(run: Run) -> Section | None:
     if not found:
         return None
     note = (
-        "Missed: none is given where there is an answer. Invented: one is given where there is none. Too "
-        "long, too short: the true one with more around it, or a part of it. Overlapping: other words "
-        "that share some with it. Elsewhere: words that share none."
+        "Missed: no answer is given, but there is one. Invented: an answer is given, but there is none. Too "
+        "long, too short: the true answer with more around it, or a part of it. Overlapping: shares some "
+        "words with it. Elsewhere: shares no words with it."
     )
     rows = [[error.replace("_", " "), count(found[error])] for error in ERRORS]
     return Section("errors", "Errors by type", note, table(Table(["error", "questions"], rows, (), (), "")))
@@ -56,27 +56,27 @@ def errors(run: Run) -> Section | None:
 
 def questions(run: Run) -> Section | None:
     given = run.metrics.get("questions") or []
-    told = [q | {"pieces": pieces(_own(q))} for q in given[:MAX_ROWS]]
-    return own_inputs(part("answers", "own", told), "questions", "spans.css") if told else None
+    rows = [q | {"pieces": pieces(_own(q))} for q in given[:MAX_ROWS]]
+    return own_inputs(part("answers", "own", rows), "questions", "spans.css") if rows else None
 
 
 def answers(run: Run) -> Section | None:
-    """Judged questions, their texts, and true and given answers in these."""
+    """Evaluated questions and their contexts, with true and predicted answers highlighted."""
     examples = run.json("answers.json").get("examples")
     if not examples:
         return None
     note = (
         "Evaluated questions, most confident errors first. Filled: predicted and true. Not filled: true "
-        "and not given. Framed: given and not true."
+        "but not predicted. Framed: predicted but not true."
     )
-    told = [e | {"pieces": pieces(e)} for e in examples]
-    return Section("answers", "Questions", note, part("answers", "judged", told), ("spans.css",))
+    rows = [e | {"pieces": pieces(e)} for e in examples]
+    return Section("answers", "Questions", note, part("answers", "judged", rows), ("spans.css",))
 
 
 def learned(run: Run) -> Section | None:
     more = ", on training and validation data." if run.evaluations else "."
     note = (
-        "Training loss of each step with its trend, in nats a window, and the share of windows whose begin "
+        "Training loss of each step with its trend, in nats per window, and the share of windows whose start "
     )
     return page.learned(run, f"{note}and end are both right{more}", "Windows right")
 
@@ -92,9 +92,10 @@ def _own(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def pieces(example: dict[str, Any]) -> list[dict[str, Any]]:
-    """A context in runs of characters, each with ``true`` and ``given``: whether such an answer covers it.
+    """Split a context into pieces, each with ``true`` and ``given``: whether a true or a predicted answer
+    covers it.
 
-    A run ends where an answer begins or ends, so that a true and a given one can overlap.
+    A piece ends where any answer begins or ends, because true and predicted answers can overlap.
     """
     text = example["context"]
     spans = {"true": example["true_spans"], "given": example["spans"]}
@@ -109,5 +110,5 @@ PAGE = Kind(
     sections=(scores, errors, folds, questions, answers, learned),
     verdict=verdict,
     about=about,
-    letters=lambda run: "N tokens in all, each with two logits: an answer begins here, an answer ends here",
+    letters=lambda run: "N tokens in all, each with two logits: start and end of an answer",
 )

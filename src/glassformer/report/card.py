@@ -1,8 +1,8 @@
 """A model card: the ``README.md`` of a saved model, with the metadata that the Hugging Face Hub reads.
 
-Everything in it was measured or set; what nobody has said is listed as a blank. Names from data and
-settings stand in code spans, where they can neither format nor link; paths are cut to their last part, so
-that a card tells nothing of the machine.
+Everything in it was measured or set; missing information is listed under "Blanks". Names from data and
+settings are put into code spans, where they can neither format nor link; paths are cut to their last part,
+so that a card reveals nothing about the machine.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from glassformer.report.wording import count, duration
 from glassformer.targets.regression import Numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
-# What is counted or timed beside figures, and is none itself.
+# Counts and times in metrics.json, which are not metrics
 COUNTED = {"n", "of", "contexts", "width", "step", "best_step", "words", "entities", "pairs"}
-NO_FIGURES = COUNTED | {"length_penalty", "seconds", "sentences_per_second"}
-NO_FIGURES |= {"epoch", "kind", "is_best"}
-# Figure -> the Hub's name of the metric, and ours for people.
+NO_METRICS = COUNTED | {"length_penalty", "seconds", "sentences_per_second"}
+NO_METRICS |= {"epoch", "kind", "is_best"}
+# Metric -> its id on the Hub, and its name for readers
 METRICS = {
     "accuracy": ("accuracy", "accuracy"),
     "macro_f1": ("f1", "macro-F1"),
@@ -49,9 +49,9 @@ METRICS = {
     "chrf": ("chrf", "chrF"),
     "perplexity": ("perplexity", "perplexity"),
 }
-MOST_LABELS = 50
-MOST_ROWS = 40
-MOST_FINDINGS = 12
+MAX_LABELS = 50
+MAX_ROWS = 40
+MAX_FINDINGS = 12
 _PATH = re.compile(r"(?<!\S)(?:[A-Za-z]:\\|~|\.{0,2}/)[^;:()]*[\\/]")
 _PACKAGE = re.compile(r"package \S+ \(([\w.-]+/[\w.-]+),")
 _HUB = re.compile(r"([\w.-]+/[\w.-]+) at (?:revision|its default revision)")
@@ -59,29 +59,29 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One measured number."""
+class Metric:
+    """One measured value."""
 
-    whose: str  # "this model", or the simple model's name
+    whose: str  # "this model", or the name of a baseline
     where: str  # the split
-    key: str  # as metrics.json calls it
+    key: str  # key in metrics.json
     value: float
     interval: tuple[float, float] | None = None  # 95 %
     n: int | None = None  # examples
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for readers."""
         *path, last = self.key.split(".")
         return ", ".join([*path, METRICS.get(last, (last, last.replace("_", " ")))[1]])
 
 
 @dataclass(frozen=True)
 class Model:
-    """What an estimator says of itself; ``Estimator.card`` fills it in."""
+    """Facts about a model; ``Estimator.card`` fills them in."""
 
-    kind: str  # its class
-    tag: str = ""  # the Hub's pipeline_tag; "" where the Hub has none
+    kind: str  # name of the estimator class
+    tag: str = ""  # the Hub's pipeline_tag; "" if there is none
     labels: tuple[str, ...] = ()
     parameters: int = 0
     source: str = ""  # where its weights come from, in words
@@ -89,21 +89,23 @@ class Model:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0  # of training
     versions: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, int] = field(default_factory=dict)  # split -> how many the fit was given
-    judged: Mapping[str, float] = field(default_factory=dict)  # figures of the kept weights while training
+    examples: Mapping[str, int] = field(default_factory=dict)  # split -> number of examples given to fit
+    judged: Mapping[str, float] = field(
+        default_factory=dict
+    )  # metrics of the kept weights, measured during training
     limits: tuple[str, ...] = ()
-    use: str = ""  # lines of Python that ask it
+    use: str = ""  # lines of Python that use the model
     task: str = ""
-    several: bool = False  # whether an example may have several of the labels, or none
+    several: bool = False  # whether the task is multi-label
 
 
 @dataclass(frozen=True)
 class Form:
-    """How the folder is opened."""
+    """How to open the folder."""
 
     library: str = "glassformer"
     opens_as: str = ""  # the class of transformers
-    whole: bool = True  # whether that class gives the answers; else run.py does
+    whole: bool = True  # whether that class gives the predictions; else run.py does
 
 
 def model_card(
@@ -116,22 +118,22 @@ def model_card(
     """The text of ``README.md``: YAML metadata between two lines of ``---``, then Markdown.
 
     Args:
-        config, metrics, doctor: ``config.toml``, ``metrics.json`` and ``doctor.json`` of the run that the
-            model comes from; None where there was none.
-        form: of the folder; None: as ``save`` writes it.
+        config, metrics, doctor: ``config.toml``, ``metrics.json`` and ``doctor.json`` of the model's run;
+            None: there is none.
+        form: format of the folder; None: as ``save`` writes it.
     """
     config, metrics, form = config or {}, metrics or {}, form or Form()
     data = _data(config)
     title = str(config.get("name") or "") or model.kind
-    figures = list(figures_of(metrics)) or list(_while_training(model))
+    figures = list(metrics_of(metrics)) or list(_validation_metrics(model))
     about = {
         "model": model,
         "form": form,
         "data": data,
         "title": title,
         "summary": str(config.get("summary") or ""),
-        "figures": figures[:MOST_ROWS],
-        "left_out": max(len(figures) - MOST_ROWS, 0),
+        "figures": figures[:MAX_ROWS],
+        "left_out": max(len(figures) - MAX_ROWS, 0),
         "from_run": bool(metrics),
         "chosen_by_them": not metrics and bool(figures),
         "openings": metrics.get("openings") or {},
@@ -140,14 +142,14 @@ def model_card(
             str(f.get("message", ""))
             for f in (doctor or {}).get("findings", [])
             if f.get("severity") == "warning"
-        ][:MOST_FINDINGS],
+        ][:MAX_FINDINGS],
         "base": base_of(model.source),
         "source": without_paths(model.source),
         "date": str(metrics.get("date") or "")[:10],
         "machine": metrics.get("machine") or {},
         "truncated": {k: v for k, v in (metrics.get("truncated") or {}).items() if v and v[0]},
-        "labels": model.labels[:MOST_LABELS],
-        "more_labels": max(len(model.labels) - MOST_LABELS, 0),
+        "labels": model.labels[:MAX_LABELS],
+        "more_labels": max(len(model.labels) - MAX_LABELS, 0),
         "seed": metrics.get("seed", model.settings.get("seed")),
         "settings": {
             k: v
@@ -185,21 +187,21 @@ SHOWN_SETTINGS += (
 
 
 def base_of(source: str) -> str | None:
-    """The Hub id of the weights that a model was begun with; None: random ones, a folder, or not known."""
+    """The Hub id of the pretrained weights; None: random weights, a local folder, or unknown."""
     found = _PACKAGE.match(source) or _HUB.match(source)
     return found[1] if found else None
 
 
 def without_paths(text: str) -> str:
-    """Paths cut to their last part."""
+    """Text with each path cut to its last part."""
     return _PATH.sub("", text)
 
 
-# --- figures ----------------------------------------------------------------------------------------
+# --- metrics ----------------------------------------------------------------------------------------
 
 
-def figures_of(metrics: Mapping[str, Any]) -> Iterator[Figure]:
-    """The figures of a run on what it was not trained on, the judged split first, simple models behind."""
+def metrics_of(metrics: Mapping[str, Any]) -> Iterator[Metric]:
+    """The metrics of a run on held-out data: the evaluated split with its baselines first."""
     judged = str(metrics.get("judged") or "test")
     for split, name in (("test", judged), ("validation", "validation")):
         if isinstance(found := metrics.get(split), Mapping):
@@ -217,7 +219,7 @@ def figures_of(metrics: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Dictionaries that hold numbers, with the names on the way to them."""
+    """Nested dictionaries that hold numbers, with their path."""
     if not isinstance(value, Mapping):
         return
     if any(_is_number(v) for v in value.values()):
@@ -227,14 +229,16 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from _leaves(below, f"{where}, {name}".removeprefix(", "))
 
 
-def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Figure]:
+def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Metric]:
     n = scores.get("n", scores.get("known", scores.get("pairs")))
     for key, value in scores.items():
-        if key not in NO_FIGURES and _is_number(value):
+        if key not in NO_METRICS and _is_number(value):
             bounds = scores.get(f"{key}_interval")
-            if bounds and n and key not in Numbers.compared:  # older files say 1 to 1 where all are right
+            if (
+                bounds and n and key not in Numbers.compared
+            ):  # older files have 1 to 1 if all predictions are right
                 bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
-            yield Figure(whose, where, key, float(value), _ends(bounds), n)
+            yield Metric(whose, where, key, float(value), _ends(bounds), n)
 
 
 def _ends(bounds: Sequence[float] | None) -> tuple[float, float] | None:
@@ -245,12 +249,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _while_training(model: Model) -> Iterator[Figure]:
-    """The figures of the kept weights on what the fit held out; an accuracy has Wilson's interval."""
+def _validation_metrics(model: Model) -> Iterator[Metric]:
+    """Validation metrics of the kept weights; accuracy with a Wilson interval."""
     n = model.examples.get("validation")
     for key, value in model.judged.items():
         bounds = share_interval(value, n) if n and key == "accuracy" else None
-        yield Figure("this model", "validation", key, value, _ends(bounds), n)
+        yield Metric("this model", "validation", key, value, _ends(bounds), n)
 
 
 def _splits(metrics: Mapping[str, Any]) -> dict[str, int]:
@@ -277,9 +281,9 @@ def _splits(metrics: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Data:
-    name: str = ""  # of the data set, or the last part of the path; "" where it is not known
+    name: str = ""  # of the data set, or the last part of its path; "" if unknown
     description: str = ""
-    license: str = ""  # of the data, in words
+    license: str = ""  # of the data
     notes: tuple[str, ...] = ()
     hub: str = ""
     languages: tuple[str, ...] = ()
@@ -312,28 +316,28 @@ def _data(config: Mapping[str, Any]) -> _Data:
     )
 
 
-def _blanks(model: Model, data: _Data, figures: list[Figure], from_run: bool) -> list[str]:
-    """What a reader would look for and nobody has said."""
+def _blanks(model: Model, data: _Data, figures: list[Metric], from_run: bool) -> list[str]:
+    """Information that a reader would look for, but that is missing."""
     out = ["license: under which terms these weights may be used"]
     if not data.languages and "image" not in model.tag:
         out.append("language: which languages the texts are in")
     if not data.name:
         out.append("datasets: what it was trained on")
     elif not data.license:
-        out.append(f"the terms of the data ({data.name}), how they were gathered, and whom they concern")
+        out.append(f"the terms of the data ({data.name}), how they were collected, and whom they concern")
     if not figures:
-        out.append("model-index: no figure was measured; `glassformer evaluate` measures some")
+        out.append("model-index: nothing was measured; `glassformer evaluate` measures metrics")
     elif not from_run:
-        out.append("figures on data that chose nothing: those above were seen while training")
+        out.append("metrics on test data: the validation data above were used to choose the weights")
     if not base_of(model.source) and not model.source.startswith(("random", "solved")):
-        out.append("base_model: the weights that it was begun with have no name on the Hub")
+        out.append("base_model: the pretrained weights have no name on the Hub")
     return [*out, "intended use, and uses that it is not meant for"]
 
 
 # --- metadata ---------------------------------------------------------------------------------------
 
 
-def _metadata(model: Model, form: Form, data: _Data, title: str, figures: list[Figure]) -> str:
+def _metadata(model: Model, form: Form, data: _Data, title: str, figures: list[Metric]) -> str:
     """The YAML block, every string on one line."""
     import yaml
 
@@ -362,7 +366,7 @@ def _metadata(model: Model, form: Form, data: _Data, title: str, figures: list[F
 
 
 def _flat(value: Any) -> Any:
-    """Strings on one line and of printable characters, wherever they stand."""
+    """The value with every string in it on one line and printable."""
     if isinstance(value, str):
         return printable(" ".join(value.split()))
     if isinstance(value, Mapping):
@@ -374,24 +378,24 @@ def _flat(value: Any) -> Any:
 
 
 def escaped(value: Any) -> Any:
-    """Text as Markdown that shows it: one line, no markup, no link, no HTML; numbers as they are."""
-    if isinstance(value, Ready) or not isinstance(value, str):
+    """Text escaped for Markdown: one line, no markup, no links, no HTML; other values unchanged."""
+    if isinstance(value, Safe) or not isinstance(value, str):
         return value
     text = re.sub(r"([\\`*_{}\[\]|~$@#])", r"\\\1", _flat(value))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("://", ":\\//").replace("www.", "www\\.")
 
 
-class Ready(str):
-    """Markdown that is ours."""
+class Safe(str):
+    """Markdown that needs no escaping."""
 
 
-def code(value: Any) -> Ready:
-    """A name from data or settings in a code span, where nothing is markup; also in a table's cell."""
+def code(value: Any) -> Safe:
+    """A name from data or settings as a code span, which is safe in tables, too."""
     text = _flat(str(value))
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") or not text.strip() else ""
-    return Ready(f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|"))
+    return Safe(f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|"))
 
 
 @cache
@@ -402,9 +406,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=escaped,
-        autoescape=False,  # of HTML; what stands here is Markdown, and ``finalize`` escapes it
+        autoescape=False,  # autoescape is for HTML; this is Markdown, which ``finalize`` escapes
     )
-    made.filters |= {"code": code, "count": count, "duration": duration, "ready": Ready}
-    made.globals["sep"] = Ready(", ")
-    made.filters["number"] = lambda x: Ready(f"{x:.4f}" if isinstance(x, float) else f"{x:,}")
+    made.filters |= {"code": code, "count": count, "duration": duration, "ready": Safe}
+    made.globals["sep"] = Safe(", ")
+    made.filters["number"] = lambda x: Safe(f"{x:.4f}" if isinstance(x, float) else f"{x:,}")
     return made

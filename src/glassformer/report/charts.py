@@ -1,4 +1,4 @@
-"""Charts as SVG files, the same bytes for the same numbers: curves, bars, a confusion matrix."""
+"""Charts as SVG, byte-identical for equal numbers: curves, bars, and confusion matrices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from glassformer.errors import DataError
 
-# --- curves of a training -------------------------------------------------------------------------
-#
+# --- learning curves ------------------------------------------------------------------------------
 
 
 INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d", "#3d7a4b")
@@ -22,12 +21,12 @@ def curves(
     last: int | None = None,
     ends: tuple[str, str] | None = None,
 ) -> str:
-    """Panels beside each other, each with at most three named lines over the epochs.
+    """Panels next to each other, each with at most three named lines over the epochs.
 
     Args:
-        panels: title -> line's name -> values, one an epoch or evenly over them.
-        last: the number of the last epoch; None: as many as there are values.
-        ends: what stands below the first and the last value where they are no epochs.
+        panels: title -> name of the line -> values, one per epoch or evenly spaced over them.
+        last: number of the last epoch; None: the number of values.
+        ends: labels of the first and the last value if the x-axis is not epochs.
     """
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * len(panels)} {HEIGHT}" '
@@ -42,11 +41,11 @@ def curves(
 def learning_curves(
     evaluations: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]] = ()
 ) -> str:
-    """Loss and accuracy over the epochs of one training; empty: fewer than two were evaluated.
+    """Loss and accuracy over the epochs of a run; empty if fewer than two were evaluated.
 
     Args:
-        evaluations: of a run's history.
-        judged: figures of the judged split by the weights of each epoch; they stand beside the training's.
+        evaluations: evaluation records of a run's history.
+        judged: metrics of the weights of each epoch on the test split, drawn as a third line.
     """
     records = [e for e in evaluations if "train_loss" in e]
     panels: dict[str, dict[str, list[float]]] = {}
@@ -61,7 +60,7 @@ def learning_curves(
         }
         if judged and len(judged) == len(records):
             lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in judged]
-        if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy to learn
+        if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy
             panels[title] = lines
     last = records[-1].get("epoch") if records else None
     return curves(panels, None if last is None else last + 1) if len(records) > 1 and panels else ""
@@ -105,9 +104,7 @@ def _panel(
     return "\n".join(out)
 
 
-# --- named values as lying bars -------------------------------------------------------------------
-#
-# In panels.
+# --- horizontal bars in panels ---------------------------------------------------------------------
 
 
 BARS_WIDTH, HEAD, LINE, NAME, FIGURE = (
@@ -116,20 +113,20 @@ BARS_WIDTH, HEAD, LINE, NAME, FIGURE = (
     19,
     100,
     48,
-)  # pixels of a panel, its title, a bar, names, figures
-LONGEST_NAME = 15  # letters of a name
+)  # pixels: width of a panel, height of title and bar, width of names and values
+LONGEST_NAME = 15  # characters
 
 
 def bar_panels(
     panels: Mapping[str, Sequence[tuple[str, float]]], form: str = "{:.1%}", columns: int = 2
 ) -> str:
-    """Panels in rows of ``columns``, the first value of each on top; a value below 0 is drawn in red.
+    """Panels of bars in rows of ``columns``, the first value on top; negative values are red.
 
     Args:
-        panels: title -> (name, value). A bar's length is its share of the largest value of all panels.
-        form: how a value is written behind its bar.
+        panels: title -> (name, value) pairs. Bars are scaled by the largest absolute value of all panels.
+        form: format of the value next to its bar.
     """
-    from glassformer.explain.view import short_names  # with torch, which curves do without
+    from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
     most = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
     names = [name for bars in panels.values() for name, _ in bars]
@@ -168,31 +165,30 @@ def _bars(
     return "\n".join(out)
 
 
-# --- a confusion matrix ---------------------------------------------------------------------------
-#
-# A row a true class, a column a predicted one, counts in the squares.
+# --- confusion matrix: one row per true class, one column per predicted class ------------------------
 
 
-CELL, LETTER, LONGEST_CLASS = 40, 7, 18  # pixels of a square and of a letter; letters of a class
-MOST = 30  # classes: more squares cannot be read
+CELL, LETTER, LONGEST_CLASS = 40, 7, 18  # pixels per square and per letter; characters of a class name
+MAX_CLASSES = 30  # more are not legible
 
 
 def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """Right answers on blue, mistakes on red, each as strong as the root of its share of the true class.
+    """A confusion matrix as SVG: right predictions blue, mistakes red, with opacity by the square root of the
+    share of the true class.
 
     Args:
-        counts: ``[true][predicted]``, as in the figures of a split.
+        counts: ``[true][predicted]``, as in the metrics of a split.
 
     Raises:
-        DataError: the counts are no square table of the classes, or there are too many classes to read.
+        DataError: the counts are not a square matrix, or there are too many classes.
     """
-    from glassformer.explain.view import short_names  # with torch, which curves do without
+    from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
     n = len(labels)
     if len(counts) != n or any(len(row) != n for row in counts):
         raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Evaluate the run again")
-    if not 0 < n <= MOST:
-        raise DataError(f"{n} classes, 1 to {MOST} can be drawn", where="confusion")
+    if not 0 < n <= MAX_CLASSES:
+        raise DataError(f"{n} classes, 1 to {MAX_CLASSES} can be drawn", where="confusion")
     names = short_names(labels, LONGEST_CLASS)
     edge = LETTER * max(map(len, names)) + 12
     left, top = edge + 18, edge + 18

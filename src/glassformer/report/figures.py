@@ -1,7 +1,7 @@
-"""Figures as SVG text that sits in a page: its fonts, its colors, nothing but shapes.
+"""Plots as inline SVG with the fonts and colors of the page.
 
-matplotlib draws with the stand-in colors below; ``as_svg`` then turns them into CSS variables, so
-that one figure serves light and dark, and drops style attributes, which the page's policy forbids.
+matplotlib draws with the placeholder colors below; ``as_svg`` then replaces them by CSS variables, so
+that a plot works in light and dark mode, and removes style attributes, which the page's policy forbids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
     "xtick.color": RULE, "ytick.color": RULE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
     "xtick.major.size": 3, "ytick.major.size": 0, "lines.solid_capstyle": "round", "text.parse_math": False,
 }  # fmt: skip
-MAX_POINTS = 400  # of one line: more cannot be seen
+MAX_POINTS = 400  # per line: more are not visible
 
 ET.register_namespace("", "http://www.w3.org/2000/svg")
 
@@ -63,10 +63,9 @@ def accuracy_curves(
 ) -> Markup:
     """Accuracy on training and validation data at each evaluation, over optimizer steps.
 
-    Another ``measure`` of the validation data, where there is one, takes the place of their accuracy.
-
     Args:
-        judged: accuracy on the judged split after each epoch, found when all was over.
+        measure: metric of the validation data, drawn instead of accuracy if the records have it.
+        judged: accuracy of the weights of each epoch on the test split, measured after training.
     """
     key = measure if any(e.get(measure) is not None for e in evaluations) else "accuracy"
     with rc_context(STYLE):
@@ -84,12 +83,12 @@ def accuracy_curves(
         return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].called)} over optimizer steps")
 
 
-def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> Markup:
-    """Share of right answers against the probability the model stated, and how many there were.
+def calibration_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> Markup:
+    """Accuracy against the predicted probability, with the number of predictions.
 
     Args:
-        total, right: answers, and right ones, in equal bins of the stated probability from 0 to 1.
-        noun: what was answered.
+        total, right: number of predictions, and of right ones, in equal bins of the probability from 0 to 1.
+        noun: plural noun for the examples.
     """
     n, hits = np.asarray(total, float), np.asarray(right, float)
     used = np.flatnonzero(n)
@@ -106,15 +105,15 @@ def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "tex
         axes.set(ylim=(min(left, low.min(initial=1.0)) - 0.03, 1.03), xlim=(left, 1), ylabel="right")
         axes.tick_params(axis="x", length=0)
         counts.bar(middle, n[used], width=width * 0.82, color=HELD, alpha=0.55)
-        counts.set(xlabel="probability the model stated", ylabel=noun)
+        counts.set(xlabel="confidence", ylabel=noun)
         counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         for axis in (axes.yaxis, counts.xaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "certainty", "Share of right answers by the probability the model stated")
+        return as_svg(figure, "certainty", "Share of right predictions by confidence")
 
 
 def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> Markup:
-    """Accuracy against stated probability, before and after the temperature; a dot's size is its share."""
+    """Accuracy against predicted probability, before and after calibration; dot size: share of the bin."""
     total = max(sum(b["n"] for b in before), 1)
     with rc_context(STYLE):
         figure = Figure((5.2, 3.4), layout="constrained")
@@ -125,10 +124,10 @@ def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]
             x, y = [b["confidence"] for b in curve], [b["accuracy"] for b in curve]
             axes.plot(x, y, color=color, linewidth=1.4)
             axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=color, linewidths=0)
-        axes.set(xlabel="probability the model states", ylabel="right", xlim=(left, 1.01), ylim=(None, 1.03))
+        axes.set(xlabel="confidence", ylabel="right", xlim=(left, 1.01), ylim=(None, 1.03))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "reliability", f"Share of right {cut(name, 20)} answers by stated probability")
+        return as_svg(figure, "reliability", f"Share of right {cut(name, 20)} predictions by confidence")
 
 
 def _axes(steps: Sequence[dict[str, Any]]) -> tuple[Figure, Axes]:
@@ -160,18 +159,18 @@ def _points(
 
 
 def _thin(values: np.ndarray) -> np.ndarray:
-    """Means of at most ``MAX_POINTS`` runs of neighbors."""
+    """The values averaged into at most ``MAX_POINTS`` groups of neighbors."""
     return np.array([part.mean() for part in np.array_split(values, min(len(values), MAX_POINTS))])
 
 
 def _trend(values: np.ndarray) -> np.ndarray:
-    """Centerd running mean over about a twelfth of the line; the window shrinks at both ends."""
+    """Centered running mean over about a twelfth of the line; the window shrinks at both ends."""
     half = len(values) // 24
     return np.array([values[max(i - half, 0) : i + half + 1].mean() for i in range(len(values))])
 
 
 def as_svg(figure: Figure, name: str, title: str) -> Markup:
-    """The figure as an ``<svg>`` element without style attributes, links and ids that could clash."""
+    """The plot as an ``<svg>`` element without style attributes and links, and with unique ids."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     root = ET.fromstring(file.getvalue())
@@ -193,7 +192,7 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
 
 
 def _plain(key: str, value: str, name: str) -> list[tuple[str, str]]:
-    """An attribute as the page wants it: a style as single attributes, an id with the figure's name."""
+    """An attribute for the page: styles become single attributes, ids get the plot's name as prefix."""
     if key == "id":
         return [(key, f"{name}-{value}")]
     if key == "style":

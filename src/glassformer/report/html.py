@@ -1,4 +1,4 @@
-"""``report.html`` of a run, by the kind of its predictions."""
+"""Writes ``report.html`` of a run, for any kind of prediction."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ KINDS = {
 
 
 def write_report(run_folder: str | Path, known: KnownRecipe = NOTHING_KNOWN, kind: str = "classes") -> Path:
-    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
+    """Write ``report.html`` into a run folder, atomically, and return its path.
 
     Args:
-        known: of the run's recipe; nothing: every setting counts as changed.
-        kind: of its predictions, one of ``KINDS``.
+        known: facts about the run's recipe; by default every setting counts as changed.
+        kind: kind of the predictions, one of ``KINDS``.
 
     Raises:
-        DataError: no metrics.json, or a damaged file, which is named.
+        DataError: no metrics.json, or a damaged file, which the message names.
         ConfigError: config.toml is not TOML.
     """
     return write_kind(run_folder, KINDS[kind], known)

@@ -1,4 +1,4 @@
-"""The maps of a run folder made ready for the page."""
+"""Prepares the attention maps of a run folder for the page."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MAX_PAYLOAD = 2_000_000  # characters of encoded maps in one page
 
 
 def encode(maps: np.ndarray) -> str:
-    """``[L, H, T, T]`` shares as base64 of one byte each; the square root keeps small ones apart."""
+    """``[L, H, T, T]`` weights as base64, one byte each; the square root keeps small ones distinct."""
     return base64.b64encode(np.rint(255 * np.sqrt(np.clip(maps, 0, 1))).astype(np.uint8).tobytes()).decode()
 
 
 def prepare(examples: list[dict[str, Any]]) -> tuple[list[View], int]:
-    """The examples that fit into a page, and how many had to be left out.
+    """The examples that fit into a page, and the number of those left out.
 
     Raises:
-        DataError: an example whose tokens, offsets and rows do not fit each other; it is numbered.
+        DataError: tokens, offsets and rows of an example do not match; the message has its number.
     """
     ready: list[View] = []
     size = 0

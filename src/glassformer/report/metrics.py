@@ -1,4 +1,4 @@
-"""Tables of metrics, and how differences of them are written."""
+"""Tables of metrics, and formatting of differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.report.wording import count, duration
 from glassformer.targets import TARGETS, target_of
 from glassformer.targets.target import Target
 
-# Measures that runs are compared by, as a difference is written.
+# Metrics that runs are compared by, with the format of a difference
 COMPARED: dict[str, Share] = {
     key: replace(metric, form="", bounds="") if isinstance(metric, Plain) else metric
     for target in TARGETS
@@ -25,18 +25,18 @@ class Table:
     """A table for a page or a terminal."""
 
     heads: Sequence[str]
-    rows: Sequence[Sequence[Any]]  # cells in words; the first names the row
-    ours: Collection[int] = (0,)  # rows that are set off
-    words: Collection[str] = ()  # columns of words, beside the first; the others hold numbers
+    rows: Sequence[Sequence[Any]]  # formatted cells; the first is the name of the row
+    ours: Collection[int] = (0,)  # highlighted rows
+    words: Collection[str] = ()  # text columns, in addition to the first; the others hold numbers
     style: str = "compare"
 
 
 def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = False) -> list[str]:
-    """The heads of columns: of ``f1`` its title, of ``f1_interval`` that of its interval.
+    """Titles of columns, for keys such as ``f1`` and ``f1_interval``.
 
     Args:
-        noun: what examples are called, which the column ``n`` counts; empty: as the kind of target has it.
-        short: where little room is.
+        noun: plural noun for the examples, the title of column ``n``; empty: that of the target.
+        short: use short titles.
     """
     out: list[str] = []
     for column in columns:
@@ -54,11 +54,11 @@ def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = 
 
 
 def cells(scores: Mapping[str, Any], columns: Sequence[str], target: Target, digits: int) -> list[str]:
-    """The cells of one model: of ``f1`` its value, of ``f1_interval`` its interval, of ``f1_within`` both,
-    of ``n`` how many examples there were, of ``seconds`` how long it took.
+    """The cells of one model: value (``f1``), interval (``f1_interval``) or both (``f1_within``) of a metric,
+    number of examples (``n``), time (``seconds``).
 
     Args:
-        digits: behind the point of a percentage.
+        digits: decimals of a percentage.
     """
     out = []
     for column in columns:
@@ -69,12 +69,12 @@ def cells(scores: Mapping[str, Any], columns: Sequence[str], target: Target, dig
             continue
         metric, value, bounds = target.metrics[key], scores.get(key), scores.get(f"{key}_interval")
         n = scores.get(target.resampled, scores.get("n", 0))
-        said, interval = metric.value(value, digits), metric.between(bounds, digits, value, n)
+        text, interval = metric.value(value, digits), metric.between(bounds, digits, value, n)
         if column.endswith("_interval"):
-            said = interval
+            text = interval
         elif column.endswith("_within") and bounds:
-            said += f" ({interval})"
-        out.append(said)
+            text += f" ({interval})"
+        out.append(text)
     return out
 
 
@@ -87,14 +87,14 @@ def metric_table(
     short: bool = False,
     **about: Any,
 ) -> Table:
-    """A row for each (name, scores); ``columns`` as in ``cells``, the rest as in ``heads`` and ``Table``."""
+    """A table with one row per (name, scores); arguments as in ``cells``, ``heads`` and ``Table``."""
     target = target_of(rows[0][1])
     lines = [[name, *cells(scores, columns, target, digits)] for name, scores in rows]
     return Table([first, *heads(columns, target, noun, short)], lines, **about)
 
 
 def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> Table:
-    """A row for each metric of one model: its value and its interval."""
+    """A table with one row per metric of a model: value and interval."""
     target, rows = target_of(scores), []
     for key in keys:
         value, between = cells(scores, [key, f"{key}_interval"], target, digits)
@@ -103,10 +103,10 @@ def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> 
 
 
 def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
-    """A row for each fold, and their mean and standard deviation.
+    """A table with one row per fold, and their mean and standard deviation.
 
     Args:
-        short: where little room is.
+        short: use fewer columns and short titles.
     """
     scores, over, folds = metrics["test"], metrics["over_folds"], metrics["folds"]
     target = target_of(scores)
@@ -137,12 +137,12 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
 
 
 def unit_of(measure: str) -> Share:
-    """How a measure that models are compared by is written; an unknown one counts as accuracy."""
+    """The format of a metric that models are compared by; that of accuracy for unknown ones."""
     return COMPARED.get(measure, COMPARED["accuracy"])
 
 
 def signed(figures: dict[str, Any], digits: int, unit: Share) -> str:
-    """A difference from the baseline with its interval, "+1.2 (+0.3 to +2.1)"."""
+    """The difference from the baseline with its interval, such as "+1.2 (+0.3 to +2.1)"."""
     between = figures.get("difference_interval")
     if between is None:
         return NONE
@@ -151,11 +151,11 @@ def signed(figures: dict[str, Any], digits: int, unit: Share) -> str:
 
 
 def better(figures: dict[str, Any], unit: Share) -> bool:
-    """Whether an arm's figure is the better one beside the baseline's."""
+    """Whether a variant is better than the baseline."""
     return figures["difference"] < 0 if unit.lower else figures["difference"] > 0
 
 
 def leading(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The two metrics that lead a table of such scores, the chosen one first: key and what it is called."""
+    """Key and name of the two main metrics of such scores, ``measure`` first."""
     target = target_of(scores)
     return [(key, target.metrics.get(key, unit_of(key)).called) for key in target.leading(measure, scores)]

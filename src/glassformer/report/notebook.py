@@ -1,6 +1,6 @@
-"""How estimators, histories, runs and comparisons show themselves in a notebook: as HTML, all of it escaped.
+"""HTML representations of estimators, histories, runs and comparisons in notebooks; all text is escaped.
 
-The tables take colors and fonts from the notebook around them, and so are at home in a dark one too.
+The tables take colors and fonts from the notebook, so they also work in dark mode.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from glassformer.report.metrics import signed, unit_of
 from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, p_value, percent
 from glassformer.targets.multiclass import Classes
 
-MOST_ROWS = 12  # of evaluations; the first and last are shown
-MOST_LABELS = 12
-FIGURES = ("scores", "masked", "tests", "test", "validation")  # parts of metrics.json that hold some
-MOST_TEXT = 200  # characters of a cell
-LINES = {"train": "#7f7f7f", "held": "#d6821e"}  # seen on white and on black
+MAX_ROWS = 12  # evaluations; of more, the first and the last are shown
+MAX_LABELS = 12
+METRIC_PARTS = ("scores", "masked", "tests", "test", "validation")  # parts of metrics.json with metrics
+MAX_TEXT = 200  # characters of a cell
+LINES = {"train": "#7f7f7f", "held": "#d6821e"}  # visible on white and on black
 
 
 def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), caption: str = "") -> Markup:
-    """A table of texts and numbers; nothing in a cell is markup unless it is ``Markup`` already."""
+    """An HTML table; cells are escaped unless they are ``Markup``."""
     body = Markup("").join(
         Markup("<tr>{}</tr>").format(
             Markup("").join(Markup("<td>{}</td>").format(_cell(cell)) for cell in row)
@@ -39,20 +39,20 @@ def table(rows: Iterable[Sequence[Any]], head: Sequence[str] = (), caption: str 
 
 
 def _cell(value: Any) -> Markup:
-    return value if isinstance(value, Markup) else escape(cut(str(value), MOST_TEXT))
+    return value if isinstance(value, Markup) else escape(cut(str(value), MAX_TEXT))
 
 
 # --- histories --------------------------------------------------------------------------------------
 
 
 class Records(list[dict[str, Any]]):
-    """A history: the records of steps and evaluations, which shows and draws itself."""
+    """A training history: records of steps and evaluations, with a table and a plot for notebooks."""
 
     def plot(self, title: str = "") -> Any:
-        """The loss, and where something was held out what it was judged by, over optimizer steps.
+        """Plot the loss and, with validation data, the validation metric over optimizer steps.
 
         Returns:
-            A figure of matplotlib, which a notebook shows; ``savefig`` writes it.
+            A matplotlib figure, which a notebook shows; ``savefig`` writes it.
         """
         return plot_history(self, title)
 
@@ -65,20 +65,26 @@ def _evaluations(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def history_html(records: Sequence[Mapping[str, Any]]) -> Markup:
-    """How long it was, and a row an evaluation."""
+    """The number of steps, and a table with one row per evaluation."""
     steps = [r for r in records if r.get("kind") == "step"]
-    judged = _evaluations(records)
-    keys = [k for k in ("train_loss", "loss", *Classes.leads) if any(k in r for r in judged)]
-    shown = judged if len(judged) <= MOST_ROWS else [*judged[: MOST_ROWS // 2], *judged[-MOST_ROWS // 2 :]]
+    evaluations = _evaluations(records)
+    keys = [k for k in ("train_loss", "loss", *Classes.leads) if any(k in r for r in evaluations)]
+    shown = (
+        evaluations
+        if len(evaluations) <= MAX_ROWS
+        else [*evaluations[: MAX_ROWS // 2], *evaluations[-MAX_ROWS // 2 :]]
+    )
     rows = []
     for r in shown:
         place = [r.get("epoch", -1) + 1, r.get("step", "")]
         rows.append([*place, *(_number(r.get(k)) for k in keys), "best" * bool(r.get("best"))])
-    between = len(judged) - len(shown)
+    between = len(evaluations) - len(shown)
     left_out = f", {between} of them are not shown" if between else ""
-    said = f"{len(steps):,} steps, {len(judged):,} evaluations{left_out}"
+    summary = f"{len(steps):,} steps, {len(evaluations):,} evaluations{left_out}"
     names = [key.replace("_", " ") for key in keys]
-    return table(rows, ["epoch", "step", *names, ""], said) if rows else Markup("<p>{}</p>").format(said)
+    return (
+        table(rows, ["epoch", "step", *names, ""], summary) if rows else Markup("<p>{}</p>").format(summary)
+    )
 
 
 def _number(value: Any) -> str:
@@ -90,19 +96,19 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     from matplotlib import rc_context
     from matplotlib.ticker import MaxNLocator
 
-    steps, judged = [r for r in records if r.get("kind") == "step"], _evaluations(records)
-    key = next((k for k in ("accuracy", "score", "macro_f1") if any(k in r for r in judged)), None)
+    steps, evaluations = [r for r in records if r.get("kind") == "step"], _evaluations(records)
+    key = next((k for k in ("accuracy", "score", "macro_f1") if any(k in r for r in evaluations)), None)
     with rc_context({"text.parse_math": False, "font.size": 10}):
         figure = _figure((8.4 if key else 4.4, 3.2))
         axes = figure.subplots(1, 2 if key else 1, squeeze=False)[0]
         x, y = [r["step"] for r in steps], [r["loss"] for r in steps]
         axes[0].plot(x, y, color=LINES["train"], linewidth=0.8)
-        _points(axes[0], judged, "train_loss", "train")
-        _points(axes[0], judged, "loss", "held")
+        _points(axes[0], evaluations, "train_loss", "train")
+        _points(axes[0], evaluations, "loss", "held")
         axes[0].set_ylabel("loss")
         if key:
-            _points(axes[1], judged, f"train_{key}", "train")
-            _points(axes[1], judged, key, "held")
+            _points(axes[1], evaluations, f"train_{key}", "train")
+            _points(axes[1], evaluations, key, "held")
             axes[1].set_ylabel(Classes.metrics[key].called if key in Classes.leads else key)
         for one in axes:
             one.set_xlabel("step")
@@ -111,12 +117,12 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
             if one.get_legend_handles_labels()[0]:
                 one.legend(frameon=False)
         if title:
-            figure.suptitle(cut(title, MOST_TEXT))
+            figure.suptitle(cut(title, MAX_TEXT))
     return figure
 
 
-def _points(axes: Any, judged: Sequence[Mapping[str, Any]], key: str, who: str) -> None:
-    found = [(r["step"], r[key]) for r in judged if isinstance(r.get(key), int | float)]
+def _points(axes: Any, evaluations: Sequence[Mapping[str, Any]], key: str, who: str) -> None:
+    found = [(r["step"], r[key]) for r in evaluations if isinstance(r.get(key), int | float)]
     if found:
         name = "training" if who == "train" else "held out"
         pen: dict[str, Any] = {"color": LINES[who], "markersize": 3.5, "linewidth": 1.4}
@@ -142,7 +148,7 @@ def _figure(size: tuple[float, float]) -> Any:
 
 
 class Shown:
-    """Mixed into estimators: what a notebook shows of one."""
+    """Mixin that gives estimators an HTML representation for notebooks."""
 
     def _repr_html_(self) -> str:
         return str(estimator_html(self))
@@ -152,7 +158,7 @@ class Shown:
 
 
 def estimator_html(estimator: Any) -> Markup:
-    """Its kind, what was fitted, and the settings that are not at their defaults."""
+    """Class, fitted attributes, and settings that differ from the defaults."""
     model, source = getattr(estimator, "model_", None), getattr(estimator, "weights_source_", "")
     rows: list[list[Any]] = []
     if model is not None and hasattr(model, "parameters"):
@@ -161,8 +167,8 @@ def estimator_html(estimator: Any) -> Markup:
         rows.append(["weights", source])
     if hasattr(estimator, "classes_"):
         labels = list(map(str, estimator.classes_.tolist()))
-        more = f" and {len(labels) - MOST_LABELS:,} more" if len(labels) > MOST_LABELS else ""
-        rows.append([f"{len(labels)} classes", ", ".join(labels[:MOST_LABELS]) + more])
+        more = f" and {len(labels) - MAX_LABELS:,} more" if len(labels) > MAX_LABELS else ""
+        rows.append([f"{len(labels)} classes", ", ".join(labels[:MAX_LABELS]) + more])
     rows += [[split, f"{n:,} examples"] for split, n in getattr(estimator, "examples_", {}).items()]
     if chosen := dict(getattr(estimator, "chosen_", {})):
         rows.append(["chosen", ", ".join(f"{key} = {value:g}" for key, value in chosen.items())])
@@ -185,7 +191,7 @@ def estimator_html(estimator: Any) -> Markup:
 
 
 def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
-    """A finished run: its judged figures beside the simple models."""
+    """A finished run: its metrics on the evaluated split, compared with the baselines."""
     scores = metrics.get("test") or metrics.get("validation")
     where = Markup("<p>{}</p>").format(f"report: {folder / 'report.html'}")
     if not isinstance(scores, Mapping) or "accuracy" not in scores or "n" not in scores:
@@ -202,11 +208,11 @@ def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
 
 
 def _numbers(metrics: Mapping[str, Any], above: str = "") -> list[tuple[str, float]]:
-    """Numbers of the parts that hold figures, with the names on the way to them."""
+    """The numbers in the parts with metrics, named by their path."""
     out: list[tuple[str, float]] = []
     for key, value in metrics.items():
         name = f"{above} {key}".strip().replace("_", " ")
-        if isinstance(value, Mapping) and (above or key in FIGURES):
+        if isinstance(value, Mapping) and (above or key in METRIC_PARTS):
             out += _numbers(value, name)
         elif above and isinstance(value, int | float) and not isinstance(value, bool):
             out.append((name, value))
@@ -214,14 +220,14 @@ def _numbers(metrics: Mapping[str, Any], above: str = "") -> list[tuple[str, flo
 
 
 class Comparison(dict[str, Any]):
-    """The results of a comparison, which show themselves: a row an arm, and what can be said of them."""
+    """Results of a comparison, shown in notebooks with one row per variant and the verdicts."""
 
     def _repr_html_(self) -> str:
         return str(comparison_html(self))
 
 
 def comparison_html(results: Mapping[str, Any]) -> Markup:
-    """A row an arm and a simple model, and the sentences."""
+    """A table with one row per variant and per baseline, and the verdicts."""
     measure = results.get("measure") or "accuracy"
     digits, unit = digits_for(results["n"]), unit_of(measure)
     rows = []
@@ -233,6 +239,9 @@ def comparison_html(results: Mapping[str, Any]) -> Markup:
         rows.append([name, unit.value(scores[measure], digits), NONE, signed(scores, digits, unit), NONE])
     head = ["", unit.called, "SD", unit.from_baseline, "p (Holm)"]
     caption = f"{results['name']}: {results['n']:,} {results.get('judged', '')} examples"
-    said = [results.get("verdict"), *(f"{name}: {s}" for name, s in (results.get("sentences") or {}).items())]
-    below = Markup("").join(Markup("<p>{}</p>").format(line) for line in said if line)
+    summary = [
+        results.get("verdict"),
+        *(f"{name}: {s}" for name, s in (results.get("sentences") or {}).items()),
+    ]
+    below = Markup("").join(Markup("<p>{}</p>").format(line) for line in summary if line)
     return table(rows, head, caption) + below

@@ -1,4 +1,4 @@
-"""The sections of a regressor's page, and its charts."""
+"""Report sections and charts for regressors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, percent
 from glassformer.targets.regression import Numbers, bounds_around
 
-BINS = 31  # of the residuals
-RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # that are marked
+BINS = 31  # of the histogram of residuals
+RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # ticks of the axis
 GAP = "predicted − true"
 
 
@@ -33,23 +33,23 @@ def verdict(run: Run) -> str:
     scores, ratios = run.scores, run.scores.get("ratios") or {}
     if not scores:
         return ""
-    said = (
+    text = (
         f"Of {scores['n']:,} {run.judged} {run.noun} the predicted number is off by {number(scores['mae'])} "
     )
-    said += "on average" + (f"; R² {scores['r2']:.3f}." if scores["r2"] is not None else ".")
+    text += "on average" + (f"; R² {scores['r2']:.3f}." if scores["r2"] is not None else ".")
     if ratios.get("median_factor"):
-        said += f" Half of the predictions are within a factor of {number(ratios['median_factor'])}"
+        text += f" Half of the predictions are within a factor of {number(ratios['median_factor'])}"
         if ratios["r2"] is not None:
-            said += f"; R² of the logarithms, which the model learns, is {ratios['r2']:.3f}"
-        said += "."
-    return said
+            text += f"; R² of the logarithms, which the model learns, is {ratios['r2']:.3f}"
+        text += "."
+    return text
 
 
 def scores(run: Run) -> Section | None:
     note = (
-        "R² is 1 where every number is right and 0 where predictions are no better than the mean. Errors "
-        "have the unit of the numbers, squared for the mean squared error. Intervals are of 95 %, from "
-        "resampled examples."
+        "R² is 1 if every number is right, and 0 if predictions are no better than the mean. Errors have the "
+        "unit of the numbers (squared for the mean squared error). The 95 % intervals come from resampled "
+        "examples."
     )
     below = part("parts", "tried_models", run.metrics.get("tried"), run.noun)
     return scores_section(run, note, [*Numbers.metrics, "r2_interval"], below=below)
@@ -71,7 +71,7 @@ def points(run: Run) -> Section | None:
     )
     note = (
         "Each point is one evaluated example. On the dashed line both numbers are equal; the band around it "
-        "is the interval of 90 %, where enough examples were held out to tell one."
+        "is the 90 % prediction interval, if enough examples were held out."
     )
     return Section("points", "Predicted against true numbers", note, curves(*drawn))
 
@@ -83,7 +83,7 @@ def intervals(run: Run) -> Section | None:
     rows = []
     for level in levels:
         covered = level["covered"]
-        share = percent(covered) if covered is not None else f"takes {level['needed']} validation examples"
+        share = percent(covered) if covered is not None else f"needs {level['needed']} validation examples"
         width = number(level["width"])
         if "factor" in level:
             factor = number(level["factor"])
@@ -93,8 +93,8 @@ def intervals(run: Run) -> Section | None:
     if about:
         below = "No validation examples: predictions have no intervals."
         if held := about.get("held_out"):
-            below = f"{count(held)} validation examples tell the intervals. They also chose the best epoch, "
-            below += "which makes them a little too easy."
+            below = f"The intervals come from {count(held)} validation examples. These also chose the best "
+            below += "epoch, so the intervals may be a little too narrow."
     note = (
         "How many true numbers lie in the interval around their prediction, and how wide it is (split "
         "conformal prediction on the validation examples)."
@@ -122,8 +122,8 @@ def learned(run: Run) -> Section | None:
 def scatter(
     true: np.ndarray, predicted: np.ndarray, half: float | None = None, scale: Scale = "linear"
 ) -> Markup:
-    """Predicted against true numbers ``[n]``; the line where both are equal, and the interval around it,
-    which reaches ``half`` on that scale."""
+    """Scatter plot of predicted against true numbers ``[n]``, with the diagonal and an interval of half-width
+    ``half`` on ``scale`` around it."""
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 4.2), layout="constrained")
         axes = figure.subplots()
@@ -143,7 +143,7 @@ def scatter(
 
 
 def _logarithmic(axes: Any, axis: Any) -> None:
-    """Ticks at round numbers, written out."""
+    """Make an axis logarithmic, with ticks at round numbers."""
     (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
     axis.set_major_locator(LogLocator(numticks=6))
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
@@ -151,8 +151,8 @@ def _logarithmic(axes: Any, axis: Any) -> None:
 
 
 def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "linear") -> Markup:
-    """Residuals (predicted less true) ``[n]``: how often each size occurs, and over the predicted number. Of
-    logarithms the ratio of both, on a scale where twice and half are equally far from one."""
+    """Histogram of the residuals (predicted minus true) ``[n]``, and residuals against predictions. On a log
+    scale, the ratio of both instead of their difference."""
     log = scale == "log"
     gaps, what = (np.log10(predicted / true), "predicted / true") if log else (predicted - true, GAP)
     with rc_context(figures.STYLE):
@@ -176,7 +176,7 @@ def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "line
 
 
 def _ends(*parts: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest of all numbers, with a little room."""
+    """The smallest and the largest of all numbers, with a margin."""
     every = np.concatenate([np.asarray(part, float) for part in parts])
     room = 0.04 * float(np.ptp(every)) or 1.0
     return float(every.min()) - room, float(every.max()) + room

@@ -1,10 +1,10 @@
-"""The page of a run: one file without links to anything, from a run folder.
+"""The report page of a run: one self-contained HTML file.
 
-What every page has (title, summary, headline, contents, data doctor's findings, the model, settings, times,
-machine) is written here, once. A kind of prediction adds its sections, each from a run to a ``Section``.
+This module writes the parts that all pages have (title, summary, verdict, contents, findings of the data
+doctor, model, settings, times, machine). A kind of prediction adds functions from a run to a ``Section``.
 
-Text, labels and file names are data: Jinja escapes all of them, and the page's policy lets the
-browser run and style only what is shipped here, so that a review cannot bring a script along.
+Text, labels and file names are data: Jinja escapes all of them, and the content security policy only allows
+our own scripts and styles, so that a text cannot inject a script.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from glassformer.report.run import Run, read_folder
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # of one table or list
-FEATURES = "n-grams of a text [N]"  # what goes into a model whose first box is of features
-TRAIN, HELD = ("train", "training"), ("held", "validation")  # the lines of a chart: color, name
+FEATURES = "n-grams of a text [N]"  # input of a model of n-gram features
+TRAIN, HELD = ("train", "training"), ("held", "validation")  # lines of a chart: color, name
 FILTERS = {
     f.__name__: f
     for f in (
@@ -56,35 +56,35 @@ FILTERS = {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page under its own heading; without a title it is its body alone."""
+    """A section of a page; without a title, only its body is shown."""
 
     id: str
     title: str
     note: str
     body: str | Markup = ""
-    needs: Sequence[str] = ()  # style sheets and scripts; "pictures": it holds some
+    needs: Sequence[str] = ()  # style sheets and scripts; "pictures": it contains images
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of prediction adds to the page."""
+    """The parts of the page for one kind of prediction."""
 
     sections: Sequence[Callable[[Any], Section | None]]
     verdict: Callable[[Any], str] = lambda run: ""
-    about: Callable[[Any], dict[str, Any]] = lambda run: {}  # facts of the head, beside those of every run
-    source: Callable[[Any], str] = lambda run: run.known.shape  # what goes into the model, with its shape
-    letters: Callable[[Any], str] = lambda run: "N tokens in all"  # of the shapes, explained
+    about: Callable[[Any], dict[str, Any]] = lambda run: {}  # additional facts for the head of the page
+    source: Callable[[Any], str] = lambda run: run.known.shape  # input of the model, with its shape
+    letters: Callable[[Any], str] = lambda run: "N tokens in all"  # explains the letters in shapes
     read: Callable[[Path], Run] = read_folder
 
 
 def write_kind(folder: str | Path, kind: Kind, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
+    """Write ``report.html`` into a run folder, atomically, and return its path.
 
     Args:
-        known: of the run's recipe; nothing: every setting counts as changed.
+        known: facts about the run's recipe; by default every setting counts as changed.
 
     Raises:
-        DataError: no metrics.json, or a damaged file, which is named.
+        DataError: no metrics.json, or a damaged file, which the message names.
         ConfigError: config.toml is not TOML.
     """
     run = replace(kind.read(Path(folder)), known=known)
@@ -92,7 +92,7 @@ def write_kind(folder: str | Path, kind: Kind, known: KnownRecipe = NOTHING_KNOW
 
 
 def write_page(path: Path, html: str) -> Path:
-    """Write a page; an old one is replaced in one move."""
+    """Write a page atomically."""
     replace_text(path, html)
     return path
 
@@ -132,7 +132,7 @@ def render(run: Run, kind: Kind) -> str:
 
 
 def render_page(template: str, sections: Sequence[Section] = (), **values: object) -> str:
-    """Any page: its style sheets, its scripts, its policy, and what the template prints."""
+    """The HTML of a template, with the style sheets, scripts and policy that its sections need."""
     needs = list(dict.fromkeys(need for section in sections for need in section.needs))
     css = asset("page.css") + "".join(asset(name) for name in needs if name.endswith(".css"))
     script = "".join(asset(name) for name in needs if name.endswith(".js"))
@@ -143,19 +143,19 @@ def render_page(template: str, sections: Sequence[Section] = (), **values: objec
 
 @cache
 def templates() -> Environment:
-    """Those of all pages, in which every value is escaped."""
+    """The environment of all pages; it escapes every value."""
     made = environment(TEMPLATES, EXPLAIN_TEMPLATES)
     made.filters.update(FILTERS)
     return made
 
 
 def part(template: str, name: str, *values: Any, **named: Any) -> Markup:
-    """What a macro of a template makes of these values."""
+    """The output of the macro ``name`` of a template for these values."""
     return Markup(getattr(templates().get_template(f"{template}.html.j2").module, name)(*values, **named))
 
 
 def table(found: Table) -> Markup:
-    """A table; nothing without rows."""
+    """A table as HTML; empty if it has no rows."""
     return part("parts", "table", found) if found.rows else Markup()
 
 
@@ -163,18 +163,18 @@ def table(found: Table) -> Markup:
 
 
 def curves(*drawn: tuple[Markup | None, str, Iterable[tuple[str, str]]]) -> Markup:
-    """Charts beside each other: SVG (None is left out), caption, and the lines by color and name."""
+    """Charts next to each other: SVG (None is skipped), caption, and color and name of the lines."""
     return part("parts", "curves", [one for one in drawn if one[0]])
 
 
 def learned(
     run: Run, note: str, second: str, keys: Sequence[tuple[str, str]] = (TRAIN, HELD)
 ) -> Section | None:
-    """The curves of the loss and of what else was measured along the way.
+    """The learning curves of loss and accuracy.
 
     Args:
-        second: what the accuracy is called here.
-        keys: the lines that are there.
+        second: title of the accuracy.
+        keys: color and name of the lines.
     """
     loss = figures.loss_curves(run.steps, run.evaluations) if run.steps else None
     accuracy = figures.accuracy_curves(run.steps, run.evaluations) if run.evaluations else None
@@ -184,7 +184,7 @@ def learned(
 
 
 def folds(run: Run) -> Section | None:
-    """Cross-validation, fold by fold; of every kind of prediction."""
+    """The folds of a cross-validation."""
     if not run.metrics.get("folds"):
         return None
     note = (
@@ -195,7 +195,7 @@ def folds(run: Run) -> Section | None:
 
 
 def own_inputs(body: Markup | str, name: str = "sentences", *needs: str) -> Section:
-    """The predictions for inputs of the user's own."""
+    """Predictions for the user's own inputs."""
     note = "Given in the recipe or on the command line, without a true label."
     return Section(name, f"Your {name}", note, body, needs)
 
@@ -208,12 +208,12 @@ def scores_section(
     parts: Sequence[tuple[str, dict[str, Any]]] = (),
     below: str | Markup = "",
 ) -> Section | None:
-    """The metrics of the judged split, of the baselines on it and of the other splits.
+    """A table of metrics: the evaluated split, the baselines on it, and the other splits.
 
     Args:
         columns: as in ``metrics.cells``.
-        parts: rows behind the first: of some of the judged examples.
-        below: what stands below the table.
+        parts: rows to insert after the first, for subsets of the evaluated examples.
+        below: text below the table.
     """
     rows = score_rows(run)
     if not rows:
@@ -223,7 +223,7 @@ def scores_section(
 
 
 def score_rows(run: Run) -> list[tuple[str, dict[str, Any]]]:
-    """Name and scores: of the judged split, of the baselines on it, of the other splits."""
+    """Name and scores for the evaluated split, the baselines on it, and the other splits."""
     metrics = run.metrics
     own = wording.model_name(metrics, (run.config.get("model") or {}).get("model") or "this model")
     out = [(f"{own}, {run.judged}", run.scores)] if run.scores else []
@@ -236,26 +236,26 @@ def score_rows(run: Run) -> list[tuple[str, dict[str, Any]]]:
 
 
 def data_section(run: Run) -> Section | None:
-    """The data doctor's findings, the most serious first, and its figures."""
+    """The data doctor's findings, the most serious first, and its statistics."""
     if not run.doctor:
         return None
-    note = "What the data doctor found before the first step, worst first."
+    note = "Findings of the data doctor before training, the most serious first."
     more = tables.figure_tables(run.doctor.get("figures") or {})
     more.sort(key=lambda one: one[1] == [""])  # single values last
     return Section("data", "The data", note, part("parts", "doctor", tables.findings(run.doctor), more))
 
 
 def model_section(drawn: Sequence[Markup], letters: str) -> Section | None:
-    """The model at two levels of detail."""
-    note = "Drawn from the model itself: what each block is, the shape that leaves it "
-    note += f"({letters}) and its parameters, of all repeats for a pile of layers."
+    """Diagrams of the model at two levels of detail."""
+    note = "Drawn from the model itself: each block with the shape of its output "
+    note += f"({letters}) and its parameters; for a stack of layers, those of all layers."
     if not drawn:
         return None
     return Section("model", "The model", note, part("parts", "model", drawn))
 
 
 def settings_section(run: Run) -> Section | None:
-    """What the recipe sets, and what it expects."""
+    """The settings of the recipe, and its expected result."""
     every = tables.settings(run.config, run.known.defaults)
     if not every:
         return None
@@ -271,23 +271,23 @@ def cost_section(metrics: dict[str, Any]) -> Section | None:
     times, facts = tables.times(seconds), tables.facts(metrics)
     if not (times or facts):
         return None
-    note = "Times on other machines cannot be compared with these."
+    note = "Times are comparable on the same machine only."
     body = part("parts", "cost", times, facts, seconds.get("total"))
     return Section("cost", "Time and machine", note, body)
 
 
 def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
-    """The image of the model at two levels of detail; empty for a run that has not noted its blocks.
+    """Diagrams of the model at two levels of detail; empty if the run has not saved its blocks.
 
     Args:
-        source: what goes in, with its shape.
+        source: the model's input, with its shape.
 
     Raises:
         DataError: the blocks are damaged.
     """
-    noted = metrics.get("architecture") or []
+    saved = metrics.get("architecture") or []
     try:
-        found = [Block.from_dict(block) for block in noted]
+        found = [Block.from_dict(block) for block in saved]
         return (
             [Markup(draw(found, detail, source=source)) for detail in ("blocks", "layers")] if found else []
         )
@@ -296,6 +296,6 @@ def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
 
 
 def reads_features(metrics: dict[str, Any]) -> bool:
-    """Whether the model of a run reads n-grams, and no tokens."""
-    noted = metrics.get("architecture") or [{}]
-    return isinstance(noted, list) and isinstance(noted[0], dict) and noted[0].get("name") == "features"
+    """Whether the model of a run reads n-grams instead of tokens."""
+    saved = metrics.get("architecture") or [{}]
+    return isinstance(saved, list) and isinstance(saved[0], dict) and saved[0].get("name") == "features"

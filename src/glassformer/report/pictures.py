@@ -1,4 +1,4 @@
-"""Images for the page: small, re-encoded (no byte of a file reaches a browser), and the grid figure."""
+"""Thumbnails for the page, re-encoded so that no byte of a user's file reaches a browser; image grids."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from glassformer.errors import DataError
 from glassformer.process import without_warnings
 
 SIDE = 96  # pixels of a thumbnail's longer side
-LINE = 29  # letters of a line over an image of the grid
-MAX_CHARACTERS = 60_000  # of one encoded thumbnail
+LINE = 29  # characters per line above an image of the grid
+MAX_CHARACTERS = 60_000  # per encoded thumbnail
 _HEADS = {"png": b"\x89PNG\r\n\x1a\n"}
 
 
 def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -> str:
-    """An image as the base64 of a small PNG; tiny ones are enlarged without smoothing.
+    """An image as a small PNG in base64; tiny ones are enlarged without smoothing.
 
     Args:
         image_range: as in ``open_picture``.
@@ -41,7 +41,7 @@ def data_uri(png: Any, where: str = "pictures.json") -> str:
     """A thumbnail as ``data:image/png;base64,...``.
 
     Raises:
-        DataError: not the base64 of a PNG, or too large: a page must not take what it has not made.
+        DataError: not a PNG in base64, or too large, so not made by ``thumbnail``.
     """
     try:
         content = base64.b64decode(png, validate=True) if png and len(png) <= MAX_CHARACTERS else b""
@@ -56,7 +56,7 @@ def prepare(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """``pictures.json`` for the page: every thumbnail as a data URI.
 
     Raises:
-        DataError: one that is no small PNG, or has no label.
+        DataError: an image is not a small PNG, or has no label.
     """
     out = {}
     for kind in ("examples", "mistakes"):
@@ -83,7 +83,7 @@ def draw_grid(
     columns: int = 5,
     image_range: ImageRange = "full",
 ) -> None:
-    """Images in rows of five, each under its true and its predicted label, as a PNG file.
+    """Write a PNG file with rows of images, each below its true and its predicted label.
 
     Args:
         image_range: as in ``open_picture``.
@@ -104,5 +104,5 @@ def draw_grid(
         axis.set_title(title, fontsize=8.5, color="#1a6b3c" if right else "#b3261e", parse_math=False)
     with without_warnings(
         message="Glyph .* missing from"
-    ):  # a label in a script that the font lacks is shown as boxes
+    ):  # characters that the font lacks are shown as boxes
         figure.savefig(path, format="png", metadata={"Software": None})

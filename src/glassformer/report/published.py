@@ -1,4 +1,4 @@
-"""Published systems, recipes that stand for them, and what these reach by run folders and result files."""
+"""Published systems, their recipes, and the results of these in run folders and result files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 from glassformer.config import build
 from glassformer.errors import ConfigError, NoSuchRecipeError
 
-STUDIES = "[Studies, measured](studies.md)"  # as GitHub shows it: a link without a text is blank there
+STUDIES = (
+    "[Studies, measured](studies.md)"  # with a link text, because GitHub shows a link without one as blank
+)
 TABLE = Path(__file__).parents[1] / "recipes" / "published.json"
 
 
@@ -25,20 +27,20 @@ class Row:
     system: str
     data: str
     published: str
-    given: tuple[str, ...] = ()  # recipes as the document sets it; ``reproduce`` runs them in turn
-    best: str = ""  # the recipe of ours that gets furthest on the same task; it may be one that is given
-    others: tuple[str, ...] = ()  # of ours, beside it
-    hours: str = ""  # of all that is given, on two cores; an estimate until it has been measured
-    missing: str = ""  # what its runs need and do not find everywhere
-    words: str = ""  # a line for the table
-    studies: tuple[str, ...] = ()  # of the same question, with what can be had
-    findings: tuple[str, ...] = ()  # result files that answer a question of the row
-    pictures: str = ""  # the heading of the gallery that shows them
-    figures: dict = field(default_factory=dict)  # recipe -> the published accuracy, or one an epoch
+    given: tuple[str, ...] = ()  # recipes with the settings of the document; ``reproduce`` runs them in turn
+    best: str = ""  # our recipe with the best result on the same task; it may be one of ``given``
+    others: tuple[str, ...] = ()  # our other recipes
+    hours: str = ""  # training time of all ``given``, on two cores; an estimate until measured
+    missing: str = ""  # what its runs need that is not available everywhere
+    words: str = ""  # note in the table
+    studies: tuple[str, ...] = ()  # studies of the same question with available data
+    findings: tuple[str, ...] = ()  # result files on the same question
+    pictures: str = ""  # heading of the gallery with its images
+    figures: dict = field(default_factory=dict)  # recipe -> published accuracy, or one per epoch
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """All of the row, each once."""
+        """All recipes of the row, without repetition."""
         return tuple(dict.fromkeys((*self.given, *filter(None, (self.best,)), *self.others)))
 
 
@@ -50,10 +52,10 @@ def published_rows() -> tuple[Row, ...]:
 
 
 def find_row(text: str) -> Row:
-    """The row of that number.
+    """The row with this number.
 
     Raises:
-        ConfigError: there is none, or it is figures rather than a run.
+        ConfigError: there is none, or it has no recipe.
     """
     rows = published_rows()
     row = next((row for row in rows if str(row.number) == text.strip()), None)
@@ -66,19 +68,19 @@ def find_row(text: str) -> Row:
     return row
 
 
-LEVEL = 0.05  # of significance, after correction
-SEED = 0.005  # how far two seeds of a fine-tuning lie apart by chance
+LEVEL = 0.05  # significance level, after correction
+SEED = 0.005  # typical difference between two seeds of a fine-tuning
 
 
 def check(metrics: dict[str, Any], published: float | Sequence[float] | None) -> list[str]:
-    """A run's figure beside the published one, an epoch a line where each has one, with a verdict.
+    """Compare a run's accuracy with the published one: one line with a verdict, or one per epoch.
 
-    Two accuracies agree where they differ by no more than the draw of the judged examples explains (1.96
-    standard errors of a difference of two shares) and half a point for the seed.
+    Two accuracies agree if they differ by at most 1.96 standard errors of a difference of two shares, plus
+    half a point for the seed.
     """
     judged = metrics.get("test") or metrics.get("validation") or {}
     if published is None or "accuracy" not in judged:
-        return ["the document gives no figure to compare with"]
+        return ["the document has no accuracy to compare with"]
     n = judged["n"]
     if isinstance(published, int | float):
         return [_verdict("", judged["accuracy"], published, n)]
@@ -86,87 +88,89 @@ def check(metrics: dict[str, Any], published: float | Sequence[float] | None) ->
     if len(epochs) != len(published):
         return [f"{len(epochs)} epochs were evaluated, the document has {len(published)}: no verdict"]
     pairs = enumerate(zip(epochs, published, strict=True), 1)
-    return [_verdict(f"epoch {i}: ", found, float(told), n) for i, (found, told) in pairs]
+    return [_verdict(f"epoch {i}: ", found, float(reference), n) for i, (found, reference) in pairs]
 
 
-def _verdict(before: str, found: float, told: float, n: int) -> str:
-    room = 1.96 * ((found * (1 - found) + told * (1 - told)) / n) ** 0.5 + SEED
-    said = "confirmed" if abs(found - told) <= room else "above it" if found > told else "not reached"
-    return f"{before}{found:.2%} here, {told:.2%} there, {room:.2%} is chance on {n:,}: {said}"
+def _verdict(before: str, found: float, reference: float, n: int) -> str:
+    room = 1.96 * ((found * (1 - found) + reference * (1 - reference)) / n) ** 0.5 + SEED
+    verdict = (
+        "confirmed" if abs(found - reference) <= room else "above it" if found > reference else "not reached"
+    )
+    return f"{before}{found:.2%} here, {reference:.2%} there, {room:.2%} is chance on {n:,}: {verdict}"
 
 
-ASIDE = ("seed", "verbose", "threads", "baselines")  # settings that change no weights, or are told beside
+IRRELEVANT = ("seed", "verbose", "threads", "baselines")  # settings that do not change weights
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a recipe reached: the finished runs of one recipe."""
+    """The results of all finished runs of a recipe."""
 
     recipe: str
-    score: str  # in words: 78.15 % (76.56 to 79.75)
+    score: str  # formatted: 78.15 % (76.56 to 79.75)
     seeds: int
-    seconds: float  # of training, mean over seeds
-    fastest: float  # of the seeds, seconds of training
+    seconds: float  # training time, mean over seeds
+    fastest: float  # training time in seconds of the fastest seed
     slowest: float
     machine: str
     date: str  # of the first and the last seed
     overrides: tuple[str, ...]
     source: str  # the file or folder pattern that it was read from
-    mean: str = ""  # the score without its spread
+    mean: str = ""  # the score without its range
     runs: tuple[dict[str, Any], ...] = ()  # the record of each seed
 
     @property
     def time(self) -> str:
-        """Of training, in words: a range where runs differ by more than a tenth."""
-        quiet = alone(self.runs)
+        """Training time, formatted: a range if runs differ by more than a tenth."""
+        quiet = without_company(self.runs)
         some = f" ({len(quiet)} of {len(self.runs)} seeds)" if len(quiet) < len(self.runs) else ""
         return duration_range(self.fastest, self.slowest, self.seconds) + company(quiet) + some
 
     @property
     def changed(self) -> str:
-        """The settings that were changed, without those that change no weights."""
-        return ", ".join(o for o in self.overrides if o.split("=")[0].split(".")[-1] not in ASIDE)
+        """The changed settings, without those that do not affect weights."""
+        return ", ".join(o for o in self.overrides if o.split("=")[0].split(".")[-1] not in IRRELEVANT)
 
 
-def alone(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The runs that shared no GPU with other trainings, so that their times say something; or else all."""
+def without_company(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs that did not share a GPU with other trainings, if there are any; else all runs."""
     return [r for r in records if not r.get("beside")] or list(records)
 
 
 def company(records: Sequence[dict[str, Any]]) -> str:
-    """Words behind a time: how many other trainings shared the GPU at most; empty where none did."""
+    """Addition to a time: the maximum number of other trainings on the GPU; empty if none."""
     others = max((r.get("beside") or 0 for r in records), default=0)
-    return f", beside up to {others} other trainings on the GPU" if others else ""
+    return f", with up to {others} other trainings on the GPU" if others else ""
 
 
 @dataclass(frozen=True)
-class InForm:
-    """A recipe that was run end to end on random weights, because its own could not be had."""
+class DryRun:
+    """A run of a recipe on random weights, because its own weights were not available."""
 
     recipe: str
-    layout: str  # the checkpoint whose files and sizes were imitated
+    layout: str  # the checkpoint with the same files and sizes
     parameters: int
-    examples: int  # that training saw
+    examples: int  # number of training examples
     steps: int
     seconds: float  # from data to report
     accuracy: float
-    judged: int  # examples that the accuracy is of
+    judged: int  # number of evaluated examples
     chance: float  # the accuracy of always naming the most frequent class
     files: tuple[str, ...]  # of the run folder
-    grid: tuple[int, int] | None  # rows and columns of the figure with one image a class
+    grid: tuple[int, int] | None  # rows and columns of the image grid
     overrides: tuple[str, ...]
     machine: str
     date: str
 
 
-def in_form(results: Path) -> dict[str, InForm]:
-    """Recipe -> what ``benchmarks/quality/in_form.py`` has written of it; empty: it has not been run."""
+def in_form(results: Path) -> dict[str, DryRun]:
+    """Recipe -> its run on random weights by ``benchmarks/quality/in_form.py``; empty: there are none."""
     file = results / "in-form.json"
     if not file.is_file():
         return {}
     entries = json.loads(file.read_text(encoding="utf-8"))["recipes"]
     return {
-        e["recipe"]: InForm(
+        e["recipe"]: DryRun(
             e["recipe"],
             e["layout"],
             e["parameters"],
@@ -187,14 +191,14 @@ def in_form(results: Path) -> dict[str, InForm]:
 
 
 def machine_name(machine: dict[str, Any]) -> str:
-    """The processor with its threads, or the GPU, as a run's record states them."""
+    """The CPU with its number of threads, or the GPU, from a run's record."""
     return str(
         machine.get("gpu") or f"{machine.get('cpu', 'unknown')}, threads: {machine.get('threads', '?')}"
     )
 
 
 def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
-    """From the result file of the recipe, else from its run folders; None: it has not been run to its end."""
+    """The results in a recipe's result file, or in its run folders; None: there is no finished run."""
     file = results / f"recipe-{recipe}.json"
     overrides: Sequence[str] = ()
     if file.is_file():
@@ -214,12 +218,12 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     unit = scores[0][1]
     values = [value for value, _ in scores]
     mean = unit.format(statistics.mean(values))
-    number = unit[: unit.index("}") + 1]  # without the words behind it
+    number = unit[: unit.index("}") + 1]  # without the text after it
     low, high = (number.format(f(values)) for f in (min, max))
     spread = f" ({low} to {high})" if low != high else ""
     where = "; ".join(dict.fromkeys(machine_name(r.get("machine", {})) for r in records))
     dates = sorted({str(r.get("date", ""))[:10] for r in records})
-    seconds = [r.get("seconds", {}).get("train", 0.0) for r in alone(records)]
+    seconds = [r.get("seconds", {}).get("train", 0.0) for r in without_company(records)]
     return Measured(
         recipe,
         mean + spread,
@@ -237,19 +241,19 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
 
 
 def measured_study(name: str, results: Path) -> str | None:
-    """What a study's arms reached, in words; None: it has not been run to its end."""
+    """The result of a study as Markdown; None: there is no finished one."""
     file = results / f"study-{name}.json"
     if not file.is_file():
         return _measured_by_folds(results / f"folds-{name}.json")
     found = json.loads(file.read_text(encoding="utf-8"))
     means = [arm["accuracy"]["mean"] for arm in found["arms"]]
     counts = f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} {found['judged']} examples"
-    said = str(found["verdict"]).rstrip(".")
-    return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {said} ({STUDIES})"
+    verdict = str(found["verdict"]).rstrip(".")
+    return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 
 def _measured_by_folds(file: Path) -> str | None:
-    """The same of a study by cross-validation."""
+    """The result of a study by cross-validation as Markdown; None: there is none."""
     if not file.is_file():
         return None
     found = json.loads(file.read_text(encoding="utf-8"))
@@ -259,7 +263,7 @@ def _measured_by_folds(file: Path) -> str | None:
         f"each evaluated once by {found['folds']}-fold cross-validation"
     )
     apart = [name for name, one in found["differences"].items() if one["p_holm"] < LEVEL]
-    said = (
+    verdict = (
         f"Different from {found['baseline']} after correction: {'; '.join(apart)}"
         if apart
         else (
@@ -268,30 +272,30 @@ def _measured_by_folds(file: Path) -> str | None:
         )
     )
     half = max((one["interval"][1] - one["interval"][0]) / 2 for one in found["differences"].values())
-    said += f". Differences are known to ± {half:.0f} points or better"
-    return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {said} ({STUDIES})"
+    verdict += f". Differences are known to ± {half:.0f} points or better"
+    return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a measurement of a row's question came to, as its result file says."""
+class Finding:
+    """The result of a measurement on a row's question, from its result file."""
 
     title: str
-    verdict: str  # sentences with figures and intervals
+    verdict: str  # sentences with metrics and intervals
     tables: tuple[dict[str, Any], ...]  # each with title, columns, rows
     seeds: int
     machine: str
     date: str
-    curve: dict[str, Any] | None = None  # panels and what stands at the ends of their axis; see ``curves``
+    curve: dict[str, Any] | None = None  # panels and labels of the ends of their axis; see ``curves``
 
 
-def measured_finding(name: str, results: Path) -> Found | None:
-    """From ``NAME.json``; None: it has not been measured."""
+def measured_finding(name: str, results: Path) -> Finding | None:
+    """The finding in ``NAME.json``; None: it has not been measured."""
     file = results / f"{name}.json"
     if not file.is_file():
         return None
     found = json.loads(file.read_text(encoding="utf-8"))
-    return Found(
+    return Finding(
         found["title"],
         found["verdict"],
         tuple(found["tables"]),
@@ -303,11 +307,11 @@ def measured_finding(name: str, results: Path) -> Found | None:
 
 
 def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | None:
-    """The figure that a task is judged by, and how it is written; None: there is none in it.
+    """The main metric of a run and its format; None: there is none.
 
-    A translator's is that of the beam; of a recipe as given greedy search, as its document has it.
+    For translators, it is BLEU of beam search; for recipes of ``given``, of greedy search.
     """
-    if (metrics.get("test") or {}).get("micro_f1") is not None:  # several labels an example
+    if (metrics.get("test") or {}).get("micro_f1") is not None:  # multi-label
         return metrics["test"]["macro_f1"], "{:.2%} macro-F1"
     if (found := (metrics.get("test") or {}).get("entity_f1")) is not None:
         return found, "{:.2%} entity F1"
@@ -334,14 +338,14 @@ def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | N
 
 
 def duration(seconds: float) -> str:
-    """1 h 18 min, 12 min or 23 s."""
+    """A duration such as 1 h 18 min, 12 min or 23 s."""
     if seconds >= 5400:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def duration_range(fastest: float, slowest: float, mean: float) -> str:
-    """12 to 31 min where times differ by more than a tenth, else their mean."""
+    """A range such as 12 to 31 min if times differ by more than a tenth, else their mean."""
     low, high = duration(fastest), duration(slowest)
     if slowest <= 1.1 * fastest or low == high:
         return duration(mean)

@@ -1,4 +1,4 @@
-"""The published systems as Markdown pages: one table of all, a page a row, one of the runs in form."""
+"""Markdown pages of published systems: a table of all, one page per row, and runs on random weights."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from glassformer.report.charts import curves, learning_curves
 from glassformer.report.published import (
-    Found,
-    InForm,
+    DryRun,
+    Finding,
     Measured,
     Row,
     company,
@@ -24,38 +24,38 @@ from glassformer.report.published import (
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
-FEW = 3  # seeds, below which the table says how many there are
-SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # of a judged split
+FEW = 3  # with fewer seeds, the table has their number
+SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # other metrics of the evaluated split
 
 Measure = Callable[[str], Measured | None]
 Study = Callable[[str], str | None]
-Finding = Callable[[str], Found | None]
+MeasureFinding = Callable[[str], Finding | None]
 
 
 def pages(
     measure: Measure,
     measure_study: Study = lambda name: None,
-    form: Mapping[str, InForm] | None = None,
+    form: Mapping[str, DryRun] | None = None,
     settings: Callable[[str], str] = lambda name: "",
     stem: str = "results",
-    measure_finding: Finding = lambda name: None,
+    measure_finding: MeasureFinding = lambda name: None,
 ) -> dict[str, str]:
-    """Path -> text of every page and curve; the table is ``STEM.md``, all else lies in ``STEM/``.
+    """Path -> content of every page and chart; the table is ``STEM.md``, all others are in ``STEM/``.
 
     Args:
-        measure: recipe -> what it reached, or None.
-        measure_study: study -> what it found, in words, or None.
-        form: recipe -> its run on random weights, where there is one.
-        settings: recipe -> its file's text.
-        measure_finding: result file of a row's question -> what it says, or None.
+        measure: recipe -> its results, or None.
+        measure_study: study -> its result as Markdown, or None.
+        form: recipe -> its run on random weights, if there is one.
+        settings: recipe -> text of its file.
+        measure_finding: name of a result file -> its finding, or None.
     """
     form, template = form or {}, _templates()
     made = {f"{stem}.md": page(measure, measure_study, form, stem)}
     for row in published_rows():
         found = {name: m for name in row.recipes if (m := measure(name)) is not None}
-        told = {name: measure_finding(name) for name in row.findings}
+        findings = {name: measure_finding(name) for name in row.findings}
         drawn = {name: curve for name, m in found.items() if (curve := curve_of(m))}
-        drawn |= {name: finding_curve(f) for name, f in told.items() if f is not None and f.curve}
+        drawn |= {name: finding_curve(f) for name, f in findings.items() if f is not None and f.curve}
         texts = {name: settings(name) for name in row.recipes}
         made[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
             row=row,
@@ -66,13 +66,13 @@ def pages(
             settings=texts,
             sources=sources_of(texts),
             studies={name: measure_study(name) for name in row.studies},
-            findings=told,
+            findings=findings,
             measures=measures,
             duration=duration,
             seeds=seeds_of,
             epochs=epochs_of,
             baselines=baselines_of,
-            part=part_of,
+            part=role_of,
             stem=stem,
         )
         made |= {f"{stem}/{name}.svg": curve for name, curve in drawn.items()}
@@ -87,7 +87,7 @@ def pages(
 def page(
     measure: Measure,
     measure_study: Study = lambda name: None,
-    form: Mapping[str, InForm] | None = None,
+    form: Mapping[str, DryRun] | None = None,
     stem: str = "results",
 ) -> str:
     """The table of all rows; see ``pages``."""
@@ -102,7 +102,7 @@ def page(
             form=form or {},
             given=lambda row: _cell(row.given, found) if row.recipes else "–",
             ours=lambda row: _ours(row, found, measure_study),
-            plain=lambda row: _plain(found[row.best]) if row.best else "",
+            plain=lambda row: _best_baseline(found[row.best]) if row.best else "",
             stem=stem,
         )
     )
@@ -119,26 +119,26 @@ def _templates() -> Environment:
 
 
 def _cell(names: Sequence[str], found: Mapping[str, Measured | None]) -> str:
-    """The figures of some recipes for the table: several are named by what tells them apart."""
+    """The results of some recipes for the table; several ones are named by the parts that differ."""
     reached = {name: m for name in names if (m := found[name]) is not None}
     if not reached:
         return "not measured"
     if len(names) == 1:
         (m,) = reached.values()
-        return _figure(m)
+        return _mean(m)
     return "<br>".join(
-        f"{short}: {_figure(reached[name]) if name in reached else 'not measured'}"
+        f"{short}: {_mean(reached[name]) if name in reached else 'not measured'}"
         for name, short in zip(names, _short(names), strict=True)
     )
 
 
-def _figure(m: Measured) -> str:
-    """A recipe's mean, with the number of its seeds where these are few."""
+def _mean(m: Measured) -> str:
+    """A recipe's mean, with the number of seeds if there are few."""
     return m.mean + (f" ({m.seeds} seed{'s' * (m.seeds > 1)})" if m.seeds < FEW else "")
 
 
-def _plain(m: Measured | None) -> str:
-    """The best plain model beside a recipe, as the end of a note; empty where none was judged."""
+def _best_baseline(m: Measured | None) -> str:
+    """The best baseline of a recipe, as the end of a note; empty if none was evaluated."""
     judged = [(b["accuracy"], name) for name, b in (_baselines(m) if m else {}).items() if "accuracy" in b]
     return "; plain: {1} {0:.2%}".format(*max(judged)) if judged else ""
 
@@ -146,16 +146,16 @@ def _plain(m: Measured | None) -> str:
 def _ours(row: Row, found: Mapping[str, Measured | None], measure_study: Study) -> str:
     if row.best:
         return _cell([row.best], found)
-    told = [
+    findings = [
         match[1] for name in row.studies if (match := re.match(r"\*\*(.*?)\*\*", measure_study(name) or ""))
     ]
-    if told:
-        return f"{'study' if len(told) == 1 else 'studies'}: " + ", ".join(told)
+    if findings:
+        return f"{'study' if len(findings) == 1 else 'studies'}: " + ", ".join(findings)
     return "not measured" if row.recipes else "–"
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Names without the words that all of them begin with, and without the mark of those as given."""
+    """Names without their common prefix and without the suffix ``-given``."""
     parts = [name.removesuffix("-given").split("-") for name in names]
     same = 0
     while all(len(p) > same + 1 for p in parts) and len({p[same] for p in parts}) == 1:
@@ -163,30 +163,30 @@ def _short(names: Sequence[str]) -> list[str]:
     return ["-".join(p[same:]) for p in parts]
 
 
-def part_of(row: Row, name: str) -> str:
-    """What a recipe is in its row."""
+def role_of(row: Row, name: str) -> str:
+    """The role of a recipe in its row."""
     if name in row.given:
         return "as given, our best" if name == row.best else "as given"
     return "our best" if name == row.best else "ours"
 
 
 def sources_of(settings: Mapping[str, str]) -> dict[str, str]:
-    """The data source of each recipe by its file's text, where a row's recipes have several; else none.
+    """The data source of each recipe, if the recipes of a row have different ones; else empty.
 
-    Figures on unlike data are not to be compared, so a page then says which stands where.
+    Metrics on different data are not comparable, so the page then names the data.
     """
     found = {name: tomllib.loads(text).get("data", {}).get("source", "") for name, text in settings.items()}
     return found if len(set(found.values())) > 1 else {}
 
 
-def unlike_layouts(form: Mapping[str, InForm], settings: Callable[[str], str]) -> dict[str, str]:
-    """Recipe -> the weights that it names, where a run in form has imitated others."""
+def unlike_layouts(form: Mapping[str, DryRun], settings: Callable[[str], str]) -> dict[str, str]:
+    """Recipe -> the weights that it names, if its run on random weights imitated other ones."""
     found = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in form}
     return {name: named for name, named in found.items() if named and named != form[name].layout}
 
 
 def seeds_of(m: Measured) -> list[dict[str, str]]:
-    """A line a seed: its figure, other scores of the same split, seconds, memory."""
+    """One line per seed: main metric, other metrics of the same split, time, memory."""
     lines = []
     for record in m.runs:
         score = headline(record, m.recipe)
@@ -207,7 +207,7 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
 
 
 def baselines_of(m: Measured) -> dict[str, str]:
-    """The plain models beside the first run, with the figure of each."""
+    """The baselines of the first run, with their accuracy."""
     return {name: f"{b['accuracy']:.2%}" for name, b in _baselines(m).items() if "accuracy" in b}
 
 
@@ -217,7 +217,7 @@ def _baselines(m: Measured) -> dict[str, Any]:
 
 
 def _searches(translated: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """A translator's figure by each search, and of lower-cased words set apart, as many papers count."""
+    """BLEU of a translator for each search, and of lower-cased, tokenized text, as in many papers."""
     out = {}
     for search, found in translated.items():
         title = "Greedy" if search == "greedy" else f"Beam of {found.get('width', 5)}"
@@ -227,7 +227,7 @@ def _searches(translated: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def epochs_of(m: Measured) -> list[dict[str, str]]:
-    """A line an epoch whose weights were judged, over the seeds: mean batch loss, accuracy and its spread."""
+    """One line per evaluated epoch, over the seeds: mean batch loss, accuracy and its range."""
     runs = [run["epochs"] for run in m.runs if run.get("epochs")]
     lines = []
     for records in zip(*runs, strict=True) if runs else ():
@@ -246,13 +246,13 @@ def epochs_of(m: Measured) -> list[dict[str, str]]:
 
 
 def measures(finding: str) -> str:
-    """The command that measures a finding: a recipe in another precision is named behind the script."""
+    """The script that measures a finding, with its argument."""
     kind, _, recipe = finding.partition("-")
     return f"precision.py {recipe}" if kind == "precision" else finding.replace("-", "_") + ".py"
 
 
-def finding_curve(found: Found) -> str:
-    """The curve that a measurement has, empty where it has none."""
+def finding_curve(found: Finding) -> str:
+    """The chart of a finding; empty if it has none."""
     if not found.curve:
         return ""
     first, last = found.curve["ends"]
@@ -260,9 +260,9 @@ def finding_curve(found: Found) -> str:
 
 
 def curve_of(m: Measured) -> str:
-    """Loss and accuracy over the epochs of the first seed; empty: fewer than two were judged.
+    """Loss and accuracy over the epochs of the first seed; empty if fewer than two were evaluated.
 
-    Where each epoch's weights were judged, the test part stands beside the training.
+    If the weights of each epoch were evaluated, the chart includes the test split.
     """
     first: dict[str, Any] = m.runs[0] if m.runs else {}
     return learning_curves(first.get("evaluations") or (), first.get("epochs") or ())

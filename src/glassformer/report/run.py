@@ -1,4 +1,4 @@
-"""A run folder, read strictly and within bounds. Only ``metrics.json`` must be there."""
+"""Reads a run folder for the report, with strict checks and limits. Only ``metrics.json`` is required."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from glassformer.errors import DataError, NoSuchFileError, NoSuchSplitError, Too
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.targets import target_of
 
-MAX_BYTES = 256 * 2**20  # of one JSON file; maps of long texts are the largest
+MAX_BYTES = 256 * 2**20  # per JSON file; attention maps of long texts are the largest
 SPLITS = ("test", "validation", "train")
 SCORES = {"n", "accuracy", "macro_f1", "log_loss", "roc_auc", "labels", "confusion", "per_class"}
-BINS = 20  # of the stated probability
-# Text from data: what HTML cannot hold, or what would reorder the line around it, becomes visible. One
-# character stands for one, so that offsets into a text stay true.
-_UNSHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)], "\ufffd")
-_UNSHOWN |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd") | {13: " "}
+BINS = 20  # of the predicted probability
+# Characters that HTML cannot contain, or that would reorder the line, are replaced by a visible one. The
+# replacement keeps the length, so that offsets into a text stay valid.
+_UNSAFE = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)], "\ufffd")
+_UNSAFE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd") | {13: " "}
 
 
 @dataclass
-class Certainty:
-    """How often the answers given with about one probability were right."""
+class CalibrationBins:
+    """Counts of all and of right predictions in bins of the predicted probability."""
 
     total: list[int] = field(default_factory=lambda: [0] * BINS)
     right: list[int] = field(default_factory=lambda: [0] * BINS)
@@ -39,42 +39,42 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder says. Strings hold nothing that HTML cannot show."""
+    """The contents of a run folder; strings are safe to show in HTML."""
 
     folder: Path
     metrics: dict[str, Any]
-    judged: str  # the name of the split that the report is about, as the data call it
-    scores: dict[str, Any]  # the metrics on it; empty: nothing was held out, or they have another form
+    judged: str  # name of the split that the report evaluates
+    scores: dict[str, Any]  # metrics on it; empty: nothing was held out, or the task has other metrics
     config: dict[str, Any]
     steps: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
     doctor: dict[str, Any]
-    calibration: dict[str, Any]  # from calibration.json, where the run was calibrated
+    calibration: dict[str, Any]  # from calibration.json, if the run was calibrated
     known: KnownRecipe = field(default=NOTHING_KNOWN, kw_only=True)
 
     @property
     def noun(self) -> str:
-        """What the examples are called."""
+        """Plural noun for the examples."""
         return self.known.noun
 
     @property
     def measure(self) -> str:
-        """The share that leads the page: what the best weights were chosen by, else the accuracy."""
+        """The main metric of the page: the one that selected the weights, or accuracy."""
         train = self.config.get("train")
         chosen = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
         return chosen if isinstance(chosen, str) and chosen in target_of(self.scores).leads else "accuracy"
 
     def json(self, name: str) -> dict[str, Any]:
-        """Another file of the folder; empty where there is none."""
+        """Another JSON file of the folder; empty if it does not exist."""
         return read_json(self.folder / name, dict)
 
 
 @dataclass(frozen=True)
 class LabeledRun(Run):
-    """The run of a classifier, with what its predictions.csv says."""
+    """The run of a classifier, with its predictions."""
 
-    mistakes: list[Prediction]  # the surest first
-    certainty: Certainty
+    mistakes: list[Prediction]  # the most confident first
+    certainty: CalibrationBins
     maps: list[dict[str, Any]]
     pictures: dict[str, Any]  # examples and mistakes, small
 
@@ -87,14 +87,12 @@ def read_folder(folder: str | Path) -> Run:
             calibration.json.
 
     Raises:
-        DataError: no metrics.json, or a file that is damaged or too large; it is named.
+        DataError: no metrics.json, or a file that is damaged or too large, which the message names.
         ConfigError: config.toml is not TOML.
     """
     folder = Path(folder)
     if not (folder / "metrics.json").is_file():
-        raise NoSuchFileError(
-            "no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?"
-        )
+        raise NoSuchFileError("no metrics.json", where=str(folder), fix="Name the folder of a finished run")
     metrics = read_json(folder / "metrics.json", dict)
     key = "test" if metrics.get("test") else "validation"
     history = list(read_history(folder / "history.jsonl"))
@@ -115,11 +113,11 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
     """Read the run folder of a classifier.
 
     Args:
-        folder: as in ``read_folder``; beside that predictions.csv, maps.json and pictures.json.
-        mistakes: how many of the wrong answers to keep.
+        folder: as in ``read_folder``; also predictions.csv, maps.json and pictures.json.
+        mistakes: maximum number of wrong predictions to keep.
 
     Raises:
-        DataError, ConfigError: as ``read_folder``; also where no split was judged, or lacks a metric.
+        DataError, ConfigError: as ``read_folder``; also if no split was evaluated, or one lacks a metric.
     """
     run = read_folder(folder)
     where = str(run.folder / "metrics.json")
@@ -130,7 +128,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
     for split in SPLITS:
         if absent := SCORES - (run.metrics.get(split) or dict.fromkeys(SCORES)).keys():
             raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=where)
-    wrong, certainty = _answers(run.folder / "predictions.csv", run.judged, mistakes)
+    wrong, certainty = _read_mistakes(run.folder / "predictions.csv", run.judged, mistakes)
     maps = run.json("maps.json").get("examples", [])
     return LabeledRun(
         **vars(run), mistakes=wrong, certainty=certainty, maps=maps, pictures=run.json("pictures.json")
@@ -138,9 +136,9 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
 
 
 def shown(value: Any) -> Any:
-    """``value`` with every string in it, keys included, free of what HTML cannot show."""
+    """``value`` with unsafe characters replaced in every string, including keys."""
     if isinstance(value, str):
-        return value.translate(_UNSHOWN)
+        return value.translate(_UNSAFE)
     if isinstance(value, dict):
         return {shown(k): shown(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -149,7 +147,7 @@ def shown(value: Any) -> Any:
 
 
 def read_json(path: Path, kind: type) -> Any:
-    """The file's value, or an empty one where there is no file. NaN and infinities read as None."""
+    """The value of a JSON file, or an empty one if there is no file. NaN and infinities become None."""
     if not path.is_file():
         return kind()
     if path.stat().st_size > MAX_BYTES:
@@ -168,7 +166,7 @@ def _parse(content: bytes, where: str) -> Any:
 
 
 def read_history(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of history.jsonl. A last line without its end, from a run that was killed, is left out."""
+    """The records of history.jsonl; an incomplete last line, left by a killed run, is skipped."""
     if not path.is_file():
         return
     with open(path, "rb") as file:
@@ -181,9 +179,9 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _answers(path: Path, split: str, keep: int) -> tuple[list[Prediction], Certainty]:
-    """The ``keep`` surest mistakes, and how right the answers were by stated probability."""
-    certainty = Certainty()
+def _read_mistakes(path: Path, split: str, keep: int) -> tuple[list[Prediction], CalibrationBins]:
+    """The ``keep`` most confident mistakes, and the counts for the calibration chart."""
+    certainty = CalibrationBins()
 
     def wrong() -> Iterator[Prediction]:
         for answer in read_predictions(path):

@@ -1,4 +1,4 @@
-"""The sections of an embedder's page: correlations, cosines against scores, and what cosines are made of."""
+"""Report sections for embedders: correlations, cosines against scores, and explanations of cosines."""
 
 from __future__ import annotations
 
@@ -20,44 +20,46 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal
 from glassformer.targets.similarity import Similarity
 
-MAX_POINTS = 2_000  # of the image of cosines: more cannot be seen
+MAX_POINTS = 2_000  # of the scatter plot: more are not visible
 
 
 def agreement(run: Run) -> Section:
-    """This model on each split, then the others on the judged one; each judged pair's cosine."""
+    """The model on each split, the baselines on the evaluated one, and a plot of cosines against scores."""
     metrics, found = run.metrics, run.metrics.get("similarity") or {}
     judged = metrics.get("judged")
     rows = [("This model", split, values) for split, values in found.items()]
     rows += [(name, judged, values) for name, values in (metrics.get("others") or {}).items()]
-    title = "How well it agrees"
+    title = "Evaluation"
     if not rows:
         return Section("scores", title, "No pairs were held out, so this model is not evaluated.")
     note = (
-        "Correlation of cosines with the scores that people gave, with its 95 % interval over pairs; of "
-        "pairs without scores how often the right partner is the nearest of all. The untouched model is "
-        "the same checkpoint before this training."
+        "Correlation of cosines with human scores, with its 95 % interval over pairs; for pairs without "
+        "scores, how often the right partner is the nearest of all. The untouched model is the same "
+        "checkpoint before this training."
     )
     keys = [f"{key}_within" for key in Similarity.metrics if any(key in values for *_, values in rows)]
-    told = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
-    lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, told.rows, strict=True)]
+    scores = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
+    lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, scores.rows, strict=True)]
     ours = [i for i, (name, split, _) in enumerate(rows) if name == "This model" and split == judged]
-    heads = ["model", "split", *told.heads[1:]]
+    heads = ["model", "split", *scores.heads[1:]]
     body = table(Table(heads, lines, ours, ("split",), "compare few"))
     pairs = read_pairs(run.folder / "pairs.csv")
     if pairs[0]:
-        body += curves((scatter(*pairs), "Cosine against score", [("small", "each point an evaluated pair")]))
+        body += curves(
+            (scatter(*pairs), "Cosine against score", [("small", "each point is an evaluated pair")])
+        )
     return Section("scores", title, note, body)
 
 
 def made(run: Run) -> Section | None:
-    """What the cosines of some pairs are made of, token by token."""
+    """The cosines of some pairs, explained by pairs of tokens."""
     examples = run.json("similarities.json").get("examples")
     if not examples:
         return None
     note = (
-        "A row for each token of the first text, a column for each of the second: blue-green adds to the "
-        "cosine, red takes away, and all squares together are the cosine. The first half of these pairs "
-        "are those that disagree most with their scores."
+        "One row per token of the first text, one column per token of the second: blue-green squares add to "
+        "the cosine, red ones subtract from it, and the sum of all squares is the cosine. The first half of "
+        "these pairs disagree most with their scores."
     )
     drawn = [
         e | {"picture": Markup(picture(e["tokens"][0], e["tokens"][1], e["table"], "similarities.json"))}
@@ -72,7 +74,7 @@ def learned(run: Run) -> Section | None:
     judged = [e for e in run.evaluations if e.get("score") is not None]
     note = (
         "The loss of each step and its trend."
-        + " After each epoch the held-out pairs were evaluated." * bool(judged)
+        + " The validation pairs were evaluated after each epoch." * bool(judged)
     )
     rows = [[count(e["step"]), decimal(e.get("train_loss"), 4), decimal(e["score"], 4)] for e in judged]
     best = [i for i, e in enumerate(judged) if e.get("best")]
@@ -84,10 +86,10 @@ def learned(run: Run) -> Section | None:
 
 
 def read_pairs(path: Path) -> tuple[list[float], list[float]]:
-    """Scores and cosines of ``pairs.csv``; none of pairs without scores, or where there is no such file.
+    """Scores and cosines of ``pairs.csv``, without pairs that have no score; empty if there is no such file.
 
     Raises:
-        DataError: a cell that is no number.
+        DataError: a cell is not a number.
     """
     if not path.is_file():
         return [], []
@@ -109,7 +111,7 @@ def read_pairs(path: Path) -> tuple[list[float], list[float]]:
 
 
 def scatter(scores: Sequence[float], cosines: Sequence[float]) -> Markup:
-    """Cosine against score, a point a pair."""
+    """Scatter plot of cosine against score, one point per pair."""
     step = max(1, len(scores) // MAX_POINTS)
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 3.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""The pages of a study and of a label review, and the charts that compare arms."""
+"""Pages of studies and label reviews, and charts that compare variants."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from glassformer.report.run import MAX_BYTES, shown
 from glassformer.report.wording import cut, digits_for, headed, how_tested
 
 NAME = 42  # characters of an arm's name
-ACROSS = 3  # small charts in a row
-MAX_CURVES = 12  # arms whose curves are drawn; more cannot be told apart
+ACROSS = 3  # small charts per row
+MAX_CURVES = 12  # variants whose curves are drawn; more are not distinguishable
 
 
 def write_study_report(folder: str | Path) -> Path:
@@ -39,7 +39,7 @@ def write_study_report(folder: str | Path) -> Path:
 
 
 def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any, str]]]:
-    """Arm -> the seed and the address, as seen from the study's page, of every run page that is there."""
+    """Variant -> seed and link of each existing run page, relative to the study's page."""
     home, pages = folder.resolve(), {}
     for arm in results["arms"]:
         runs = zip(arm.get("seeds") or [], arm.get("runs") or [], strict=False)
@@ -50,18 +50,20 @@ def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any
 
 
 def read_study(folder: Path) -> dict[str, Any]:
-    """The results of a study; strings hold nothing that HTML cannot show."""
+    """The results of a study; strings are safe to show in HTML."""
     return read_results(folder / "results.json", "study")
 
 
 def read_results(path: Path, kind: str) -> dict[str, Any]:
-    """A JSON file that says of itself what it is.
+    """Read a JSON file whose field ``kind`` is ``kind``.
 
     Raises:
-        DataError: it is not there, too large, damaged or of another kind.
+        DataError: it is missing, too large, damaged or of another kind.
     """
     if not path.is_file():
-        raise NoSuchFileError(f"no {path.name}", where=str(path.parent), fix="Did it run to its end?")
+        raise NoSuchFileError(
+            f"no {path.name}", where=str(path.parent), fix="Name the folder of a finished one"
+        )
     if path.stat().st_size > MAX_BYTES:
         raise TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
     try:
@@ -74,15 +76,15 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
 
 
 def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each arm's confusion matrix over all its seeds, with many classes also the most frequent confusions."""
-    told = []
+    """The confusion matrix of each variant over all seeds, and its most frequent confusions."""
+    found = []
     for arm in results["arms"]:
         if arm.get("confusion"):
             scores = {"labels": results["classes"], "confusion": arm["confusion"]}
-            told.append(
+            found.append(
                 {"name": arm["name"], "matrix": tables.confusion(scores), "pairs": tables.confusions(scores)}
             )
-    return told
+    return found
 
 
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
@@ -117,7 +119,7 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
 
 
 def write_review_page(folder: str | Path) -> Path:
-    """Write ``review.html`` beside review.json and return its path.
+    """Write ``review.html`` next to review.json and return its path.
 
     Raises:
         DataError: no review.json, or a damaged one.
@@ -131,7 +133,7 @@ def write_review_page(folder: str | Path) -> Path:
 
 
 def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
-    """A measure of each arm as a bar from 0, with its 95 % interval and a dot for each seed."""
+    """Bar chart of a metric of each variant, with its 95 % interval and a dot per seed."""
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
         figure, axes = _rows(arms)
         for y, arm in enumerate(arms):
@@ -151,7 +153,7 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
 
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
-    """Difference from the baseline, of shares in points, with its 95 % interval; filled: significant."""
+    """Chart of differences from the baseline with 95 % intervals; filled dots are significant."""
     others = [arm for arm in arms if arm["name"] != baseline]
     unit = unit_of(measure)
     scale = 1 if isinstance(unit, Plain) else 100
@@ -173,7 +175,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
 
 
 def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
-    """A small chart for each arm: its curve over the epochs in color, the others' behind it."""
+    """One small chart per variant: its curve over the epochs in color, the others in gray."""
     rows, called = -(-len(arms) // ACROSS), COMPARED[key].called if key in COMPARED else key
     values = [point[key] for arm in arms for point in arm["curve"]]
     low, high = min(values), max(values)
@@ -204,19 +206,19 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
 
 
 def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -> str:
-    """How far seeds scatter beside how far arms lie apart."""
+    """A sentence that compares the spread of seeds with the differences between variants."""
     known = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
     if not known:
         return ""
     means, unit = [arm[measure]["mean"] for arm in arms], unit_of(measure)
     return (
-        f"The best and the worst arm lie {unit.apart(max(means) - min(means), 2)} apart; seeds of one arm "
-        f"scatter by up to {unit.scatter(max(known))} (standard deviation)."
+        f"The best and the worst arm differ by {unit.apart(max(means) - min(means), 2)}; the standard "
+        f"deviation over the seeds of one arm is up to {unit.scatter(max(known))}."
     )
 
 
 def _rows(arms: Sequence[dict[str, Any]]) -> tuple[Figure, Any]:
-    """Axes with a row for each arm, the first on top."""
+    """Axes with one row per variant, the first on top."""
     figure = Figure((7.2, 0.9 + 0.36 * len(arms)), layout="constrained")
     axes = figure.subplots()
     axes.set_yticks(range(len(arms)), [cut(arm["name"], NAME) for arm in arms])

@@ -1,4 +1,4 @@
-"""The report's tables: from what a run folder holds to rows that a template can print."""
+"""The report's tables: rows for the templates, from the contents of a run folder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from glassformer.report import wording
 from glassformer.report.run import LabeledRun
 from glassformer.targets import target_of
 
-MAX_COLUMNS = 4  # of a table beside its heading, more do not fit
-MAX_CLASSES = 12  # of a confusion matrix; of more the most confused ones are shown
+MAX_COLUMNS = 4  # of a table, without its row names; more do not fit
+MAX_CLASSES = 12  # of a confusion matrix; with more, the most confused ones are shown
 
 
 def comparison(run: LabeledRun) -> dict[str, Any]:
-    """The rows of the table of models, ours first, each with places on a common scale of 0 to 100."""
+    """The rows of the table of models, ours first, with positions on a common scale from 0 to 100."""
     scores, key = run.scores, run.measure
     supports = [(row["support"], row["label"]) for row in scores["per_class"]]
     most, label = max(supports, key=lambda pair: pair[0])
@@ -48,11 +48,11 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
 
 
 def confusion(scores: dict[str, Any]) -> dict[str, Any]:
-    """The confusion matrix: ``rows``, each cell with its share of the true class and a shade 0..10.
+    """The confusion matrix: ``rows`` of cells with their share of the true class and a shade from 0 to 10.
 
-    Of more than ``MAX_CLASSES`` classes those of the most frequent confusions. A last column counts what was
-    predicted as one of the ``others``, whose number is given. Empty without a matrix, or where no class of
-    many was taken for another.
+    With more than ``MAX_CLASSES`` classes, only those of the most frequent confusions; a last column then
+    counts predictions of one of the ``others``, which is the number of classes left out. Empty if there is no
+    matrix, or if there are many classes and no confusions.
     """
     labels, counts = scores["labels"], scores["confusion"]
     shown = list(range(len(labels)))
@@ -84,12 +84,12 @@ def _most_confused(counts: list[list[int]]) -> list[int]:
 
 
 def worst_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of classes by their F1, those that no example has last."""
+    """Rows of classes by F1; those without examples come last."""
     return sorted(rows, key=lambda row: (not row["support"], row["f1"]))
 
 
 def confusions(scores: dict[str, Any], most: int = 12) -> list[dict[str, Any]]:
-    """With more than two classes, the pairs most often taken for each other."""
+    """The most frequent confusions; empty with fewer than three classes."""
     labels = scores["labels"]
     if len(labels) < 3:
         return []
@@ -106,7 +106,7 @@ Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
 
 
 def settings(config: dict[str, Any], defaults: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Sections of the recipe: key, value and whether it differs from the default."""
+    """Sections of the recipe, each with (key, value, whether it differs from the default)."""
     plain = {k: v for k, v in config.items() if not isinstance(v, dict) and k != "expect"}  # see expectation
     sections = {"recipe": plain} | {k: v for k, v in config.items() if isinstance(v, dict)}
     return [
@@ -122,8 +122,8 @@ def changed(sections: Settings) -> Settings:
     return [(name, values) for name, values in kept if values]
 
 
-# Keys that decide how a run goes, or what is shown of it; the figures of a recipe hold whatever they say.
-ASIDE = {
+# Keys that do not change the expected result of a recipe
+IRRELEVANT = {
     "name",
     "summary",
     "expect",
@@ -145,11 +145,12 @@ def expectation(
     shipped: dict[str, Any] | None,
     defaults: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """What the recipe says will come out; where its settings were changed, which ones, instead.
+    """The expected result of the recipe, or the changed settings if it does not apply.
 
     Args:
-        shipped: the recipe of that name that ships with the package; None: there is none.
-        defaults: of every key, by its section. A key at its default that the run lacks is newer than the run.
+        shipped: the shipped recipe of that name; None: there is none.
+        defaults: default of every key, by section. A key that the run lacks, at its default, is newer than
+            the run.
     """
     name, expect = config.get("name"), config.get("expect")
     if not expect:
@@ -161,15 +162,15 @@ def expectation(
     other = [
         f"{key} = {wording.plain(ours.get(key))} (recipe: {wording.plain(theirs.get(key))})"
         for key in [*theirs, *(key for key in ours if key not in theirs)]
-        if key.rpartition(".")[2] not in ASIDE and key not in newer and ours.get(key) != theirs.get(key)
+        if key.rpartition(".")[2] not in IRRELEVANT and key not in newer and ours.get(key) != theirs.get(key)
     ]
     if not other:
         return f"The recipe expects: {expect}"
-    return f"Settings of the recipe {name} were changed, so its figures do not apply: {', '.join(other)}"
+    return f"Settings of the recipe {name} were changed, so its result does not apply: {', '.join(other)}"
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """``{"train": {"lr": 0.1}}`` as ``{"train.lr": 0.1}``."""
+    """Flatten ``{"train": {"lr": 0.1}}`` to ``{"train.lr": 0.1}``."""
     out: dict[str, Any] = {}
     for key, value in config.items():
         out |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
@@ -182,13 +183,13 @@ def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(doctor.get("findings", []), key=lambda f: order.index(f["severity"]))
 
 
-CALLED = {"pictures": "images"}  # keys of doctor.json that keep an older word
+RENAMED = {"pictures": "images"}  # old keys of doctor.json
 
 
 def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
-    """The doctor's nested figures as tables: name, columns, rows.
+    """The doctor's nested statistics as tables: name, columns, rows.
 
-    What is nested deeper becomes columns; a table that would be wider than its page is turned on its side.
+    Deeper levels become columns; a table that is too wide for the page is transposed.
     """
     tables = []
     for name, value in figures.items():
@@ -196,8 +197,8 @@ def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tu
         flat = {row: {k: _shown(f"{row} {k}", v) for k, v in _flatten(cells)} for row, cells in rows.items()}
         columns = list(dict.fromkeys(column for cells in flat.values() for column in cells))
         if len(columns) > max(MAX_COLUMNS, len(flat)):
-            turned = [(column, [cells.get(column) for cells in flat.values()]) for column in columns]
-            tables.append((name, list(flat), turned))
+            transposed = [(column, [cells.get(column) for cells in flat.values()]) for column in columns]
+            tables.append((name, list(flat), transposed))
             continue
         tables.append((name, columns, [(r, [cells.get(c) for c in columns]) for r, cells in flat.items()]))
     return [table for table in tables if table[2]]
@@ -208,7 +209,7 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for name, inner in value.items():
             yield from _flatten(inner, f"{path} {name}".strip())
     else:
-        yield CALLED.get(path, path), value
+        yield RENAMED.get(path, path), value
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -218,7 +219,7 @@ def _shown(name: str, value: Any) -> Any:
 
 
 def robustness(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each kind of change: accuracy at each severity, and the mean of accuracy and macro-F1."""
+    """One row per kind of corruption: accuracy at each severity, and mean accuracy and macro-F1."""
     out = []
     for kind, rows in found.items():
         accuracy = [row["accuracy"] for row in rows]
@@ -230,7 +231,7 @@ def robustness(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
-    """Parts of the run's time on a scale of 0 to 100, in order; inference is a part of evaluate."""
+    """The parts of the run's time, in order, on a scale from 0 to 100; inference is part of evaluate."""
     parts = {k: v for k, v in seconds.items() if k not in ("total", "inference") and v}
     whole = max(sum(parts.values()), seconds.get("total") or 0.0)
     if not whole:
@@ -244,7 +245,7 @@ def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """What a figure must be read beside, in groups of name and value."""
+    """Facts about run, machine and versions, as groups of name and value."""
     padding, cut = metrics.get("padding") or {}, metrics.get("truncated") or {}
     memory, speed = metrics.get("peak_memory_mb"), metrics.get("tokens_per_second")
     inference = (metrics.get("seconds") or {}).get("inference")
@@ -253,11 +254,11 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
         ("chosen by the fit", ", ".join(f"{k} = {v:g}" for k, v in (metrics.get("chosen") or {}).items())),
         ("parameters", metrics.get("parameters") and wording.count(metrics["parameters"])),
         ("tokens per image", metrics.get("tokens_per_picture")),
-        ("training", speed and f"{wording.count(speed)} tokens a second"),
+        ("training", speed and f"{wording.count(speed)} tokens per second"),
         ("inference", inference and wording.duration(inference)),
         ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),
         *((f"padding, {where}", wording.percent(share)) for where, share in padding.items()),
-        *((f"cut texts, {split}", _of(n, total)) for split, (n, total) in cut.items()),
+        *((f"cut texts, {split}", _share(n, total)) for split, (n, total) in cut.items()),
         ("seed", metrics.get("seed")),
         ("date", metrics.get("date")),
     ]
@@ -270,5 +271,5 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
     return [(name, pairs) for name, pairs in filled.items() if pairs]
 
 
-def _of(n: int, total: int) -> str:
+def _share(n: int, total: int) -> str:
     return f"{wording.count(n)} of {wording.count(total)} ({wording.percent(n / max(total, 1))})"

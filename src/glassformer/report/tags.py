@@ -1,4 +1,4 @@
-"""The sections of a tagger's page: errors by kind, and sentences with their spans in color."""
+"""Report sections for taggers: scores, errors by entity type, and sentences with colored spans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.token_tags import ERRORS
 
-HUES, LINES = 8, 4  # colors of kinds and styles of the line below: kinds beyond 32 look like earlier ones
+HUES, LINES = 8, 4  # colors, and styles of underlines; with more than 32 kinds they repeat
 SHOWN = ("precision", "recall", "entity_f1", "macro_f1", "accuracy", "entity_f1_interval")
 
 
@@ -35,23 +35,23 @@ def verdict(run: Run) -> str:
 
 def scores(run: Run) -> Section | None:
     note = (
-        "A span counts where its kind, its first and its last word are right, as seqeval counts it. The "
-        "interval is of 95 %, from resampled sentences."
+        "A span is right if its kind, its first and its last word are right, as in seqeval. The 95 % "
+        "interval comes from resampled sentences."
     )
     below, repaired = "", run.metrics.get("repaired")
     if repaired:
-        below = f"{repaired:,} tags of training were malformed and were read as the spans that they mean."
+        below = f"{repaired:,} training tags were malformed and were repaired."
     return scores_section(run, note, SHOWN, below=part("parts", "small", below)) if run.scores else None
 
 
 def kinds(run: Run) -> Section | None:
-    """How well each kind is found, and its errors."""
+    """The metrics and errors of each kind."""
     found = run.scores
     if not found:
         return None
     note = (
-        "How well each kind is found, and what goes wrong: missed (nothing overlaps it), wrong kind, "
-        "wrong border (the kind is right), invented (no span is there)."
+        "Metrics of each kind, and its errors: missed (no predicted span overlaps it), wrong kind, wrong "
+        "border (the kind is right), invented (there is no true span)."
     )
     rows = [{"kind": kind, **own} for kind, own in (found.get("by_kind") or {}).items()]
     body = part("tags", "kinds", found, rows, ERRORS, hues(run))
@@ -67,9 +67,9 @@ def calibration(run: Run) -> Section | None:
     if not found.get("splits"):
         return None
     note = (
-        "The expected calibration error over words: how far the stated probability is from the share of "
-        "words that are right. One temperature divides all logits; no tag changes. The interval is of 95 "
-        "%, from resampled sentences."
+        "The expected calibration error over words: the mean difference of predicted probability and "
+        "accuracy. One temperature divides all logits; no tag changes. The 95 % interval comes from "
+        "resampled sentences."
     )
     after = f"after, temperature {found['temperature']:.3f}"
     rows = []
@@ -92,14 +92,14 @@ def sentences(run: Run) -> Section | None:
 
 
 def spans(run: Run) -> Section | None:
-    """Judged sentences with true and predicted spans."""
+    """Evaluated sentences with true and predicted spans."""
     examples = run.json("spans.json").get("examples")
     if not examples:
         return None
     looks = hues(run)
     note = (
         "Evaluated sentences, most confident errors first. Filled: found. Not filled: missed. "
-        "Framed: wrong, or no span there."
+        "Framed: wrong kind or border, or no true span."
     )
     told = [e | {"pieces": pieces(e, looks)} for e in examples]
     return Section("spans", "Sentences", note, part("tags", "spans", told, looks), ("spans.css",))
@@ -107,12 +107,12 @@ def spans(run: Run) -> Section | None:
 
 def learned(run: Run) -> Section | None:
     more = ", on training and validation data." if run.evaluations else "."
-    note = "Training loss of each step with its trend, in nats a word, and the share of words that have the "
+    note = "Training loss of each step with its trend, in nats per word, and the share of words with the "
     return page.learned(run, f"{note}right tag{more}", "Words right")
 
 
 def hues(run: Run) -> dict[str, str]:
-    """The looks of every kind that the page names."""
+    """The CSS classes of every kind on the page."""
     examples = run.json("spans.json").get("examples") or ()
     return looks_of(
         [
@@ -124,14 +124,14 @@ def hues(run: Run) -> dict[str, str]:
 
 
 def looks_of(kinds: Iterable[str]) -> dict[str, str]:
-    """The classes of each kind's color and line; up to 32 kinds look different."""
+    """CSS classes for the color and the underline of each kind; up to 32 kinds differ."""
     return {kind: f"k{i % HUES} l{i // HUES % LINES}" for i, kind in enumerate(sorted(set(kinds)))}
 
 
 def pieces(example: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]]:
-    """Runs of words of a judged sentence: ``text``, the true and the predicted kind (with class), how sure.
+    """Split a sentence into pieces with ``text``, true and predicted kind (with CSS class) and probability.
 
-    A run ends where a true or a predicted span begins or ends, so that both can be drawn one above the other.
+    A piece ends where a true or a predicted span begins or ends, because both can overlap.
     """
     words = example["words"]
     true = {i: (n, kind) for n, (kind, a, b) in enumerate(example["true"]) for i in range(a, b)}
@@ -159,7 +159,7 @@ def pieces(example: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]
 
 
 def parts(sentence: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]]:
-    """A text in spans and what stands between them."""
+    """Split a text into its spans and the pieces between them."""
     out, end = [], 0
     for span in sentence["spans"]:
         if span["start"] > end:
@@ -173,5 +173,5 @@ PAGE = Kind(
     sections=(scores, kinds, folds, calibration, sentences, spans, learned),
     verdict=verdict,
     about=lambda run: {"tags": run.metrics.get("scheme")},
-    letters=lambda run: "N tokens in all, of which each word's first is answered",
+    letters=lambda run: "N tokens in all; the first token of each word gets a tag",
 )

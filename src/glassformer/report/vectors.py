@@ -1,4 +1,4 @@
-"""The sections of a page of word vectors: tests, loss, lengths, neighbors, analogies."""
+"""Report sections for word vectors: tests, loss, norms, neighbors, analogies."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from glassformer.report.wording import count, decimal, duration
 
 def verdict(run: Run) -> str:
     m = run.metrics
-    said = f"{m['texts']:,} texts, {m['words']:,} words; {m['vocabulary']:,} words have a vector. "
+    text = f"{m['texts']:,} texts, {m['words']:,} words; {m['vocabulary']:,} words have a vector. "
     for split, n in m.get("excluded", {}).items():
-        said += f"Texts that are also in {split}, left out: {count(n)}. "
-    return f"{said}Trained in {duration(m['seconds']['train'])}, seed {m['seed']}."
+        text += f"Texts that are also in {split}, left out: {count(n)}. "
+    return f"{text}Trained in {duration(m['seconds']['train'])}, seed {m['seed']}."
 
 
 def tests(run: Run) -> Section:
-    note = (
-        "How well the vectors do what people do: say how alike two words are (Spearman's rank "
-        "correlation), and complete analogies."
-    )
-    found = Table(["test", "figure", "of"], test_rows(run.metrics["tests"]), (), ("figure", "of"), "")
+    note = "Word similarity (Spearman's rank correlation with human ratings), and accuracy on analogies."
+    found = Table(["test", "result", "of"], test_rows(run.metrics["tests"]), (), ("result", "of"), "")
     return Section("tests", "Tests", note, table(found))
 
 
@@ -39,16 +36,16 @@ def lengths(run: Run) -> Section:
     norms = run.metrics["norms"].items()
     rows = [[f"{when} training", *(decimal(n[key]) for key in ("mean", "min", "max"))] for when, n in norms]
     found = table(Table(["", "mean", "smallest", "largest"], rows, (), (), ""))
-    return Section("lengths", "Length of the vectors", "Before the training and after it.", found)
+    return Section("lengths", "Norms of the vectors", "Before and after training.", found)
 
 
 def near(run: Run) -> Section | None:
-    note = "By the cosine of the angle between two vectors."
+    note = "By cosine similarity."
     return _words("near", "Nearest words", note, run.metrics["neighbours"])
 
 
 def analogies(run: Run) -> Section | None:
-    note = "The words nearest to where the difference of two words leads from a third."
+    note = "The words nearest to a third word plus the difference of two words."
     return _words("analogies", "Analogies", note, run.metrics["analogies"])
 
 
@@ -59,7 +56,7 @@ def _words(name: str, title: str, note: str, found: dict[str, Any]) -> Section |
 
 
 def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """(test, figure, what it was measured on) of each test and section, in words."""
+    """(test, result, what it was measured on) of each test and section, formatted."""
     rows = []
     for name, result in tests.items():
         if result is None:

@@ -1,4 +1,4 @@
-"""Figures in words: how numbers are written, and what the report claims in plain sentences."""
+"""Formatting of numbers, and the verdicts of reports as sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands set apart, or "–"."""
+    """A whole number with thousands separators, or "–" for None."""
     return NONE if value is None else f"{value:,.0f}"
 
 
@@ -33,7 +33,7 @@ def p_value(p: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as a person says them: "0.4 s", "38 s", "19 min 3 s", "2 h 5 min"."""
+    """Seconds as "0.4 s", "38 s", "19 min 3 s" or "2 h 5 min"."""
     if seconds is None:
         return NONE
     if seconds < 9.95:
@@ -47,7 +47,7 @@ def duration(seconds: float | None) -> str:
 
 
 def plain(value: Any) -> str:
-    """Any value of a settings or facts table in one line."""
+    """Format a value of a table of settings or facts in one line."""
     if value is None or value == [] or value == "":
         return NONE
     if isinstance(value, bool):
@@ -68,36 +68,36 @@ def cut(text: str, size: int) -> str:
 
 
 def breakable(name: Any) -> Markup:
-    """The escaped name, which a browser may break behind ``_``, ``/``, ``.``, ``:`` and ``-``."""
+    """The escaped name with optional line breaks after ``_``, ``/``, ``.``, ``:`` and ``-``."""
     return Markup("<wbr>").join(_JOINT.split(str(name)))
 
 
 def faint_tags(text: str) -> Markup:
-    """Escaped text in which literal markup such as ``<br />`` is set back, so that the words stand out."""
+    """Escaped text in which literal markup such as ``<br />`` is dimmed, so that the words stand out."""
     parts = _TAG.split(text)  # text and tag by turns
     faint = Markup('<span class="tag">{}</span>')
     return Markup("").join(faint.format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 def headed(text: str) -> str:
-    """A name as it begins a heading: its first letter is a capital, but for names such as chrF."""
+    """A name with its first letter capitalized, for a heading; names such as chrF stay."""
     return text if _CAPITAL_INSIDE.match(text) else text[:1].upper() + text[1:]
 
 
 def model_name(metrics: Mapping[str, Any], named: Any) -> Any:
-    """The chosen model if several were tried, else the one that the recipe names; for a path its folder."""
+    """The name of the chosen model if several were tried, else that of the recipe; for a path, its folder."""
     name = next((one["model"] for one in metrics.get("tried") or () if one.get("chosen")), named)
     return Path(name).name if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) else name
 
 
 def bounds(scores: dict[str, Any], key: str) -> str:
-    """The 95 % interval of a share, as ``accuracy`` and ``macro_f1`` are, in words."""
+    """The 95 % interval of a share such as ``accuracy`` or ``macro_f1``, formatted."""
     known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
     return share_interval(scores.get(key, scores["accuracy"]), known, scores["n"], digits)
 
 
 def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: str = "accuracy") -> str:
-    """The result in one sentence; ``measure``: the figure that it begins with."""
+    """The result in one sentence, which begins with ``measure``."""
     n, digits = scores["n"], digits_for(scores["n"])
     right = round(scores["accuracy"] * n)
     if not target_of(scores).joint and right < n:
@@ -127,7 +127,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
 
 
 def _seen(split: str, scores: Mapping[str, Any]) -> str:
-    """How many of the examples were in training, as a part of a sentence; empty: it is not known."""
+    """Part of a sentence on how many examples were also in training; empty: unknown."""
     n = scores["n"]
     seen = scores.get("seen_in_training", n if split == "train" else 0)
     if seen is None:
@@ -141,10 +141,10 @@ def against(
     measure: str = "accuracy",
     still: Mapping[str, Any] | None = None,
 ) -> str:
-    """How the measure stands to the best simple model, without claiming more than the intervals allow.
+    """A sentence that compares the metric with the best baseline, and claims no more than intervals allow.
 
     Args:
-        still: ``still_learning`` of the metrics: what has not learned all it can may yet be better.
+        still: ``still_learning`` of the metrics: the model may improve with more training.
     """
     better = "a simpler and faster model is better here"
     if still:
@@ -185,33 +185,33 @@ def _falling(still: Mapping[str, Any]) -> str:
 
 
 def _longer(still: Mapping[str, Any]) -> str:
-    """What to set for a training that ended too soon."""
+    """Settings to try if training ended too early."""
     rate = f"--set lr={2 * still['lr']:.2g}" if still.get("lr") else "a higher lr"
     return f"--set epochs={2 * still['epochs']} or {rate} may give a better model"
 
 
-def unfinished(said: str, still: Mapping[str, Any] | None) -> str:
-    """A sentence that a training ended too soon; empty: it did not, or ``said`` says so already."""
-    if not still or _longer(still) in said:
+def unfinished(text: str, still: Mapping[str, Any] | None) -> str:
+    """A sentence that training ended too early; empty: it did not, or ``text`` already has it."""
+    if not still or _longer(still) in text:
         return ""
-    said = f"{_falling(still)}: {_longer(still)}."
-    return said[0].upper() + said[1:]
+    text = f"{_falling(still)}: {_longer(still)}."
+    return text[0].upper() + text[1:]
 
 
 def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
-    """What a classifier's metrics say in words, beside the simple models'; empty without judged examples."""
+    """The verdict on a classifier, compared with the baselines; empty if no examples were evaluated."""
     scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
     if not scores:
         return ""
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     still = metrics.get("still_learning")
-    beside = against(scores, metrics.get("baselines") or {}, measure, still)
-    parts = verdict(scores, split, noun, measure), beside, unfinished(beside, still)
+    comparison = against(scores, metrics.get("baselines") or {}, measure, still)
+    parts = verdict(scores, split, noun, measure), comparison, unfinished(comparison, still)
     return " ".join(filter(None, parts)).replace(THIN, " ")
 
 
 def how_tested(results: dict[str, Any]) -> str:
-    """How the p-values of a study came about, before they were corrected."""
+    """The test that gave the p-values of a study, before their correction."""
     drawn, tests = results.get("drawn", "examples"), {arm.get("test") for arm in results["arms"]}
     if len(results["seeds"]) > 1:
         return f"paired bootstrap over {drawn} with the scatter of the seeds as Student's t"

@@ -1,1 +1,1 @@
-"""Classifiers over HTTP, and a page to try them on: bounded by default, answers as offline"""
+"""HTTP server for trained models, with a page to try them. Limits are on by default."""

@@ -1,4 +1,4 @@
-"""The application: routes, one batcher a model, and the state that a probe asks for."""
+"""The ASGI application: routes, one batcher per model, and health checks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from glassformer.serve.schema import (
 
 log = logging.getLogger("glassformer.serve")
 
-STATIC = {  # served from memory; a path from a client only ever looks a name up here
+STATIC = {  # served from memory; a client's path is only used as a key here
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/page.css": ("page.css", "text/css; charset=utf-8"),
     "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -57,7 +57,7 @@ STATIC = {  # served from memory; a path from a client only ever looks a name up
     "/static/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
     "/static/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-# The style sheet of all pages, and that of spans.
+# The common style sheet, and that of spans
 SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
 EXPLAIN = "/v1/explain"
 REASONS = {
@@ -76,17 +76,17 @@ WRONG: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _stand_back(threads: int) -> None:
-    """In a thread that computes: leave the processor first to the one that answers, refusals above all."""
+def _lower_priority(threads: int) -> None:
+    """Initialize a computing thread with a lower priority than the thread that answers requests."""
     set_threads(threads)
-    with suppress(OSError, AttributeError):  # Linux counts the niceness of threads, others that of processes
+    with suppress(OSError, AttributeError):  # Linux has niceness per thread, other systems per process
         if sys.platform == "linux":
             own = threading.get_native_id()
             os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + 5)
 
 
 class Server:
-    """What the routes share. Made before the event loop runs, started by it."""
+    """State shared by the routes. Created before the event loop runs; ``lifespan`` starts it."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class Server:
         self.held.metrics = self.metrics
         self.ready = False
         self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
-        # Images take seconds to decode, texts milliseconds: neither waits for the other's threads.
+        # Images take seconds to decode, texts milliseconds: they use separate threads.
         self.encoding, self.decoding = Encoding(), Decoding(limits.decode_seconds)
         self.kinds = [type(served.inputs) for served, _ in models]
         self.requests = {path: reading(route.request, self.kinds) for path, route in ROUTES.items()}
         self.requests[EXPLAIN] = reading(ExplainRequest, self.kinds)
-        threads = (next(iter(self.models.values())).clf.threads,)  # torch counts them for each thread anew
-        self.computing = ThreadPoolExecutor(1, "compute", _stand_back, threads)
-        self.explaining = ThreadPoolExecutor(1, "explain", _stand_back, threads)
+        threads = (next(iter(self.models.values())).clf.threads,)  # torch has this setting per thread
+        self.computing = ThreadPoolExecutor(1, "compute", _lower_priority, threads)
+        self.explaining = ThreadPoolExecutor(1, "explain", _lower_priority, threads)
         self.explanations = 0
         self.batchers: dict[str, Batcher] = {}
         self.about: list[dict[str, Any]] = []
@@ -118,7 +118,7 @@ class Server:
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        await checkpoint()  # imports what the first body would otherwise wait for
+        await checkpoint()  # triggers imports that the first request would otherwise wait for
         for name, served in self.models.items():
             threads = self.decoding if served.inputs.decoded else self.encoding
             self.batchers[name] = Batcher(served, threads, self.computing, self.metrics)
@@ -137,7 +137,7 @@ class Server:
                 executor.shutdown(wait=False, cancel_futures=True)
 
     def full(self, size: int) -> bool:
-        """Whether no model has a place for a body of ``size`` bytes."""
+        """Whether the queues of all models are too full for a body of ``size`` bytes."""
         return bool(self.batchers) and all(batcher.full(size) for batcher in self.batchers.values())
 
     def choose(
@@ -148,11 +148,11 @@ class Server:
         pairs: bool = False,
         lacks: Callable[[Any], Problem | None] = lambda target: None,
     ) -> ServedModel:
-        """The model of that name, or the first of that kind that gives labels (or vectors) and reads pairs of
-        texts or single ones; one that lacks nothing before others.
+        """The model with this name, or the first one that reads such inputs and gives such outputs; models
+        that lack nothing are preferred.
 
         Raises:
-            Problem: 404 no such model, 422 one that reads something else.
+            Problem: 404 no such model, 422 the model reads something else.
         """
         if name is None:
             near = [s for s in self.models.values() if (s.kind, s.gives) == (reads.kind, gives)]
@@ -191,10 +191,10 @@ class Server:
         return served
 
     def choose_to_explain(self, request: ExplainRequest, asked: Asked) -> ServedModel:
-        """The model that is named, or the first that explains such an input.
+        """The model that the request names, or the first one that can explain such an input.
 
         Raises:
-            Problem: as ``choose`` does; a word of what is explained as a whole.
+            Problem: as ``choose``; or a word is given, but the model is explained for the whole text.
         """
         named, of_word = self.models.get(request.model or ""), request.word is not None
         able = [kind for kind in KINDS.values() if kind.explains and (kind.of_words or not of_word)]
@@ -210,7 +210,7 @@ class Server:
         return self.choose(request.model, asked.reads, [*gives, able[0].gives][0], asked.pairs)
 
     async def predict(self, route: Route, request: Any) -> dict[str, Any]:
-        """From a request to the response, of every kind of model."""
+        """Respond to a request, for any kind of model."""
         asked = request.asked()
         served = self.choose(request.model, asked.reads, route.gives, asked.pairs, route.lacks)
         if (problem := route.lacks(served.target)) is not None:
@@ -223,10 +223,13 @@ class Server:
         return {"model": served.name, **await route.respond(self, served, request, items, rows)}
 
     async def explain(self, call: Callable[..., Any], *given: Any, fix: str) -> Any:
-        """One explanation, in a thread of its own: it may take seconds and must hold up no prediction.
+        """Compute one explanation in a separate thread, because it may take seconds.
+
+        Args:
+            fix: advice for the error if it takes too long.
 
         Raises:
-            Problem: 429 where too many wait, 503 where it takes too long; ``fix``: what would be quicker.
+            Problem: 429 if too many explanations wait, 503 if it takes too long.
         """
         if self.explanations >= self.limits.explain_queue:
             self.metrics.refused.labels("explain").inc()
@@ -239,17 +242,17 @@ class Server:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.shield(work)
         except asyncio.CancelledError:
-            begun.cancel()  # the client has gone; what has begun keeps its place until it ends
+            begun.cancel()  # the client has gone; a running call keeps its place in the queue until it ends
             raise
         except TimeoutError:
-            begun.cancel()  # where it has not begun; else its place in the queue stays taken until it ends
+            begun.cancel()  # if it has not begun; else it keeps its place in the queue until it ends
             what = f"no explanation within {self.limits.seconds:g} s"
             raise Problem(503, what, fix=fix, again=2) from None
 
     def _explained(self, work: Any) -> None:
         self.explanations -= 1
         if not work.cancelled():
-            work.exception()  # looked at: a request that has gone does not ask
+            work.exception()  # retrieve it, because the request may be gone
 
 
 def create_app(
@@ -261,13 +264,13 @@ def create_app(
     held: Held | None = None,
     broken: Mapping[str, str] | None = None,
 ) -> FastAPI:
-    """The server of these models as an ASGI application.
+    """Create the ASGI application that serves these models.
 
     Args:
         models: from ``load_models``.
         key, hosts: see ``Guard``.
-        held: what the connections' heads are counted in too; see ``bounded_protocol``.
-        broken: what is wrong with each model that was named but is not served.
+        held: memory budget, also used for the heads of connections; see ``bounded_protocol``.
+        broken: name -> error of each model that could not be loaded.
     """
     server = Server(models, limits, held, broken)
     app = FastAPI(
@@ -276,8 +279,8 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=server.lifespan,
-        description="Labels for texts and images, tags of words, answers from texts, and why.",
-        generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
+        description="Predictions for texts and images, embeddings of texts, and explanations.",
+        generate_unique_id_function=lambda route: route.name,  # function names of generated clients
     )
     app.state.server = server
     app.router.route_class = JsonRoute
@@ -285,7 +288,7 @@ def create_app(
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
     app.exception_handler(NotFiniteError)(lambda request, error: of_model(error).response())
-    app.exception_handler(RequestValidationError)(_unfit)
+    app.exception_handler(RequestValidationError)(_validation_problem)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
     routes = [*STATIC, *SHEETS, *ROUTES, EXPLAIN, "/v1/models", "/health", "/ready", "/metrics"]
@@ -303,7 +306,7 @@ def create_app(
 
 
 def _of_pairs(served: Any) -> Problem:
-    """What is said to who sends single texts to a model of pairs, or pairs to one of single texts."""
+    """The error for single texts sent to a model of pairs, or the other way round."""
     what, fix = "one text", 'Send "text" or "texts"'
     if served.pairs:
         what = "pairs of texts"
@@ -311,7 +314,7 @@ def _of_pairs(served: Any) -> Problem:
     return Problem(422, f"this model reads {what}", where="model", fix=fix)
 
 
-def _unfit(request: Any, error: RequestValidationError) -> Response:
+def _validation_problem(request: Any, error: RequestValidationError) -> Response:
     asked = request.app.state.server.requests.get(request.url.path, ExplainRequest)
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
@@ -320,7 +323,7 @@ def _add_route(app: FastAPI, server: Server, route: Route) -> None:
     async def answer(request: Any) -> Response:
         return JSONResponse(await server.predict(route, request))
 
-    answer.__annotations__["request"] = server.requests[route.path]  # which FastAPI reads
+    answer.__annotations__["request"] = server.requests[route.path]  # FastAPI reads the annotation
     app.add_api_route(
         route.path,
         answer,
@@ -347,32 +350,32 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         return JSONResponse(await server.explain(call, fix="Take another method"))
 
     explain.__annotations__["request"] = server.requests[EXPLAIN]
-    about = "What an answer rests on"
+    about = "Explanation of a prediction"
     app.post(EXPLAIN, response_model=ExplainResponse, responses=WRONG, summary=about)(explain)
 
     @app.get("/v1/models", response_model=listing(server.kinds), responses={401: WRONG[401], 400: WRONG[400]})
     async def models() -> Response:
-        """What is served here."""
+        """The models of this server."""
         broken = [{"name": name, "error": error} for name, error in server.broken.items()]
         return JSONResponse({"models": server.about, "broken": broken})
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=StateResponse, responses={400: WRONG[400]})
     async def health() -> Response:
-        """Whether the process answers at all."""
+        """Whether the process is alive."""
         return JSONResponse({"state": "alive"})
 
     @app.head("/ready", include_in_schema=False)
     @app.get("/ready", response_model=StateResponse, responses={400: WRONG[400], 503: WRONG[503]})
     async def ready() -> Response:
-        """Whether it takes work."""
+        """Whether the server accepts requests."""
         if not server.ready:
             raise Problem(503, "not ready", again=1)
         return JSONResponse({"state": "ready"})
 
     @app.get("/metrics", response_class=Response, responses={400: WRONG[400], 401: WRONG[401]})
     async def metrics() -> Response:
-        """For Prometheus."""
+        """Metrics for Prometheus."""
         return Response(server.metrics.text(), media_type=server.metrics.content_type)
 
 
@@ -392,7 +395,9 @@ def _add_page(app: FastAPI) -> None:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    unread = error.status_code == 400  # a body that cannot be parsed: no UTF-8, compressed, or far too deep
+    unread = (
+        error.status_code == 400
+    )  # the body cannot be parsed: not UTF-8, compressed, or nested too deeply
     what, where, fix = str(error.detail), request.url.path, None
     if unread:
         where, fix = "body", JSON
@@ -413,6 +418,6 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    told = printable("".join(traceback.format_exception(error)), keep="\n")
-    log.error("%s %s failed\n%s", request.method, json_text(request.url.path, ascii=True), told)
+    text = printable("".join(traceback.format_exception(error)), keep="\n")
+    log.error("%s %s failed\n%s", request.method, json_text(request.url.path, ascii=True), text)
     return Problem(500, "the server has failed; its log says how").response()

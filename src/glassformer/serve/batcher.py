@@ -1,10 +1,10 @@
-"""Requests become batches: a queue counted in tokens, from which one thread takes packed batches.
+"""Batches requests: a queue with a limit in tokens, from which one thread computes packed batches.
 
-    request ──▶ admitted? ──▶ prepared ──▶ queue of texts and images ──▶ one packed batch ──▶ answers
-                429 if not    (a thread)   waits some ms for company       (the one computing thread)
+    request ──▶ admitted? ──▶ prepared ──▶ queue of texts and images ──▶ one packed batch ──▶ outputs
+                429 if not    (a thread)   waits some ms for others        (the one computing thread)
 
-A long request's texts stand in the queue one by one, so that several requests share a batch and a short one
-need not wait for all of a long one.
+The texts of a request are queued one by one, so that requests share batches and a short request does not have
+to wait for all texts of a long one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from glassformer.serve.problems import Problem, of_input
 
 @dataclass
 class Job:
-    """One request: its answers come in as batches are done."""
+    """One request; its outputs arrive batch by batch."""
 
     items: list[Item]
     answer: asyncio.Future[list[Any]]
-    rows: list[Any] = field(default_factory=list)  # as ``ServedModel.compute`` gives them
+    rows: list[Any] = field(default_factory=list)  # outputs of ``ServedModel.compute``
     left: int = 0
 
 
@@ -44,22 +44,21 @@ class Batcher:
     def __init__(self, served: ServedModel, preparing: Any, computing: Executor, metrics: Metrics):
         self.served, self.limits = served, served.limits
         self.preparing, self.computing, self.metrics = preparing, computing, metrics
-        self.tokens = 0  # admitted and not yet answered
+        self.tokens = 0  # of all admitted requests that are not answered yet
         self.waiting: deque[tuple[Job, int]] = deque()
         self.waiting_tokens = 0
         self.arrived = asyncio.Event()
         self.gauge = metrics.queue.labels(served.name)
 
     def full(self, size: int) -> bool:
-        """Whether a body of ``size`` bytes finds no place, judged unread; ``submit`` judges exactly."""
+        """Whether the queue is too full for a body of ``size`` bytes, estimated before parsing."""
         return self.tokens > 0 and self.tokens + self.served.inputs.least(size) > self.limits.queue_tokens
 
     async def submit(self, inputs: Sequence[Any], what: str) -> tuple[list[Item], list[Any]]:
-        """The prepared inputs, and a row for each.
+        """Compute a request; returns the prepared inputs, and one row of outputs for each.
 
         Raises:
-            Problem: 429 at once where the queue is full, 503 where there is no answer in time, 413 or 422
-                for an input that cannot be used.
+            Problem: 429 if the queue is full, 503 on timeout, 413 or 422 for an input that cannot be used.
         """
         self.served.check(inputs, what)
         guess = sum(map(self.served.inputs.guess, inputs))
@@ -88,7 +87,7 @@ class Batcher:
             raise of_input(error) from None
         finally:
             if job is not None:
-                job.answer.cancel()  # what is still waiting of it is dropped
+                job.answer.cancel()  # its inputs that still wait are dropped
             self._admit(-guess)
 
     def _admit(self, tokens: int) -> None:
@@ -96,7 +95,7 @@ class Batcher:
         self.gauge.set(self.tokens)
 
     async def work(self) -> None:
-        """Take batches for ever; one task of the server runs this."""
+        """Compute batches forever; one task of the server runs this."""
         loop = asyncio.get_running_loop()
         while True:
             await self.arrived.wait()
@@ -107,14 +106,14 @@ class Batcher:
                 try:
                     rows = await loop.run_in_executor(self.computing, self.served.compute, items)
                     self._give(taken, rows)
-                except Exception as error:  # theirs alone: the next batch is computed as if nothing had been
+                except Exception as error:  # only these requests fail; the next batch is computed as usual
                     for job, _ in taken:
                         if not job.answer.done():
                             job.answer.set_exception(error)
             self.arrived.clear()
 
     def _take(self) -> list[tuple[Job, int]]:
-        """The next texts up to ``batch_tokens``, at least one; those nobody waits for are dropped."""
+        """The next inputs up to ``batch_tokens``, at least one; those of cancelled requests are dropped."""
         taken, tokens = [], 0
         while self.waiting:
             job, i = self.waiting[0]
@@ -137,7 +136,7 @@ class Batcher:
             job.rows[i] = row
             job.left -= 1
             if not job.left and not job.answer.done():
-                try:  # of this request alone: others in its batch may be answered well
+                try:  # only this request fails; others in the batch may be fine
                     job.answer.set_result(self.served.check_answers(job.rows))
                 except NotFiniteError as error:
                     job.answer.set_exception(error)

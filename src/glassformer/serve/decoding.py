@@ -1,12 +1,12 @@
-"""The threads that make batches' items of inputs. Texts take milliseconds; images take seconds.
+"""Threads that prepare inputs for batches. Texts take milliseconds; images take seconds.
 
-Images are decoded in threads that may be given up: one that hangs costs only its own request an answer.
+Images are decoded in threads that can be abandoned: one that hangs only fails its own request.
 
-    image ──▶ header looked through ──▶ small: two threads ──▶ pixels as the model reads them
-                                     └──▶ large: one thread: memory is bounded, and no small one waits for it
+    image ──▶ header checked ──▶ small: two threads ──▶ pixels as the model reads them
+                              └──▶ large: one thread, which bounds memory and does not block small ones
 
-What a file may ask for is bounded before it is decoded (``data/image_bounds.py``). For what gets past that,
-there is a limit of time: the request is answered 503, and another thread takes the place of the busy one.
+The size of an image is checked before it is decoded (``data/image_bounds.py``). If decoding still takes too
+long, the request gets status 503, and a new thread replaces the busy one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from glassformer.runtime import return_freed_memory
 from glassformer.serve.problems import Problem
 
 SMALL_THREADS, LARGE_THREADS = 2, 1
-LARGE = 4_000_000  # pixels, from which on an image is decoded one at a time
-MOST_LOST = 4  # threads given up and still at it, for which there are others; beyond it, images wait
+LARGE = 4_000_000  # pixels; larger images are decoded one at a time
+MAX_ABANDONED = 4  # busy threads that were replaced; with more, images wait
 
 
 class Job:
-    """One call, from the queue to its end."""
+    """One call in the queue of ``Workers``."""
 
     def __init__(self, call: Callable[[], Any]):
         self.call: Callable[[], Any] | None = call
@@ -40,10 +40,10 @@ class Job:
 
 
 class Workers:
-    """Threads that take calls from a queue. They end with the process, whatever they are at.
+    """Threads that run calls from a queue. They are daemons, so they end with the process.
 
     Args:
-        seconds: that one call may take.
+        seconds: time limit of a call.
     """
 
     def __init__(self, count: int, name: str, seconds: float):
@@ -52,27 +52,27 @@ class Workers:
         self.lock = threading.Lock()
         self.threads = self.lost = 0
         for _ in range(count):
-            self._hire()
+            self._add_thread()
 
     def start(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
-        """A call's result, or its error; 503: it takes too long. A call nobody waits for is not begun."""
+        """Queue a call; the future has its result or error, 503 on timeout. Cancelled calls do not start."""
         job = Job(call)
         loop = asyncio.get_running_loop()
         answer = asyncio.wrap_future(job.future)
-        timer = loop.call_later(self.seconds, self._look, loop, job)
+        timer = loop.call_later(self.seconds, self._check_time, loop, job)
         answer.add_done_callback(lambda _: timer.cancel() if job.over else None)
         self.queue.put(job)
         return answer
 
     def close(self) -> None:
-        """Let the threads end once they have nothing to do."""
+        """Let the threads end when the queue is empty."""
         with self.lock:
             for _ in range(self.threads):
                 self.queue.put(None)
 
-    def _hire(self) -> None:
+    def _add_thread(self) -> None:
         self.threads += 1
-        # Not a ThreadPoolExecutor's: the interpreter would wait for those at its end.
+        # Not in a ThreadPoolExecutor, whose threads the interpreter waits for at exit.
         threading.Thread(target=self._work, name=self.name, daemon=True).start()
 
     def _work(self) -> None:
@@ -98,27 +98,27 @@ class Workers:
                 else:
                     self.lost -= 1
                     self.threads -= 1
-                    if self.lost < MOST_LOST:  # another one is in its place
+                    if self.lost < MAX_ABANDONED:  # another thread has replaced this one
                         return
                     self.threads += 1
-            del call, result, error, job  # an image is not kept until the next one comes
+            del call, result, error, job  # do not keep the image until the next call
 
-    def _look(self, loop: asyncio.AbstractEventLoop, job: Job) -> None:
-        """Whether a call takes too long; in the event loop."""
+    def _check_time(self, loop: asyncio.AbstractEventLoop, job: Job) -> None:
+        """Give a call up if it takes too long; runs in the event loop."""
         with self.lock:
             if job.over or job.future.cancelled():
                 return
             taken = 0.0 if job.started is None else time.monotonic() - job.started
             if taken < self.seconds:
-                loop.call_later(max(0.01, self.seconds - taken), self._look, loop, job)
+                loop.call_later(max(0.01, self.seconds - taken), self._check_time, loop, job)
                 return
             job.given_up = True
             what = f"the image took longer than {self.seconds:g} s to decode"
             fix = "Scale it down, or save it again"
             job.future.set_exception(Problem(503, what, where="images", fix=fix, again=2))
             self.lost += 1
-            if self.lost <= MOST_LOST:
-                self._hire()
+            if self.lost <= MAX_ABANDONED:
+                self._add_thread()
 
 
 def _decode(model: ServedImages, content: bytes, where: str) -> Item:
@@ -126,8 +126,8 @@ def _decode(model: ServedImages, content: bytes, where: str) -> Item:
 
 
 def _decode_large(model: ServedImages, content: bytes, where: str) -> Item:
-    """As ``decode``; a thread has its own heap, which would go on holding the largest image it has seen."""
-    return_freed_memory()  # of the others
+    """Decode a large image, and return its memory, which the thread's own heap would keep."""
+    return_freed_memory()  # of other threads
     try:
         return model.decode(content, where)
     finally:
@@ -141,7 +141,7 @@ class Encoding:
         self.threads = ThreadPoolExecutor(2, "prepare-text")
 
     async def items(self, model: Served, inputs: Sequence[Any], what: str) -> list[Item]:
-        """Inputs as a model reads them; raises InputError for one that cannot be used."""
+        """Tokenize inputs; raises InputError if one cannot be used."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, model.encode, inputs, what)
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = True) -> None:
@@ -153,7 +153,7 @@ class Decoding:
     """The threads that decode the images of all models.
 
     Args:
-        seconds: that one image may take.
+        seconds: time limit per image.
     """
 
     def __init__(self, seconds: float):
@@ -161,11 +161,11 @@ class Decoding:
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
     async def items(self, model: ServedImages, contents: Sequence[str], what: str) -> list[Item]:
-        """Images in base64 as a model reads them, one by one; no further one if nobody waits.
+        """Decode images in base64, one by one; stops if the request is cancelled.
 
         Raises:
-            DataError: one that cannot be used, or all that are too large together; nothing is decoded then.
-            Problem: one that takes too long.
+            DataError: an image cannot be used, or all together are too large; then none is decoded.
+            Problem: an image takes too long.
         """
         opened = await self.small.start(lambda: model.open_all(contents, what))
         items = []
@@ -175,6 +175,6 @@ class Decoding:
         return items
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = True) -> None:
-        """Let the threads end, as an executor does; nothing is waited for."""
+        """Let the threads end, without waiting for them."""
         self.small.close()
         self.large.close()

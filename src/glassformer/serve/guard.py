@@ -1,7 +1,7 @@
-"""What stands before the application: who may ask, how large and how slow a request may be, and safe headers.
+"""Middleware before the application: authentication, limits of size and time, and security headers.
 
-The body is read whole before the application sees the request, within bounds of bytes and time, so that no
-slow or endless client holds anything but its own connection.
+It reads the whole body, within limits of size and time, before the application sees the request, so that a
+slow or endless client only blocks its own connection.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from glassformer.serve.problems import JSON, Problem, too_many
 
 # --- the JSON of a request ------------------------------------------------------------------------
 #
-# What it holds is counted before anything is made of it.
+# Values are counted before parsing.
 #
-# Strings are cut out of the bytes at the speed of C; what is left are brackets, commas, colons and numbers,
-# and their numbers bound all objects that a parser could make. A large body is counted and parsed in a
-# thread.
+# Strings are removed from the bytes with fast built-in methods; the number of remaining brackets, commas and
+# colons is an upper bound for the objects that a parser could create. Large bodies are counted and parsed in
+# a thread.
 
 
-SHARE = "glassformer.share"  # of the scope: what this request holds of the server's memory
-SMALL = 65_536  # bytes that are parsed where they are: a millisecond at most
+SHARE = "glassformer.share"  # key of the scope: the request's part of the memory budget
+SMALL = 65_536  # bytes; smaller bodies are parsed in the event loop, in a millisecond at most
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 NO_QUOTES = bytes(set(range(256)) - set(b'"'))
-BEGIN_NO_VALUE = bytes(set(range(256)) - set(b",:[{"))  # each value but the first stands behind one of these
+NO_SEPARATORS = bytes(set(range(256)) - set(b",:[{"))  # every value but the first follows one of these
 
 
 def parse(body: bytes, limits: Limits) -> Any:
-    """A body as Python objects.
+    """Parse a body.
 
     Raises:
-        Problem: 413 more values or inputs, 400 deeper, than the limits allow; 422 a key that stands twice.
-        ValueError: no JSON, or not in the encoding that it begins with.
+        Problem: 413 for too many values or inputs, 400 for too deep nesting, 422 for a repeated key.
+        ValueError: not JSON, or wrongly encoded.
     """
     encoding = json.detect_encoding(body)
     if not encoding.startswith(
         "utf-8"
-    ):  # in UTF-16 the byte of a quotation mark may be half of another letter
+    ):  # in UTF-16 the byte of a quotation mark may be part of another character
         body = body.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     check_shape(body, limits)
     value = json.loads(body, object_pairs_hook=_each_once)
@@ -62,9 +62,9 @@ def parse(body: bytes, limits: Limits) -> Any:
 
 
 def check_shape(body: bytes, limits: Limits) -> None:
-    """Raises Problem where a parser could make more values of these bytes, or nest deeper, than allowed.
+    """Raise Problem if parsing these bytes could create more values, or deeper nesting, than allowed.
 
-    Up to the first byte that is not JSON nothing is missed; behind it no parser goes.
+    The count is valid up to the first byte that is not JSON; parsers stop there.
     """
     most = limits.json_values + limits.inputs
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # each quotation mark left begins or ends a string
@@ -77,14 +77,14 @@ def check_shape(body: bytes, limits: Limits) -> None:
             if depth > limits.json_depth:
                 what = f"nested more than {limits.json_depth} deep"
                 raise Problem(400, what, where="body", fix=JSON)
-        fits = len(outside.translate(None, BEGIN_NO_VALUE)) < most
+        fits = len(outside.translate(None, NO_SEPARATORS)) < most
     if not fits:
         fix = "Send several requests, or texts instead of words; --json-values allows more"
         raise Problem(413, f"more than {most:,} values", where="body", fix=fix)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: of two that are alike one reader takes the first, another the last."""
+    """Build a dict; raises Problem for a repeated key, which JSON readers handle differently."""
     made = dict(pairs)
     if len(made) < len(pairs):
         (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
@@ -93,7 +93,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def weight(value: Any) -> int:
-    """Bytes of the strings in a parsed value; a letter outside Latin-1 makes every character take 2 or 4."""
+    """Memory of the strings in a parsed value; with a non-Latin-1 character, each takes 2 or 4 bytes."""
     if isinstance(value, dict):
         return sum(map(weight, value)) + sum(map(weight, value.values()))
     if isinstance(value, list):
@@ -102,7 +102,7 @@ def weight(value: Any) -> int:
 
 
 class JsonRequest(Request):
-    """A request whose body is parsed within the limits."""
+    """A request that parses its body within the limits."""
 
     async def json(self) -> Any:
         body, server = await self.body(), self.app.state.server
@@ -116,7 +116,7 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route whose requests are ``JsonRequest``."""
+    """A route that uses ``JsonRequest``."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         handler = super().get_route_handler()
@@ -144,15 +144,15 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
 PREDICT = "/v1/predict"
-KEPT = ("/v1/", "/metrics", "/openapi.json")  # behind the key, where there is one
-GONE = 499  # of a request whose client did not wait for the answer; in the metrics alone
+PROTECTED = ("/v1/", "/metrics", "/openapi.json")  # need the key, if there is one
+GONE = 499  # status in the metrics if the client disconnected before the response
 ONCE = (
     b"host",
     b"content-length",
     b"content-type",
     b"authorization",
     b"x-api-key",
-)  # two readers, two answers
+)  # headers that must not be repeated, because programs would read them differently
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 # A host and perhaps a port (RFC 9110, 7.2); the host is an address in brackets or a name (RFC 3986, 3.2.2).
 _HOST = re.compile(
@@ -162,10 +162,9 @@ _HOST = re.compile(
 
 
 def host_of(value: bytes) -> str | None:
-    """The host that a Host header names, in lower case, without port and brackets, IPv6 in its short form.
+    """The host in a Host header, in lower case, without port and brackets, IPv6 compressed; None: not valid.
 
-    White space around the value is not part of it (RFC 9110, 5.5), nor is the dot behind a full domain name.
-    None: the value is not valid.
+    Surrounding whitespace (RFC 9110, 5.5) and the final dot of a domain name are removed.
     """
     found = _HOST.fullmatch(value.strip(b" \t"))
     if found is None:
@@ -179,7 +178,7 @@ def host_of(value: bytes) -> str | None:
 
 
 def allowed_host(name: str) -> str:
-    """A name that clients may use, as ``host_of`` gives it.
+    """Normalize a name for ``--allow-host``, as ``host_of`` does.
 
     Raises:
         ConfigError: it is not a host name or an IP address, or has a port.
@@ -195,7 +194,7 @@ def allowed_host(name: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine only."""
+    """Whether an address is reachable from this machine only."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -203,14 +202,14 @@ def is_local(host: str) -> bool:
 
 
 class Guard:
-    """ASGI middleware.
+    """ASGI middleware for authentication and limits.
 
     Args:
-        key: what clients must send as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: nothing.
-        full: whether a body of so many bytes for PREDICT is to be refused before anything reads it.
-        hosts: names that a request's Host may have; empty: any valid one. Keeps other sites' pages from
-            reaching a local server under a name of theirs.
-        held: what all requests hold together, their bodies among it.
+        key: clients must send it as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: no key.
+        full: whether the queues are too full for a body of so many bytes; checked before parsing.
+        hosts: allowed values of the Host header; empty: any valid one. Protects a local server against DNS
+            rebinding, where pages of other sites reach it under their own name.
+        held: memory budget of all requests.
     """
 
     def __init__(
@@ -244,7 +243,7 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", cache)]
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                share.give_back()  # before its client can ask again
+                share.give_back()  # before the client can send another request
 
         share = scope[SHARE] = Share(self.held)
         try:
@@ -278,7 +277,7 @@ class Guard:
             raise Problem(400, "not a valid host name", where="Host", fix="Send HOST or HOST:PORT")
         if self.hosts and host not in self.hosts:
             raise Problem(400, "this host name is not served here", where="Host", fix="Use --allow-host")
-        if self.key is not None and scope["path"].startswith(KEPT):
+        if self.key is not None and scope["path"].startswith(PROTECTED):
             given = headers.get(b"x-api-key", b"")
             scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() == b"bearer":
@@ -318,7 +317,7 @@ class Guard:
 
 
 def _replay(body: bytes, gone: asyncio.Event) -> Any:
-    """A ``receive`` that gives a body which has been read, and then waits until the client has gone."""
+    """A ``receive`` that returns the body that was already read, then waits until the client disconnects."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Any:
@@ -331,28 +330,28 @@ def _replay(body: bytes, gone: asyncio.Event) -> Any:
 
 
 async def _while_there(work: Coroutine[Any, Any, None], receive: Any, gone: asyncio.Event) -> bool:
-    """Run the application on a request, and end it where the client goes away.
+    """Run the application on a request, and cancel it if the client disconnects.
 
-    What waits of the request in a queue then leaves it, and is not computed.
+    Inputs of the request that are still queued are then not computed.
 
     Args:
-        receive: of the connection, whose body has been read.
-        gone: set where the client has gone.
+        receive: ``receive`` of the connection, after its body.
+        gone: set when the client disconnects.
 
     Returns:
-        Whether it was there until the end.
+        Whether the client stayed until the end.
     """
-    running, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(receive))
+    running, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(receive))
     try:
-        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if running.done() or leaving.exception() is not None:
+        await asyncio.wait((running, disconnect), return_when=asyncio.FIRST_COMPLETED)
+        if running.done() or disconnect.exception() is not None:
             await running
             return True
         gone.set()
-        await asyncio.sleep(0)  # who waits to hear of it does so first
+        await asyncio.sleep(0)  # lets tasks that wait for the event run first
         return False
     finally:
-        leaving.cancel()
+        disconnect.cancel()
         if not running.done():
             running.cancel()
             await asyncio.wait((running,))

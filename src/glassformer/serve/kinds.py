@@ -1,11 +1,11 @@
-"""What is particular to what a served model gives: what it computes and responds. ``KINDS`` lists them.
+"""Output kinds of served models (labels, numbers, tags, ...): what they compute and respond.
 
     request ──▶ Served.encode ──▶ Served.join ──▶ Target.compute ──▶ Target.response ──▶ response
                 an Item per       one batch       a row per          what the response
                 input                             input              holds
 
-What it reads, ``Served`` of ``inputs/`` says. Fields of requests and their checks are in ``schema.py``; all
-else is the same for all kinds.
+``Served`` of ``inputs/`` defines what a model reads. Fields of requests and their checks are in
+``schema.py``; everything else is the same for all kinds. ``KINDS`` lists the kinds.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from glassformer.tasks.similarity.pairs import vectors_of
 Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, their rows, other columns
 
 
-# --- what a model gives ---------------------------------------------------------------------------
+# --- output kinds ---------------------------------------------------------------------------------
 
 
 class Target(ABC):
-    """What a fitted estimator gives for its inputs."""
+    """Computes the outputs of a fitted estimator, and the response made from them."""
 
-    gives: ClassVar[str]  # as ``Model`` has it
+    gives: ClassVar[str]  # value of ``gives`` in ``schema.Model``
     made_by: ClassVar[str | None] = None
     explains, of_words, multi_label, searches = True, False, False, False
 
@@ -53,7 +53,7 @@ class Target(ABC):
 
     @abstractmethod
     def compute(self, model: Any, batch: Any, device: Any) -> Sequence[Any]:
-        """A row for each input of a batch."""
+        """One row of outputs for each input of a batch."""
 
     def numbers(self, row: Any) -> np.ndarray:
         """The numbers of a row, which must be finite."""
@@ -61,15 +61,15 @@ class Target(ABC):
 
     @abstractmethod
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        """What is told of inputs; without a request as its defaults are."""
+        """The response for some inputs; without a request, with the default options."""
 
     def about(self) -> dict[str, Any]:
-        """Fields of ``Model``."""
+        """Additional fields of ``schema.Model``."""
         return {}
 
 
 class Labels(Target):
-    """One class for each input, or several; rows are the probabilities ``[C]`` of ``predict_proba``."""
+    """Labels, also multi-label; rows are the probabilities ``[C]`` of ``predict_proba``."""
 
     gives = "labels"
 
@@ -87,7 +87,7 @@ class Labels(Target):
         found = zip(items, self.clf.decide(shares), sure, shares.tolist(), given, strict=True)
         return {"predictions": [self._prediction(*one, top) for one in found]}
 
-    def _prediction(self, item: Item, label: Any, share: float, row: list, said: Any, top: Any) -> dict:
+    def _prediction(self, item: Item, label: Any, share: float, row: list, returned: Any, top: Any) -> dict:
         shares = dict(zip(self.labels, row, strict=True))
         if top is not None:
             shares = dict(sorted(shares.items(), key=lambda pair: -pair[1])[:top])
@@ -97,7 +97,7 @@ class Labels(Target):
             "probabilities": shares,
             "truncated": item.truncated,
             **({"labels": list(map(str, label))} if self.multi_label else {}),
-            **({"abstains": True} if said is None else {}),
+            **({"abstains": True} if returned is None else {}),
         }
 
     def about(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Labels(Target):
 
 
 class Numbers(Labels):
-    """A number for each input, with its interval where that is known."""
+    """Numbers with prediction intervals, if known."""
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         numbers = np.stack(rows)[:, 0]
@@ -125,7 +125,7 @@ class Numbers(Labels):
 
 
 class Tags(Target):
-    """A tag for each word, and the spans that they mark; rows are probabilities ``[W, C]`` fp64."""
+    """Tags of words, and spans; rows are probabilities ``[W, C]`` in fp64."""
 
     gives, made_by, of_words = "tags", "a TokenTagger", True
 
@@ -148,7 +148,7 @@ class Tags(Target):
 
 
 class QuestionAnswers(Target):
-    """Spans of contexts that answer questions; rows are the candidates of each."""
+    """Answers to questions, as spans of contexts; rows are the candidate spans of each question."""
 
     gives, made_by = "answers", "a QuestionAnswerer"
 
@@ -176,7 +176,7 @@ class QuestionAnswers(Target):
 
 
 class Vectors(Target):
-    """A vector for each text, of length 1; rows are ``[E]`` fp32."""
+    """Normalized embeddings of texts; rows are ``[E]`` fp32."""
 
     gives, made_by, explains, searches = "vectors", "an Embedder", False, True
 
@@ -195,7 +195,7 @@ class Vectors(Target):
         return {"calibrated": False, "searched": self.searched}
 
     def explain_pair(self, a: str, b: str) -> dict[str, Any]:
-        """As ``PairExplanation`` has it; raises Problem where vectors are no sums over tokens."""
+        """Fields of ``schema.PairExplanation``; raises Problem if embeddings are not sums over tokens."""
         try:
             found = self.clf.explain_similarity(a, b)
         except InputError as error:
@@ -204,10 +204,10 @@ class Vectors(Target):
         return {"cosine": found.score, "tokens": tokens, "table": found.table.tolist(), "notes": notes}
 
     def search_in(self, given: Path | Table) -> None:
-        """Search in this list from now on: a saved index, or texts with their rows and other columns.
+        """Set the texts to search: a saved index, or texts with their rows and other columns.
 
         Raises:
-            InputError: an index of other weights or a damaged one, or a text that cannot be used.
+            InputError: an index made with other weights, a damaged index, or a text that cannot be used.
         """
         if isinstance(given, Path):
             self.clf.load_index(given)
@@ -216,12 +216,12 @@ class Vectors(Target):
 
     @property
     def searched(self) -> int | None:
-        """How many texts the list has; None: there is none."""
+        """Number of texts to search; None: there are none."""
         index = getattr(self.clf, "index_", None)
         return None if index is None else len(index)
 
     def look_up(self, vectors: np.ndarray, count: int, least: float | None) -> list[dict[str, Any]]:
-        """As ``SearchAnswer`` has it, of texts with these vectors ``[n, E]``."""
+        """Fields of ``schema.SearchAnswer`` for queries with embeddings ``[n, E]``."""
         index, out = self.clf.index_, []
         for places, cosines in zip(*nearest(vectors, index.vectors, count), strict=True):
             found = [
@@ -241,7 +241,7 @@ class Vectors(Target):
         return out
 
 
-# What a task gives, as its record says it. A request without a model's name goes to the first that fits.
+# ``gives`` of a task -> its output kind. A request without a model name goes to the first model that fits.
 KINDS: dict[str, type[Target]] = {
     "labels": Labels,
     "numbers": Numbers,
@@ -251,7 +251,7 @@ KINDS: dict[str, type[Target]] = {
 }
 
 
-# --- where a model is asked ------------------------------------------------------------------------
+# --- routes ----------------------------------------------------------------------------------------
 
 
 async def _response(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
@@ -260,15 +260,15 @@ async def _response(server: Any, served: Any, request: Any, items: list[Item], r
 
 @dataclass(frozen=True)
 class Route:
-    """A path that is posted to, and how a response is made of what a model gave for the inputs."""
+    """A path for POST requests, and the function that makes the response."""
 
     path: str
-    gives: str  # the kind of model that is asked here, of ``KINDS``
+    gives: str  # output kind, a key of ``KINDS``
     summary: str
     request: type[schema.Request]
     response: type[schema.Strict]
     respond: Callable[..., Awaitable[dict]] = _response  # (server, served, request, items, rows)
-    lacks: Callable[[Any], Problem | None] = lambda target: None  # what a model of that kind has not
+    lacks: Callable[[Any], Problem | None] = lambda target: None  # the error if a model lacks something
 
 
 async def _similar(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
@@ -286,7 +286,7 @@ async def _similar(server: Any, served: Any, request: Any, items: list[Item], ro
 
 async def _search(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
     look_up = partial(served.target.look_up, np.stack(rows), request.count, request.least)
-    try:  # a long list takes a while: in the thread that computes
+    try:  # in the computing thread, because a long list takes a while
         async with asyncio.timeout(server.limits.seconds):
             answers = await asyncio.get_running_loop().run_in_executor(server.computing, look_up)
     except TimeoutError:
@@ -296,7 +296,7 @@ async def _search(server: Any, served: Any, request: Any, items: list[Item], row
 
 
 def _lacks_list(target: Any) -> Problem | None:
-    what, fix = "this model has no list to search in", "Start the server with --search TABLE or INDEX"
+    what, fix = "this model has no texts to search", "Start the server with --search TABLE or INDEX"
     return Problem(422, what, where="model", fix=fix) if target.searched is None else None
 
 
@@ -306,11 +306,11 @@ ROUTES: dict[str, Route] = {
         Route("/v1/predict", "labels", "Labels", schema.PredictRequest, schema.PredictResponse),
         Route("/v1/tag", "tags", "Tags of words, and spans", schema.TagRequest, schema.TagResponse),
         Route("/v1/answer", "answers", "Answers from a text", schema.AnswerRequest, schema.AnswerResponse),
-        Route("/v1/embed", "vectors", "Vectors of texts", schema.EmbedRequest, schema.EmbedResponse),
+        Route("/v1/embed", "vectors", "Embeddings of texts", schema.EmbedRequest, schema.EmbedResponse),
         Route(
             "/v1/similar",
             "vectors",
-            "How alike two texts are",
+            "Similarity of two texts",
             schema.SimilarRequest,
             schema.SimilarResponse,
             _similar,
@@ -318,7 +318,7 @@ ROUTES: dict[str, Route] = {
         Route(
             "/v1/search",
             "vectors",
-            "The nearest texts of a list",
+            "Semantic search in a list of texts",
             schema.SearchRequest,
             schema.SearchResponse,
             _search,
@@ -329,5 +329,5 @@ ROUTES: dict[str, Route] = {
 
 
 def paths_of(gives: str) -> list[str]:
-    """Where models are asked that give this."""
+    """Paths for models with this output kind."""
     return [route.path for route in ROUTES.values() if route.gives == gives]

@@ -10,13 +10,13 @@ from glassformer.errors import BadValueError
 
 
 def limit(default: float, unit: str, meaning: str) -> Any:
-    """A limit, what it counts, and the help of its option."""
+    """A field with its default, unit and help text."""
     return field(default=default, metadata={"unit": unit, "meaning": meaning})
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes on; all limits are on by default."""
+    """The limits of a server; all are on by default."""
 
     body_bytes: int = limit(8 << 20, "BYTES", "Max size of a request's body.")
     all_bytes: int = limit(256 << 20, "BYTES", "Max size of all requests in memory.")  # heads, bodies, parsed
@@ -43,7 +43,7 @@ class Limits:
         for each in fields(self):
             value, flag = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
             if not isfinite(value):
-                raise BadValueError(f"{value} is not a bound", where=flag, fix="Give a number")
+                raise BadValueError(f"{value} is not a finite number", where=flag, fix="Give a number")
             if value <= 0 and each.name != "wait_ms":
                 raise BadValueError(f"{value} is not above 0", where=flag, fix="Give a larger number")
         if not 0 <= self.wait_ms <= 1000:

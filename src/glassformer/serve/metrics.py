@@ -1,4 +1,4 @@
-"""What a server holds of its requests in memory, and its metrics for Prometheus."""
+"""Memory budget of requests, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,34 +10,32 @@ from glassformer.serve.problems import Problem
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
-# --- bytes in memory ------------------------------------------------------------------------------
-#
-# Those of requests, of all connections together, and a bound on them.
+# --- memory budget of the requests of all connections ----------------------------------------------
 
 
 class Held:
-    """Heads, bodies, and the strings that bodies were parsed to.
+    """Memory budget for heads, bodies and the strings of parsed bodies.
 
     Args:
-        most: bytes.
+        most: limit in bytes.
     """
 
     def __init__(self, most: int):
         self.most, self.now = most, 0
-        self.metrics: Metrics | None = None  # they count the refusals
+        self.metrics: Metrics | None = None  # to count refused requests
 
 
 class Share:
-    """What one request, or the heads of one connection, hold of it. Whoever makes one gives it back."""
+    """Memory of one request, or of the heads of one connection. Its creator must give it back."""
 
     def __init__(self, held: Held):
         self.held, self.size = held, 0
 
     def set(self, size: int) -> None:
-        """Hold this many bytes from now on.
+        """Set the number of bytes.
 
         Raises:
-            Problem: 503 where all together are too many. They are counted until they are given back.
+            Problem: 503 if the budget is exceeded. The bytes count until they are given back.
         """
         grows = size > self.size
         self.held.now += size - self.size
@@ -48,11 +46,11 @@ class Share:
             raise Problem(503, "too much is being sent at once", fix="Try again later", again=1)
 
     def add(self, size: int) -> None:
-        """Hold so many bytes more; raises as ``set`` does."""
+        """Add bytes; raises as ``set`` does."""
         self.set(self.size + size)
 
     def give_back(self) -> None:
-        """Hold nothing any more."""
+        """Release all bytes."""
         self.set(0)
 
 
@@ -60,7 +58,7 @@ class Share:
 
 
 class Metrics:
-    """Counters for Prometheus, of one server; labels are names of ours only, never what a client sends."""
+    """Prometheus metrics of one server; label values never come from clients."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -84,10 +82,10 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def queue_is_full(self) -> Problem:
-        """The refusal, counted."""
+        """Count a refused request, and return its error."""
         self.refused.labels("queue").inc()
         return Problem(429, "the queue is full", fix="Try again in a moment", again=1)

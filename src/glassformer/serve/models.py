@@ -1,6 +1,6 @@
-"""Saved models as the server uses them: loaded, tried once, asked, explained, described.
+"""Served models: loading, a trial prediction, predictions, explanations, and descriptions.
 
-What is particular to a kind of model is in ``kinds.py``. A broken folder does not stop the others.
+Code for output kinds is in ``kinds.py``. A model that cannot be loaded does not stop the others.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from glassformer.tasks.similarity.estimator import Embedder
 
 log = logging.getLogger("glassformer.serve")
 
-EXAMPLES, EXAMPLE_CHARACTERS = 6, 2_000  # sentences on the page, and characters of one
+EXAMPLES, EXAMPLE_CHARACTERS = 6, 2_000  # on the page, and characters per sentence
 MAX_METRICS_BYTES, MAX_IMAGE_BYTES = 64 << 20, 1 << 20
-# What tasks are judged by, the first that a run has: spans, answers, labels, numbers, similarity.
+# Main metrics; the first that a run has is shown: spans, answers, labels, numbers, similarity
 MAIN = ("entity_f1", "f1", "accuracy", "r2", "mae", "spearman", "found")
 
 
 class ServedModel:
-    """A fitted estimator under a name.
+    """A named model of the server.
 
     Args:
-        clf: fitted.
-        threads, precision: what it computes with; see ``FitConfig``.
-        examples: texts that the page offers to begin with.
+        clf: a fitted estimator.
+        threads, precision: see ``FitConfig``.
+        examples: example texts for the page.
 
     Raises:
-        ConfigError: an estimator that is not served, or no such precision.
+        ConfigError: the estimator cannot be served, or there is no such precision.
     """
 
-    score: dict[str, Any] | None = None  # as ``Score`` has it, of the run that the model comes from
-    image: str | None = None  # an example in base64, of a model of images
+    score: dict[str, Any] | None = None  # fields of ``schema.Score``, from the model's run
+    image: str | None = None  # example image in base64
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class ServedModel:
         precision: str = "auto",
         examples: Sequence[str] = (),
     ):
-        choose_dtype(precision, torch.device("cpu"))  # a wrong word is refused before anything is served
+        choose_dtype(precision, torch.device("cpu"))  # raises for a wrong value before anything is served
         gives = TASKS[clf.RECIPE.task].gives if hasattr(clf, "RECIPE") else None
         if gives is None:
-            able = "classifiers, embedders, taggers and answerers are served"
+            able = "only classifiers, regressors, embedders, taggers and question answerers can be served"
             raise NotForThisModelError(f"holds {with_article(type(clf).__name__)}; {able}", where=name)
         self.name, self.clf, self.limits = name, clf, limits
         self.inputs: Any = clf.INPUTS.served(clf, limits, name)
@@ -89,7 +89,7 @@ class ServedModel:
     # --- predictions -----------------------------------------------------------------------------
 
     def check(self, inputs: Sequence[Any], what: str) -> None:
-        """Raises Problem where there are too many inputs, or one is too long; decodes nothing."""
+        """Raise Problem for too many or too long inputs; decodes nothing."""
         if len(inputs) > self.limits.inputs:
             raise too_many(len(inputs), self.limits.inputs, what)
         for i, x in enumerate(inputs):
@@ -98,33 +98,33 @@ class ServedModel:
                 raise Problem(413, most, where=f"{what}[{i}]", fix="Cut it")
 
     def prepare(self, inputs: Sequence[Any], what: str = "inputs") -> list[Item]:
-        """Inputs as the model reads them; raises Problem for one that cannot be used."""
+        """Encode inputs for the model; raises Problem for one that cannot be used."""
         try:
             return self.inputs.encode(inputs, what)
         except InputError as error:
             raise of_input(error) from None
 
     def compute(self, items: Sequence[Item]) -> list[Any]:
-        """A row for each input, as ``target`` has it."""
+        """One row of outputs per input; see ``Target.compute``."""
         model = self.clf.predictor()
         device = next(model.parameters()).device
         return list(self.target.compute(model, self.inputs.join(items), device))
 
     def check_answers(self, rows: list[Any]) -> list[Any]:
-        """What ``compute`` gave, unchanged; raises NotFiniteError for NaN and infinity in it."""
+        """Return outputs of ``compute`` unchanged; raises NotFiniteError for NaN and infinity."""
         for row in rows:
             finite(self.target.numbers(row))
         return rows
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        """What is told of these inputs, the model's name left out; ``request`` says how much."""
+        """The response for these inputs, without the model's name; ``request`` has options."""
         return self.target.response(items, rows, request)
 
     def try_out(self) -> None:
-        """Answer one small input.
+        """Predict one small input, to find broken models.
 
         Raises:
-            CheckpointError: it fails on it, or its answer is NaN or infinite.
+            CheckpointError: the prediction fails, or is NaN or infinite.
         """
         try:
             one = self.inputs.trial("a")
@@ -134,13 +134,13 @@ class ServedModel:
             self.check_answers(self.compute([one]))
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # whatever weights and settings that do not fit each other end in
+        except Exception as error:  # any error from weights and settings that do not match
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise CheckpointError(f"does not answer: {reason}", where=self.name) from None
 
     def warm_up(self) -> None:
-        """A full batch and one input alone, so that the first client does not wait for what is made once,
-        and that the memory of the largest batch is asked for now rather than under load.
+        """Compute a full batch and a single input, so that the first request is fast, and the memory of the
+        largest batch is allocated now.
         """
         one = self.inputs.trial("a word " * min(200, self.inputs.max_length or 200))
         most = min(self.limits.batch_tokens, self.limits.queue_tokens)
@@ -150,7 +150,7 @@ class ServedModel:
     # --- explanations ----------------------------------------------------------------------------
 
     def check_explained(self, tokens: int, where: str) -> None:
-        """Raises Problem where that many tokens are too many to explain."""
+        """Raise Problem if the number of tokens is too large for an explanation."""
         if tokens > self.limits.explain_tokens:
             most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
             raise Problem(413, most, where=where, fix=self.inputs.too_long)
@@ -158,14 +158,14 @@ class ServedModel:
     def explain(
         self, given: Any, method: str, target: str | None, options: dict[str, Any], word: Any = None
     ) -> dict[str, Any]:
-        """As ``ExplainResponse`` has it.
+        """Explain one input; returns the fields of ``schema.ExplainResponse``.
 
         Args:
-            word: of a tagger; None: the first that is in a span.
+            word: for taggers: the word to explain; None: the first one in a span.
 
         Raises:
-            Problem: too long, no such label, word, layer or head, a method without target, an image that
-                cannot be read.
+            Problem: the input is too long or cannot be read, there is no such label, word, layer or head, or
+                the method has no target.
         """
         from glassformer.explain.view import picture_url
 
@@ -205,13 +205,13 @@ class ServedModel:
 
     @property
     def methods(self) -> list[str]:
-        """Of explanation, the one to begin with first."""
+        """Explanation methods of this model, the default first."""
         return methods_for(self.clf.model_) if self.target.explains else []
 
-    # --- what is said of it ----------------------------------------------------------------------
+    # --- description -----------------------------------------------------------------------------
 
     def about(self, calibrated: bool) -> dict[str, Any]:
-        """As ``Model`` has it."""
+        """Fields of ``schema.Model``."""
         encoder = getattr(self.clf.model_.config, "encoder", None)
         return {
             "name": self.name,
@@ -239,7 +239,7 @@ class ServedModel:
 
 
 def second_piece(e: Any) -> int | None:
-    """The number of the piece that the second text of a pair begins with; None of one text."""
+    """Index of the piece where the second text of a pair begins; None for single texts."""
     if e.sides is None:
         return None
     starts = [
@@ -250,7 +250,7 @@ def second_piece(e: Any) -> int | None:
 
 
 def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
-    """The text in words and what stands between them, each word with its score; and the special tokens."""
+    """The text split into words with scores and the pieces between them; and the special tokens."""
     from glassformer.explain.result import per_word, word_spans
 
     numbers = e.numbers
@@ -284,14 +284,14 @@ def load_models(
     precision: str = "auto",
     broken: dict[str, str] | None = None,
 ) -> list[tuple[ServedModel, bool]]:
-    """Saved classifiers under the names of their folders, each with whether it was calibrated.
+    """Load models, named after their folders; returns each with whether it is calibrated.
 
     Args:
-        broken: is given what is wrong with each model that cannot be loaded, under its name, where another
-            can. None: the first such model ends the loading.
+        broken: receives name -> error for models that cannot be loaded, if any other can; None: the first
+            error is raised.
 
     Raises:
-        InputError: no such folder, two of one name; a damaged one or no classifier, if none can be served.
+        InputError: no such folder, two folders with the same name, or no model can be loaded.
     """
     found: dict[str, tuple[ServedModel, bool]] = {}
     wrong: dict[str, InputError] = {}
@@ -314,11 +314,11 @@ def load_models(
             if broken is None:
                 raise
             wrong[name] = error
-        except Exception as error:  # one folder must not keep the others from being served
+        except Exception as error:  # one broken model must not stop the others
             if broken is None:
                 raise
-            told = outputs.printable("".join(traceback.format_exception(error)), keep="\n")
-            log.error("%s could not be loaded\n%s", outputs.printable(name), told)
+            text = outputs.printable("".join(traceback.format_exception(error)), keep="\n")
+            log.error("%s could not be loaded\n%s", outputs.printable(name), text)
             wrong[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
     if wrong and not found:
         raise next(iter(wrong.values()))
@@ -328,29 +328,29 @@ def load_models(
 
 
 def search_in(models: Sequence[tuple[ServedModel, bool]], given: Path | Table) -> None:
-    """Give the one embedder among the models a list to search in.
+    """Set the texts to search of the only embedder among the models.
 
     Raises:
-        ConfigError: there is none, or there are two.
-        InputError: a list that this model cannot search in.
+        ConfigError: there is no embedder, or there are two.
+        InputError: the texts or the index cannot be used with this model.
     """
     able = [served for served, _ in models if served.target.searches]
     if not able:
         names = ", ".join(f"{served.name} gives {served.gives}" for served, _ in models)
         fix = "Serve an Embedder, or a checkpoint of vectors such as all-minilm-l6-v2"
-        raise NotForThisModelError(f"a list is searched by vectors, and {names}", where="--search", fix=fix)
+        raise NotForThisModelError(f"searching needs embeddings, but {names}", where="--search", fix=fix)
     if len(able) > 1:
         what = f"{' and '.join(served.name for served in able)} both give vectors"
-        raise ConfigError(what, where="--search", fix="Serve one of them, the other on a port of its own")
+        raise ConfigError(what, where="--search", fix="Serve one of them, the other on another port")
     able[0].target.search_in(given)
 
 
 def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str) -> tuple[ServedModel, bool]:
-    """One model, which has answered once."""
+    """Load one model, and try it once."""
     from glassformer.tasks.load import load
 
-    choose_dtype(precision, torch.device("cpu"))  # a wrong word is no fault of a model
-    if is_named(path):  # sentence vectors without a training
+    choose_dtype(precision, torch.device("cpu"))  # a wrong value is not the model's fault
+    if is_named(path):  # an embedding checkpoint without fine-tuning
         clf: Any = Embedder(str(path))
         clf.longest()
     else:
@@ -365,16 +365,16 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
 
 
 def example_sentences(run: Path) -> list[str]:
-    """The sentences that a run's recipe names (``evaluate.sentences``); rows of its data are never shown."""
+    """The example sentences of a run's recipe (``evaluate.sentences``); its data are never shown."""
     named = _metrics(run).get("sentences", [])
     try:
         return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]
-    except (KeyError, TypeError):  # a run without them: the page offers none
+    except (KeyError, TypeError):  # the run has none
         return []
 
 
 def example_image(run: Path, served: ServedModel) -> str | None:
-    """The file ``example.png`` or ``example.jpg`` of a run of images, in base64; its data are never shown."""
+    """The file ``example.png`` or ``example.jpg`` of a run, in base64; its data are never shown."""
     for name in served.inputs.examples:
         try:
             content = base64.b64encode(read_regular(run / name, MAX_IMAGE_BYTES)).decode()
@@ -388,7 +388,7 @@ def example_image(run: Path, served: ServedModel) -> str | None:
 
 
 def score_of(run: Path) -> dict[str, Any] | None:
-    """The main metric of a run's judged split, as ``Score`` has it; None: no run, or nothing was judged."""
+    """The main metric of a run, as fields of ``schema.Score``; None: no run, or nothing was evaluated."""
     metrics = _metrics(run)
     judged = metrics.get("judged", "test")
     similar = metrics.get("similarity")
@@ -408,7 +408,7 @@ def score_of(run: Path) -> dict[str, Any] | None:
 
 
 def _metrics(run: Path) -> dict[str, Any]:
-    """A run's metrics.json; empty where it cannot be read."""
+    """A run's metrics.json; empty if it cannot be read."""
     try:
         found = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())
     except (OSError, ValueError, RecursionError):

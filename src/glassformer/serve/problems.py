@@ -1,4 +1,4 @@
-"""Answers that are no answer: one JSON form for all of them."""
+"""HTTP errors, all in the same JSON format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.config import nearest
 from glassformer.errors import InputError, NotFiniteError, counted
 from glassformer.inputs.served import RequestTooLargeError
 
-CODES = {  # status -> code of what is wrong with a request, or with the server
+CODES = {  # status -> error code
     401: "wrong-key",
     404: "no-such-model",
     408: "request-too-slow",
@@ -26,9 +26,9 @@ JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
 
 
 class Problem(HTTPException):
-    """A request that is not answered: a status, what is wrong, where, and the way out.
+    """An HTTP error: status, what is wrong, where, and a fix.
 
-    An HTTPException, since that is what FastAPI lets through while it reads a body.
+    A subclass of HTTPException, because FastAPI passes that through while it reads a body.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Problem(HTTPException):
         self.code = code or CODES.get(status, "bad-request")
 
     def response(self) -> JSONResponse:
-        """``{"error": {"code", "what", "where", "fix"}}``; where another try may help, ``Retry-After``."""
+        """``{"error": {"code", "what", "where", "fix"}}``, with ``Retry-After`` if another try may help."""
         told = {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
         content = {"error": {key: value and printable(value) for key, value in told.items()}}
         headers = {"Retry-After": str(self.again)} if self.again else {}
-        if self.status in (408, 413, 431):  # what the client still sends is not read
+        if self.status in (408, 413, 431):  # the rest of the request is not read
             headers["Connection"] = "close"
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
@@ -58,33 +58,33 @@ class Problem(HTTPException):
 
 
 def too_many(inputs: int, most: int, where: str) -> Problem:
-    """More inputs than one request may have."""
+    """The error for too many inputs in a request."""
     return Problem(413, f"{inputs} inputs, {most} at most", where=where, fix="Send several requests")
 
 
 def of_input(error: InputError, where: str | None = None) -> Problem:
-    """An error of the library as 422; as 413 where an input is too large."""
+    """An error of the library as status 422, or 413 if an input is too large."""
     status = 413 if isinstance(error, RequestTooLargeError) else 422
     return Problem(status, error.what, where=where or error.where, fix=error.fix, code=error.code)
 
 
 def of_model(error: NotFiniteError) -> Problem:
-    """A model whose outputs are NaN or infinite, as 422."""
+    """The error for a model whose outputs are NaN or infinite, as status 422."""
     return Problem(422, str(error), where="model", code=error.code)
 
 
 def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
-    """The first thing that does not fit the schema, as 422; what was sent is not repeated.
+    """The first validation error, as status 422; it does not repeat the client's input.
 
     Args:
-        fields: those that the request may have.
+        fields: valid fields of the request.
     """
-    # A field that is none explains why another one is missing.
+    # An unknown field explains why another one is missing.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     if first["type"] == "json_invalid":
         at, why = first["loc"][-1], first.get("ctx", {}).get("error", "")
         return Problem(422, f"JSON decode error at character {at}: {why}", where="body", fix=JSON)
-    if list(first["loc"]) == ["body"]:  # no body at all, or one that is text, since nothing said it was JSON
+    if list(first["loc"]) == ["body"]:  # no body, or it was read as text because it has no JSON content type
         what = (
             "there is no body"
             if first["type"] == "missing"
@@ -93,7 +93,7 @@ def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
         return Problem(422, what, where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
-    what, fix = _plainly(first)
+    what, fix = _message_and_fix(first)
     if first["type"] == "extra_forbidden" and len(parts) == 1 and fields:
         fix = nearest(str(parts[0]), fields)
     elif first["type"] == "list_type" and len(parts) == 1:
@@ -101,8 +101,8 @@ def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
     return Problem(422, what, where=where or "body", fix=fix)
 
 
-def _plainly(error: Any) -> tuple[str, str]:
-    """What does not fit, and what would, in words that need no knowledge of how requests are checked."""
+def _message_and_fix(error: Any) -> tuple[str, str]:
+    """Message and fix of a validation error, in plain words."""
     kind, known = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return "there is no such field", "Leave it out"
@@ -121,11 +121,11 @@ def _plainly(error: Any) -> tuple[str, str]:
     if kind == "too_long":
         return "the list is too long", f"Send at most {counted(known['max_length'], 'item')}"
     if kind.endswith("_type"):
-        wanted = {"string": "a string", "int": "a whole number", "bool": "true or false", "list": "a list"}
-        return "is of another type", f"Send {wanted.get(kind[:-5], kind[:-5].replace('_', ' '))}"
-    return str(error["msg"]), "GET /openapi.json says what fits"
+        expected = {"string": "a string", "int": "a whole number", "bool": "true or false", "list": "a list"}
+        return "has the wrong type", f"Send {expected.get(kind[:-5], kind[:-5].replace('_', ' '))}"
+    return str(error["msg"]), "GET /openapi.json describes valid requests"
 
 
 def printable(text: str, limit: int = 300) -> str:
-    """No half surrogate pairs, which JSON in UTF-8 cannot hold, and of no great length."""
+    """The text without lone surrogates, which UTF-8 cannot encode, and shortened to ``limit`` characters."""
     return text[:limit].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""A server process: uvicorn around the application, within its limits, until a signal."""
+"""The server process: uvicorn with limits on connections, until a signal."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from glassformer.serve.metrics import Held, Share
 from glassformer.serve.models import load_models, search_in
 from glassformer.serve.problems import Problem
 
-# --- connections within bounds --------------------------------------------------------------------
+# --- limits on connections ------------------------------------------------------------------------
 #
-# Of time, of number, and of the bytes that are no body.
+# Time, number of connections, and bytes outside of bodies are limited.
 #
-# Those that send nothing, or drop by drop, are closed; so are the oldest idle ones when there are too many,
-# and those whose answer nobody reads. uvicorn bounds the time between two requests only, and neither heads,
-# chunk extensions and trailers nor requests that wait behind one another.
+# Connections that send nothing, or too slowly, are closed; so are the oldest idle ones if there are too many,
+# and those whose responses are not read. uvicorn only limits the time between two requests, but not heads,
+# chunk extensions, trailers and pipelined requests.
 
 
-SLICE = 16_384  # bytes that are parsed before they are counted
-KNOCKS, PAUSE = 2, 0.5  # writes that tell whether a client is still there, and seconds before each
+SLICE = 16_384  # bytes that are parsed before limits are checked
+PROBES, PAUSE = 2, 0.5  # writes to test whether a client is still there, and seconds before each
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-LINGER = 2.0  # seconds for a client that is still sending to read why it was refused
-BETWEEN, HEAD, BODY = range(3)  # requests; what the next byte belongs to
+LINGER = 2.0  # seconds for a client that is still sending to read its error
+BETWEEN, HEAD, BODY = range(3)  # part of a request that the next byte belongs to; or between requests
 
 
 class Lingering:
-    """A transport that ends only when its client has sent all, or for too long.
+    """A transport that closes only when its client has finished sending, or after a timeout.
 
-    Closed at once, with bytes of a body unread, a connection is reset, and a client that sends first and
-    reads then, as Python's urllib does, never sees its answer.
+    If a connection is closed while bytes of a body are unread, it is reset, and a client that reads after
+    sending (such as Python's urllib) never sees the response.
     """
 
     def __init__(self, transport: Any, protocol: Any):
@@ -59,81 +59,79 @@ class Lingering:
         return getattr(self._transport, name)
 
     def close(self) -> None:
-        """Close it, once nobody sends any more."""
+        """Close the transport when the client has finished sending."""
         if not self._protocol.lingers():
             self._transport.close()
 
 
 class Bounded(HttpToolsProtocol):
-    """uvicorn's protocol within limits; see ``bounded_protocol``, which gives the first three."""
+    """uvicorn's protocol with limits; ``bounded_protocol`` sets the first three attributes."""
 
     limits: Limits
-    held: Held  # what all requests hold together, their heads among it
-    idle: dict[Bounded, None]  # connections without a request, the oldest first
+    held: Held  # memory budget of all requests, including heads
+    idle: dict[Bounded, None]  # connections without a request, oldest first
     timer: asyncio.TimerHandle | None = None
     phase = BETWEEN
-    begun = 0  # requests
+    begun = 0  # number of requests
     head = 0  # bytes of an unfinished head
-    finished = 0  # bytes of its line and of those of its headers that are whole
-    fields = 0  # these headers
-    quiet = 0  # bytes since the body has grown last: chunk extensions, trailers
-    framed = 0  # bytes of the body as it was sent, with its chunks' sizes and all that
-    deaf = False  # nothing that still comes is looked at
+    finished = 0  # bytes of the request line and of complete headers
+    fields = 0  # number of complete headers
+    quiet = 0  # bytes since the last byte of the body: chunk extensions, trailers
+    framed = 0  # bytes of the body as sent, including chunk sizes
+    deaf = False  # whether further input is ignored
     refusal: Problem | None = None
 
     # --- the connection ----------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.transport = Lingering(transport, self)  # type: ignore[assignment]  # it does what one does
+        self.transport = Lingering(transport, self)  # type: ignore[assignment]  # it wraps a transport
         self.share = Share(self.held)
-        self.heads: deque[int] = deque()  # bytes, of requests that are not answered
-        self.open: deque[Any] = deque()  # these requests; uvicorn knows the last of them
+        self.heads: deque[int] = deque()  # bytes of requests without a response
+        self.open: deque[Any] = deque()  # these requests; uvicorn only has the last one
         self.idle[self] = None
         self._within(self.limits.body_seconds)
         if len(self.connections) > self.limits.connections:
             oldest = next(iter(self.idle))
-            del self.idle[
-                oldest
-            ]  # now, not when it is closed: a burst must not close the same one again and again
+            del self.idle[oldest]  # at once, so that a burst does not abort the same connection repeatedly
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.idle.pop(self, None)
         self._within(None)
         self.share.give_back()
-        for cycle in self.open:  # their answers go nowhere, and are not counted as given
+        for cycle in self.open:  # their responses are lost, and not counted
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:
-        """A client that says it sends no more, and still reads, gets the answers to what it has asked."""
+        """A client that has finished sending, but still reads, gets its responses."""
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
         self._last()
-        self.loop.call_later(PAUSE, self._knock, KNOCKS)
+        self.loop.call_later(PAUSE, self._probe, PROBES)
         return True
 
-    def _knock(self, left: int) -> None:
-        """Whether a client waits or has gone, its end of sending looks the same: only a write tells.
+    def _probe(self, left: int) -> None:
+        """Find out with a write whether a client that has finished sending still waits.
 
-        Each client of HTTP/1.1 passes over an interim answer (RFC 9110, section 15.2). The first makes
-        the system of a client that has gone refuse, and the second fails by that.
+        HTTP/1.1 clients ignore interim responses (RFC 9110, section 15.2). If the client has gone, its system
+        answers the first write with a reset, and the second one fails.
         """
         if self.transport.is_closing() or not self.open or self.open[0].response_started:
             return
         if self.open[0].scope["http_version"] == "1.1":
             self.transport.write(CONTINUE)
         if left > 1:
-            self.loop.call_later(PAUSE, self._knock, left - 1)
+            self.loop.call_later(PAUSE, self._probe, left - 1)
 
     def timeout_keep_alive_handler(self) -> None:
-        if self.transport.get_write_buffer_size():  # nobody reads the last answer, nor would wait for a close
+        if self.transport.get_write_buffer_size():  # the client does not read the last response
             self.transport.abort()
         super().timeout_keep_alive_handler()
 
-    # --- what comes in -----------------------------------------------------------------------
+    # --- input -------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         size = min(SLICE, self.limits.header_bytes)
@@ -141,7 +139,7 @@ class Bounded(HttpToolsProtocol):
             if self.deaf or self.transport.is_closing():
                 return
             self._parse(data[start : start + size])
-        if self.timer is None:  # also for line ends, which begin no request
+        if self.timer is None:  # also for line breaks, which do not begin a request
             self._within(self.limits.body_seconds)
 
     def _parse(self, part: bytes) -> None:
@@ -150,9 +148,9 @@ class Bounded(HttpToolsProtocol):
         if self.deaf:
             return
         if self.parser is not None and self.phase != HEAD and self.parser.should_upgrade():
-            self._last()  # to HTTP/1.1 as it is: what follows may be another protocol
+            self._last()  # what follows may be another protocol
         elif self.phase == HEAD and phase != BODY and self.begun <= begun + (phase == BETWEEN):
-            self.head += len(part)  # all of it; otherwise an unknown part of it
+            self.head += len(part)  # the whole part; in other cases the share is unknown
         elif self.phase == BODY:
             self.framed += len(part)
         try:
@@ -165,7 +163,9 @@ class Bounded(HttpToolsProtocol):
             self.quiet > self.limits.header_bytes
             or self.framed > 2 * self.limits.body_bytes + self.limits.header_bytes
         ):
-            self._refuse(Problem(413, "more framing than body", where="body", fix="Send larger chunks"))
+            self._refuse(
+                Problem(413, "more chunk overhead than body", where="body", fix="Send larger chunks")
+            )
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -180,7 +180,7 @@ class Bounded(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.phase == BODY:
-            return  # a trailer: it says nothing that the guard has not already judged
+            return  # a trailer, which the guard does not need
         super().on_header(name, value)
         self.fields += 1
         self._finish(len(name) + len(value) + 4)
@@ -192,8 +192,8 @@ class Bounded(HttpToolsProtocol):
             self._stop(Problem(429, "too many requests wait on this connection"))
         parser: Any = self.parser
         if parser.should_upgrade() and parser.get_method() in (b"POST", b"PUT", b"PATCH"):
-            # The parser takes the body for the other protocol's.
-            self._stop(Problem(400, "not taken", where="Upgrade", fix="Send HTTP/1.1 without it"))
+            # The parser would treat the body as data of the other protocol.
+            self._stop(Problem(400, "not supported", where="Upgrade", fix="Send HTTP/1.1 without it"))
         if not self.url.startswith(b"/"):
             self._name_host()
         super().on_headers_complete()
@@ -205,7 +205,7 @@ class Bounded(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self.quiet = 0
-        if self.pipeline:  # it waits, and so does its body
+        if self.pipeline:  # the request waits, so its body stays in memory
             self.heads[-1] += len(body)
         super().on_body(body)
 
@@ -214,12 +214,12 @@ class Bounded(HttpToolsProtocol):
         super().on_message_complete()
 
     def _name_host(self) -> None:
-        """The host of an absolute address counts, whatever Host says."""
+        """The host of an absolute URL replaces the Host header."""
         if (host := httptools.parse_url(self.url).host) is not None:
             self.headers[:] = [(name, value) for name, value in self.headers if name != b"host"]
             self.headers.append((b"host", b"[" + host + b"]" if b":" in host else host))
 
-    # --- what goes out -----------------------------------------------------------------------
+    # --- output ------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -227,27 +227,27 @@ class Bounded(HttpToolsProtocol):
         self.open.popleft()
         self._charge()
         if self.transport.is_closing() or self.deaf:
-            return  # the time for the client to read its answer goes on
-        if not self.cycle.response_complete:  # the next one, which has waited behind this one
+            return  # the timer for reading the response continues
+        if not self.cycle.response_complete:  # the next pipelined request
             return self._within(2 * (self.limits.body_seconds + self.limits.seconds))
         self.idle[self] = None
-        if self.phase != BETWEEN:  # the rest of a body that nobody waits for, or the next head
+        if self.phase != BETWEEN:  # the rest of an unused body, or the next head
             self._within(self.limits.body_seconds)
         elif not self.transport.get_write_buffer_size():
             self._within(None)
 
     def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls where the parser has failed."""
-        problem = Problem(400, "not HTTP/1.1", where="request", fix="Send one as RFC 9112 has it")
+        """Called by uvicorn if parsing fails."""
+        problem = Problem(400, "not HTTP/1.1", where="request", fix="Send an HTTP/1.1 request (RFC 9112)")
         self._refuse(self.refusal or problem)
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer the request coming in, and look at nothing more; answers before it are still given."""
+        """Refuse the current request and ignore further input; earlier requests still get responses."""
         last = self.cycle
         if self.phase != BODY and last is not None and not last.response_complete:
             return self._last()
         if self.pipeline or (self.phase == BODY and last.response_started):
-            return self.transport.abort()  # another answer would stand for that of another request
+            return self.transport.abort()  # the error would be taken for the response to another request
         if self.phase == BODY:
             last.disconnected = True
             last.message_event.set()
@@ -262,7 +262,7 @@ class Bounded(HttpToolsProtocol):
         self._linger(LINGER)
 
     def lingers(self) -> bool:
-        """Whether an answer has been given before its request was read, so that the end has to wait."""
+        """Whether the response came before the request was read completely; then closing has to wait."""
         cycle = self.cycle
         if self.deaf or self.phase != BODY or cycle is None or cycle.keep_alive:
             return False
@@ -280,13 +280,13 @@ class Bounded(HttpToolsProtocol):
         self._within(seconds)
 
     def _last(self) -> None:
-        """After the answer to the request that came last the connection ends."""
+        """Close the connection after the response to the last request."""
         self.deaf = True
         self.cycle.keep_alive = False
         if self.cycle.response_complete:
             self.transport.close()
 
-    # --- counts ------------------------------------------------------------------------------
+    # --- counting ----------------------------------------------------------------------------
 
     def _finish(self, size: int) -> None:
         self.finished += size
@@ -294,7 +294,7 @@ class Bounded(HttpToolsProtocol):
             self._stop(_too_large(self.limits.header_bytes))
 
     def _stop(self, problem: Problem) -> None:
-        """Raises what ends the parser, which calls ``send_400_response``."""
+        """Raise an error that ends the parser; it then calls ``send_400_response``."""
         self.refusal = problem
         raise problem
 
@@ -308,10 +308,10 @@ class Bounded(HttpToolsProtocol):
 
 
 def bounded_protocol(limits: Limits, held: Held | None = None) -> type[Bounded]:
-    """uvicorn's protocol within these limits; one server's connections know each other.
+    """uvicorn's protocol with these limits; a class per server, whose connections share ``idle``.
 
     Args:
-        held: what all requests hold together, their heads among it.
+        held: memory budget of all requests, including heads.
     """
     return type("Bounded", (Bounded,), {"limits": limits, "held": held or Held(limits.all_bytes), "idle": {}})
 
@@ -330,8 +330,8 @@ def _too_many(headers: int) -> Problem:
 
 log = logging.getLogger("glassformer.serve")
 
-SPARE_FILES = 64  # beside the connections
-BACKLOG = 2048  # connections that wait to be taken
+SPARE_FILES = 64  # open files in addition to connections
+BACKLOG = 2048  # connections that wait to be accepted
 
 
 def run_server(
@@ -347,25 +347,25 @@ def run_server(
     search: Path | Table | None = None,
     said: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM: requests that are in are answered, new ones are not taken.
+    """Serve until SIGINT or SIGTERM; then finish open requests and accept no new ones.
 
     Args:
         runs: folders of runs or of saved classifiers.
         host: an address of this machine; anything but a loopback address is open to others.
         port: 0 lets the system choose.
         key: see ``Guard``.
-        hosts: names under which clients reach it; on a loopback address always the local names, too.
+        hosts: allowed host names; on a loopback address, local names are always allowed.
         search: a saved index, or texts with their rows and other columns, for ``/v1/search``.
         said: called with the address once the socket is open.
 
     Raises:
-        InputError: no model that can be loaded; a port that is taken.
+        InputError: no model can be loaded, or the port is in use.
     """
     keep_freed_memory()
-    # Sizes are judged before images are decoded; a warning on stderr would be a stranger's to repeat.
+    # Image sizes are checked before decoding; with this warning, clients could flood stderr.
     warnings.filterwarnings(
         "ignore", "Image size .* exceeds limit"
-    )  # by its text: Pillow is not loaded for texts
+    )  # matched by its text, because Pillow is not loaded for text models
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():
@@ -385,7 +385,7 @@ def run_server(
         ws="none",
         lifespan="on",
         access_log=False,
-        log_level=logging.ERROR,  # a warning for each request that is no HTTP would be a stranger's to repeat
+        log_level=logging.ERROR,  # with warnings for invalid requests, clients could flood the log
         server_header=False,
         date_header=True,
         timeout_keep_alive=15,
@@ -393,25 +393,25 @@ def run_server(
         backlog=BACKLOG,
     )
     name = f"[{host}]" if ":" in host else host
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            door.bind((host, port))
-            # Before the address is told: a client that asks at once waits and is not refused.
-            door.listen(BACKLOG)
+            sock.bind((host, port))
+            # Before the address is printed, so that no client is refused.
+            sock.listen(BACKLOG)
         except OSError as error:
             reason = error.strerror or "cannot be opened"
             raise ConfigError(reason, where=f"{name}:{port}", fix="Choose another --port or --host") from None
         if said is not None:
-            said(f"http://{name}:{door.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[door])
+            said(f"http://{name}:{sock.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[sock])
 
 
 def _allow_files(connections: int) -> None:
-    """Let the process have as many sockets open as the limit says, where the system allows it."""
+    """Raise the limit of open files for this many connections, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,4 +1,4 @@
-"""What requests and answers look like; the OpenAPI description is made from these."""
+"""Schemas of requests and responses, from which the OpenAPI description is generated."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from glassformer.inputs.texts import ServedTexts
 from glassformer.serve.problems import Problem
 
 One = TypeVar("One")
-ONE = "GET /openapi.json says what fits; send one of them"
+ONE = "Send one of them; GET /openapi.json describes valid requests"
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
-# The first error is enough; a list of all of them is not small.
+# Stop at the first error, because a list of all errors could be large.
 Many = Annotated[list[One], Field(min_length=1, fail_fast=True)] | None
-Picture = Annotated[str, Field(min_length=1, description="The bytes of an image file, in base64")]
-# As long as a folder can be called: models bear the names of theirs.
-Name = Annotated[str, Field(max_length=255, description="One of /v1/models; without it the first that fits")]
+ImageBytes = Annotated[str, Field(min_length=1, description="The bytes of an image file, in base64")]
+# 255 is the maximum length of a folder's name; models are named after their folders.
+Name = Annotated[
+    str, Field(max_length=255, description="Name of a model in /v1/models; default: the first suitable one")
+]
 Method = Literal[
     "rollout",
     "attention",
@@ -40,13 +42,15 @@ Method = Literal[
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks a model: inputs, and the field that they stood in."""
+    """The inputs of a request, and the field that they were in."""
 
     inputs: Sequence[Any]
     where: str
-    reads: type[Served] = ServedTexts  # the kind of the inputs
+    reads: type[Served] = ServedTexts  # kind of the inputs
     pairs: bool = False
-    places: Mapping[str, str] = field(default_factory=dict)  # of inputs, where the request has other names
+    places: Mapping[str, str] = field(
+        default_factory=dict
+    )  # position of an input -> its field, where names differ
 
 
 def _example(body: dict[str, Any]) -> ConfigDict:
@@ -58,20 +62,20 @@ class Strict(BaseModel):
 
 
 class Request(Strict):
-    """It takes ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
+    """Accepts ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
 
     def asked(self) -> Asked:
-        """Texts; raises Problem for fields that do not fit each other."""
+        """The inputs; raises Problem for fields that do not fit together."""
         texts = self.given("text")
         if texts is None:
             raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
         return Asked(texts, "texts")
 
     def given(self, one: str) -> list[str] | None:
-        """What stands under ``one`` or its plural, as a list; None: neither does.
+        """The value of field ``one`` or its plural, as a list; None: neither is set.
 
         Raises:
-            Problem: both do.
+            Problem: both are set.
         """
         single, several = (getattr(self, name, None) for name in (one, f"{one}s"))
         if single is not None and several is not None:
@@ -80,19 +84,19 @@ class Request(Strict):
 
 
 class PredictRequest(Request):
-    """Texts, pairs of texts or images, one kind of them."""
+    """Texts, pairs of texts, or images."""
 
     model_config = _example({"texts": ["A compelling story, mediocre acting.", "Dull."]})
     READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
     texts: Many[Text] = None
-    images: Many[Picture] = None
+    images: Many[ImageBytes] = None
     pairs: list[Pair] | None = Field(
-        None, min_length=1, fail_fast=True, description="Two texts each, for a model of pairs"
+        None, min_length=1, fail_fast=True, description="Pairs of texts, for models of pairs"
     )
-    text: Text | None = Field(None, description="As texts with one text")
-    image: Picture | None = Field(None, description="As images with one image")
+    text: Text | None = Field(None, description="Same as texts with one text")
+    image: ImageBytes | None = Field(None, description="Same as images with one image")
     top: int | None = Field(
-        None, ge=1, le=10_000, description="Give the probabilities of the likeliest classes only, so many"
+        None, ge=1, le=10_000, description="Return the probabilities of this many most probable classes only"
     )
     model: Name | None = None
 
@@ -105,29 +109,29 @@ class PredictRequest(Request):
         if self.pairs is not None:
             asked.append(Asked([TextPair(*pair) for pair in self.pairs], "pairs", pairs=True))
         if len(asked) != 1:
-            raise Problem(422, "texts, pairs or images, one of them", where="body", fix=ONE)
+            raise Problem(422, "exactly one of texts, pairs and images is required", where="body", fix=ONE)
         return asked[0]
 
 
 class Prediction(Strict):
     label: str
     probability: float = Field(
-        description="Of that label, after the model's temperature; of several, of the least sure one"
+        description="Calibrated probability of the label; for multi-label, of the least certain one"
     )
     probabilities: dict[str, float]
     truncated: bool = Field(description="Whether the text was longer than the model reads")
     labels: list[str] | None = Field(
-        None, description="Of a model that gives several labels: all of them; absent with others"
+        None, description="For multi-label models: all predicted labels; else absent"
     )
     abstains: bool | None = Field(
-        None, description="true: the label is the likeliest, but below the model's abstain_below; else absent"
+        None, description="true: the probability of the label is below the model's abstain_below; else absent"
     )
 
 
 class PredictedNumber(Strict):
     number: float
     interval: list[float] | None = Field(
-        None, description="Holds 90 % of true numbers; absent where too few examples were held out to know"
+        None, description="90 % prediction interval; absent if too few examples were held out"
     )
     truncated: bool = Field(description="Whether the text was longer than the model reads")
 
@@ -135,29 +139,31 @@ class PredictedNumber(Strict):
 class PredictResponse(Strict):
     model: str
     predictions: list[Prediction] = Field(description="Empty with regressors")
-    numbers: list[PredictedNumber] | None = Field(None, description="Of a regressor; absent with others")
+    numbers: list[PredictedNumber] | None = Field(None, description="For regressors; else absent")
 
 
 class ExplainRequest(Request):
-    """One text, one pair or one image, and how to look at it."""
+    """One text, pair or image, and the explanation method."""
 
     model_config = _example({"text": "A compelling story, mediocre acting.", "method": "rollout"})
     READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
     text: Text | None = None
     text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
-    image: Picture | None = None
-    texts: list[Text] | None = Field(None, min_length=1, max_length=1, description="As text: one text")
-    images: list[Picture] | None = Field(None, min_length=1, max_length=1, description="As image: one image")
+    image: ImageBytes | None = None
+    texts: list[Text] | None = Field(None, min_length=1, max_length=1, description="Same as text, in a list")
+    images: list[ImageBytes] | None = Field(
+        None, min_length=1, max_length=1, description="Same as image, in a list"
+    )
     model: Name | None = None
     method: Method = "rollout"
     target: str | None = Field(
         None, max_length=200, description="The label to explain; not with rollout, attention"
     )
     word: int | str | None = Field(
-        None, description="Of a tagger: the word of the text to explain, or its number from 0"
+        None, description="For taggers: word of the text to explain, or its number from 0"
     )
     layer: int | None = Field(None, ge=-1000, le=1000, description="With attention; -1 is the last")
-    head: int | None = Field(None, ge=-1000, le=1000, description="With attention; none: the mean of all")
+    head: int | None = Field(None, ge=-1000, le=1000, description="With attention; default: the mean of all")
 
     def asked(self) -> Asked:
         asked = [
@@ -166,16 +172,18 @@ class ExplainRequest(Request):
             if (inputs := self.given(kind.field)) is not None
         ]
         if len(asked) != 1:
-            raise Problem(422, "text or image, one of them", where="body", fix=ONE)
+            raise Problem(422, "exactly one of text and image is required", where="body", fix=ONE)
         if self.text_pair is None:
             return asked[0]
         if asked[0].reads is not ServedTexts:
-            raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
+            raise Problem(
+                422, "text_pair is given without text", where="body", fix="Send both texts of the pair"
+            )
         return Asked([(asked[0].inputs[0], self.text_pair)], "text", pairs=True)
 
 
 def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Request]:
-    """A request that also takes inputs of these kinds, each in a separate field."""
+    """The request class with a field for each additional kind of input."""
     known = getattr(request, "READS", None)
     more = [kind for kind in dict.fromkeys(kinds) if known and kind.field not in request.model_fields]
     if known is None or not more:
@@ -185,12 +193,12 @@ def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Reque
         one: Any = Annotated[kind.element | None, Field(description=kind.element_is)]
         fields |= {f"{kind.field}s": (Many[kind.element], None), kind.field: (one, None)}
     made = create_model(request.__name__, __base__=request, __doc__=request.__doc__, **fields)
-    made.READS = (*known, *more)  # type: ignore[attr-defined]  # those of labels have it
+    made.READS = (*known, *more)  # type: ignore[attr-defined]  # a class attribute of such requests
     return made
 
 
 class Piece(Strict):
-    """A word and its score, or what stands between two words (without a score)."""
+    """A word with its score, or the text between two words (without a score)."""
 
     text: str
     score: float | None
@@ -203,58 +211,64 @@ class ExplainResponse(Strict):
     method: str
     target: str | None
     pieces: list[Piece] = Field(description="The text in order; empty for images")
-    second: int | None = Field(
-        None, description="Of a pair: the number of the piece that its second text begins with"
+    second: int | None = Field(None, description="For pairs: index of the piece where the second text begins")
+    special: list[Piece] = Field(
+        description=f"Special tokens such as {CLS} and {SEP}, which are not part of the text"
     )
-    special: list[Piece] = Field(description=f"{CLS}, {SEP} and the like, which stand nowhere in the text")
-    scores: list[list[float]] = Field(description="Rows and columns of patches; empty for texts")
+    scores: list[list[float]] = Field(description="Scores of patches, by row and column; empty for texts")
     image: str | None = Field(description="data: URL of the image as the model saw it")
     error: float | None = Field(description="Integrated gradients: relative error of the sum")
     settings: dict[str, Any]
     notes: list[str] = Field(
-        description="What a reader must know: how the method's scores are read; what of a text was left out"
+        description="How to read the scores of the method; which part of the text was left out"
     )
 
 
 class EmbedRequest(Request):
-    """Texts to be made vectors of."""
+    """Texts to embed."""
 
     model_config = _example({"texts": ["A dog runs.", "Rain falls."]})
     texts: Many[Text] = None
-    text: Text | None = Field(None, description="As texts with one text")
+    text: Text | None = Field(None, description="Same as texts with one text")
     model: Name | None = None
 
 
 class EmbedResponse(Strict):
     model: str
-    vectors: list[list[float]] = Field(description="One a text, of length 1")
+    vectors: list[list[float]] = Field(description="One per text, normalized to length 1")
     truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
 
 
 class SimilarRequest(Request):
-    """Pairs of texts to be compared."""
+    """Pairs of texts to compare."""
 
     model_config = _example({"pairs": [["A dog runs.", "The dog ran."]]})
     pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
         min_length=1, fail_fast=True
     )
     model: Name | None = None
-    explain: bool = Field(False, description="Of one pair: what each pair of tokens adds to the cosine")
+    explain: bool = Field(
+        False, description="For one pair: also return what each pair of tokens adds to the cosine"
+    )
 
     def asked(self) -> Asked:
         if self.explain and len(self.pairs) > 1:
-            raise Problem(422, "one pair is explained at a time", where="explain", fix="Send one pair")
+            raise Problem(
+                422, "only one pair can be explained at a time", where="explain", fix="Send one pair"
+            )
         texts = [text for pair in self.pairs for text in pair]
         places = {f"pairs[{i}]": f"pairs[{i // 2}][{i % 2}]" for i in range(len(texts))}
         return Asked(texts, "pairs", places=places)
 
 
 class PairExplanation(Strict):
-    """The table sums up to the cosine."""
+    """Contributions of token pairs to the cosine, which is the sum of the table."""
 
     cosine: float
-    tokens: list[list[str]] = Field(description="Of the first text, and of the second")
-    table: list[list[float]] = Field(description="A row for each token of the first")
+    tokens: list[list[str]] = Field(description="Tokens of the first and of the second text")
+    table: list[list[float]] = Field(
+        description="One row per token of the first text, one column per token of the second"
+    )
     notes: list[str]
 
 
@@ -266,43 +280,43 @@ class SimilarResponse(Strict):
 
 
 class SearchRequest(Request):
-    """Texts whose nearest in meaning are looked for in the list that the server was started with."""
+    """Queries for semantic search in the texts that the server was started with."""
 
     model_config = _example({"texts": ["Can I return it?"], "count": 3})
     texts: Many[Text] = None
-    text: Text | None = Field(None, description="As texts with one text")
-    count: int = Field(5, ge=1, le=100, description="How many for each text")
-    least: float | None = Field(None, ge=-1, le=1, description="Nothing less alike than this is an answer")
+    text: Text | None = Field(None, description="Same as texts with one text")
+    count: int = Field(5, ge=1, le=100, description="Number of results per query")
+    least: float | None = Field(None, ge=-1, le=1, description="Minimum cosine similarity of a result")
     model: Name | None = None
 
 
 class FoundText(Strict):
-    row: int = Field(description="In the file that the list came from, else its place from 1 on")
+    row: int = Field(description="Row in the file of the list, or position from 1")
     cosine: float
     text: str
-    columns: dict[str, Any] = Field(description="What else is in that row")
+    columns: dict[str, Any] = Field(description="Other columns of the row")
 
 
 class SearchAnswer(Strict):
-    found: list[FoundText] = Field(description="The nearest first; empty: nothing fits")
-    nearest: float = Field(description="The largest cosine, of an answer or not")
+    found: list[FoundText] = Field(description="Results, the nearest first; may be empty")
+    nearest: float = Field(description="Cosine of the nearest text, even if it is not in the results")
 
 
 class SearchResponse(Strict):
     model: str
-    answers: list[SearchAnswer] = Field(description="One a text")
+    answers: list[SearchAnswer] = Field(description="One per query")
     truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
 
 
 class TagRequest(Request):
-    """Texts, split as the training words are, or words: one sentence or several, in one of four forms."""
+    """Sentences to tag, as texts (split like the training data) or as words; exactly one of four fields."""
 
     model_config = _example({"text": "Ann left Rome"})
     text: Text | None = None
-    words: list[Text] | None = Field(None, min_length=1, fail_fast=True, description="Of one sentence")
+    words: list[Text] | None = Field(None, min_length=1, fail_fast=True, description="Words of one sentence")
     texts: Many[Text] = None
     sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = Field(
-        None, min_length=1, fail_fast=True, description="Words of each"
+        None, min_length=1, fail_fast=True, description="Words of several sentences"
     )
     model: Name | None = None
 
@@ -310,11 +324,11 @@ class TagRequest(Request):
         forms = ("text", "words", "texts", "sentences")
         given = [(form, inputs) for form in forms if (inputs := getattr(self, form)) is not None]
         if len(given) != 1:
-            raise Problem(422, "text, words, texts or sentences, one of them", where="body")
+            raise Problem(422, "exactly one of text, words, texts and sentences is required", where="body")
         ((form, inputs),) = given
         if form in ("texts", "sentences"):
             return Asked(inputs, form)
-        return Asked([inputs], form, places={f"{form}[0]": form})  # one sentence has no number
+        return Asked([inputs], form, places={f"{form}[0]": form})  # a single sentence has no index
 
 
 class SpanOut(Strict):
@@ -326,11 +340,11 @@ class SpanOut(Strict):
     end: int
     first: int
     last: int
-    probability: float = Field(description="Of its least sure word, after the model's temperature")
+    probability: float = Field(description="Calibrated probability of its least certain word")
 
 
 class TaggedSentence(Strict):
-    """Characters count in ``text``: as it was sent, or the words with blanks between."""
+    """Character positions refer to ``text``: the text as sent, or the words joined by spaces."""
 
     text: str
     words: list[str]
@@ -350,35 +364,37 @@ class AnswerRequest(Request):
     question: Text | None = None
     context: Text | None = None
     questions: list[Pair] | None = Field(
-        None, min_length=1, fail_fast=True, description="Question and context of each"
+        None, min_length=1, fail_fast=True, description="Pairs of question and context"
     )
-    n_best: int = Field(1, ge=1, le=20, description="Answers in all, the given one first")
+    n_best: int = Field(1, ge=1, le=20, description="Number of candidate answers, the best first")
     model: Name | None = None
 
     def asked(self) -> Asked:
         one, fix = self.question is not None or self.context is not None, "Send question and context"
         if one == (self.questions is not None):
-            raise Problem(422, "question with context, or questions, one of them", where="body", fix=fix)
+            raise Problem(
+                422, "either question with context, or questions is required", where="body", fix=fix
+            )
         if self.questions is not None:
             return Asked(self.questions, "questions", pairs=True)
         if self.question is None or self.context is None:
             missing = "question" if self.question is None else "context"
             raise Problem(422, f"no {missing}", where=missing, fix=fix)
-        pair = self.question, self.context  # one question has no number
+        pair = self.question, self.context  # a single question has no index
         return Asked([pair], "questions", pairs=True, places={"questions[0]": "context"})
 
 
 class AnswerOut(Strict):
-    """Characters ``start`` to ``end`` of the context; no answer is the empty text, at 0 and 0."""
+    """Characters ``start`` to ``end`` of the context; no answer is the empty text with start and end 0."""
 
     answer: str
     start: int
     end: int
-    probability: float = Field(description="Its share among the best 20 spans and no answer")
+    probability: float = Field(description="Probability among the best 20 spans and no answer")
 
 
 class Answered(AnswerOut):
-    others: list[AnswerOut] = Field(description="The next best, n_best - 1 of them")
+    others: list[AnswerOut] = Field(description="The next best answers, at most n_best - 1")
     truncated: bool = Field(description="Whether the question was longer than the model reads")
 
 
@@ -389,54 +405,58 @@ class AnswerResponse(Strict):
 
 class Score(Strict):
     metric: str = Field(
-        description="accuracy; macro_f1 of several labels, entity_f1 of spans, f1 of answers, r2 or mae of "
-        "numbers, spearman or found of similarity"
+        description="accuracy; multi-label: macro_f1; taggers: entity_f1; question answering: f1; "
+        "regression: r2 or mae; similarity: spearman or found"
     )
     value: float
-    split: str = Field(description="What it was measured on: test, validation, or the name of a file's part")
-    examples: int | None = Field(description="How many it was measured on")
+    split: str = Field(description="Split that it was measured on, such as test or validation")
+    examples: int | None = Field(description="Number of examples in this split")
 
 
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
     gives: Literal["labels", "vectors", "tags", "answers"] = Field(
-        "labels", description="vectors: of /v1/embed, /v1/similar; tags: of /v1/tag; answers: of /v1/answer"
+        "labels",
+        description="vectors: for /v1/embed, /v1/similar; tags: for /v1/tag; answers: for /v1/answer",
     )
-    labels: list[str] = Field(description="Of a tagger its tags")
-    spans: list[str] = Field([], description="Of a tagger: the kinds of its spans")
-    examples: list[str] = Field(description="Sentences that the recipe of a text model names")
-    pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")
-    max_length: int | None = Field(description="Tokens that are read of a text; null: all of it, or no text")
-    size: list[int] | None = Field(description="Height and width that images are brought to")
+    labels: list[str] = Field(description="For taggers, the tags")
+    spans: list[str] = Field([], description="For taggers: the entity types")
+    examples: list[str] = Field(description="Example sentences from the recipe")
+    pairs: bool = Field(False, description="Whether the model reads pairs of texts instead of single ones")
+    max_length: int | None = Field(
+        description="Maximum number of tokens of a text; null: unlimited, or not a text model"
+    )
+    size: list[int] | None = Field(description="Height and width that images are resized to")
     precision: Literal["fp32", "bf16", "int8"]
     calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
-    temperature: float = Field(description="1 is none; where each label has its own: see temperatures")
+    temperature: float = Field(description="1: not scaled; for one temperature per label, see temperatures")
     temperatures: list[float] | None = Field(
-        None, description="Of several labels at once, that of each; null with others"
+        None, description="For multi-label models: the temperature of each label; else null"
     )
     threshold: float | list[float] | None = Field(
-        description="Of the second of two labels, or of each; of one label out of more than two the answer "
-        "is the one with the largest multiple of its threshold; none: the most probable"
+        description="Decision threshold of the second of two labels, or of each label; with more than two "
+        "classes, the prediction has the largest ratio of probability and threshold; null: none"
     )
     abstain_below: float | None = Field(
-        None, description="The probability of its label below which it abstains; null: it never does"
+        None, description="The model abstains if the label has a lower probability; null: it never abstains"
     )
     no_answer_threshold: float | None = Field(
-        None, description="Of answers: how far no answer must lead to be given; null: it is never given"
+        None,
+        description="For question answering: score margin above which no answer is predicted; null: never",
     )
     layers: int | None
     heads: int | None
-    methods: list[str] = Field(description="Of explanation, those that this model has")
-    channels: int | None = Field(description="Of the images that it reads: 1 is black and white")
+    methods: list[str] = Field(description="Explanation methods of this model")
+    channels: int | None = Field(description="Channels of its images; 1: grayscale")
     example: str | list[str] | None = Field(
         None,
-        description="What the page opens with: a text, the two texts of a pair (question and context), or "
-        "an image in base64; null: the page draws one",
+        description="First input on the page: a text, the two texts of a pair (question and context), or an "
+        "image in base64; null: the page draws one",
     )
-    multi_label: bool = Field(False, description="Whether it may give several labels at once")
-    score: Score | None = Field(None, description="How good it is, as its run measured; null: not known")
-    searched: int | None = Field(None, description="Texts of the list that /v1/search looks in; null: none")
+    multi_label: bool = Field(False, description="Whether the model is multi-label")
+    score: Score | None = Field(None, description="Main metric, measured by its run; null: unknown")
+    searched: int | None = Field(None, description="Number of texts that /v1/search searches; null: none")
 
 
 class BrokenModel(Strict):
@@ -446,15 +466,15 @@ class BrokenModel(Strict):
 
 class ModelsResponse(Strict):
     models: list[Model]
-    broken: list[BrokenModel] = Field([], description="Models that were named but could not be loaded")
+    broken: list[BrokenModel] = Field([], description="Models that could not be loaded")
 
 
 def listing(kinds: Sequence[type[Served]]) -> type[ModelsResponse]:
-    """The list of models that read these kinds of inputs."""
+    """The response class of /v1/models for these kinds of inputs."""
     names = tuple(dict.fromkeys(("text", "image", *(kind.kind for kind in kinds))))
     fields: dict[str, Any] = {"kind": (Literal[names], ...)}
     model = create_model("Model", __base__=Model, **fields)
-    fields = {"models": (list[model], ...)}  # type: ignore[valid-type]  # made at run time
+    fields = {"models": (list[model], ...)}  # type: ignore[valid-type]  # created at run time
     return create_model("ModelsResponse", __base__=ModelsResponse, **fields)
 
 

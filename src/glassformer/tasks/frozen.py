@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.catalog import AUTO, CATALOG
-from glassformer.checkpoints.hub import is_at_hand
+from glassformer.checkpoints.hub import is_available
 from glassformer.config import obeyed
 from glassformer.data.splits import stratified_subset
 from glassformer.errors import OtherLanguageWarning
@@ -44,7 +44,7 @@ def fit_frozen(
         The model's name and the fitted estimator; None: the weights are not at hand, or ``est`` is this
         very model.
     """
-    if is_frozen(est) or not is_at_hand(ENCODER):
+    if is_frozen(est) or not is_available(ENCODER):
         return None
     name, settings = NAME, {key: getattr(est, key) for key in sorted(obeyed(est.SECTIONS.values(), "frozen"))}
     settings["precision"] = "auto" if est.precision == "int8" else est.precision
@@ -62,7 +62,7 @@ def fit_frozen(
 
 def left_out(est: Any) -> dict[str, str]:
     """The name of the model and why it is not there; empty: it is, or ``est`` is this very model."""
-    return {} if is_frozen(est) or is_at_hand(ENCODER) else {NAME: "its weights are not at hand"}
+    return {} if is_frozen(est) or is_available(ENCODER) else {NAME: "its weights are not at hand"}
 
 
 def is_frozen(est: Any) -> bool:

@@ -1,9 +1,9 @@
-// Answers and explanations as elements. Text from anywhere becomes textContent, never markup.
+// Draws predictions and explanations. Texts are set as textContent, never as markup.
 
 const LEVELS = 10;
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_BARS = 10;
-const [HUES, LINES] = [8, 4]; // colors of kinds and styles of the line below: kinds beyond 32 look like earlier ones
+const [HUES, LINES] = [8, 4]; // colors, and styles of underlines; with more than 32 kinds they repeat
 
 export function element(tag, className = "", text = "") {
   const made = document.createElement(tag);
@@ -12,7 +12,7 @@ export function element(tag, className = "", text = "") {
   return made;
 }
 
-// A name that may be broken behind _, /, ., : and -.
+// A name with optional line breaks after _, /, ., : and -.
 export function named(tag, className, text) {
   const made = element(tag, className);
   text.split(/(?<=[_/.:-])(?=\w)/).forEach((part, i) => made.append(...(i ? [element("wbr"), part] : [part])));
@@ -34,30 +34,30 @@ export function drawAnswer(panel, prediction, model) {
   find(".sure").textContent = "";
   if (!prediction) return;
   find(".label").textContent = prediction.label ?? Number(prediction.number.toPrecision(6));
-  if (prediction.number !== undefined) { // of a regressor, with the interval around it
+  if (prediction.number !== undefined) { // a regressor, with the prediction interval
     const ends = prediction.interval?.map((end) => Number(end.toPrecision(4)));
     find(".figure").textContent = ends ? `${ends[0]} to ${ends[1]}` : "";
-    find(".sure").textContent = ends ? "The interval holds 90 % of true numbers." : "";
+    find(".sure").textContent = ends ? "90 % of true numbers are in such intervals." : "";
     return;
   }
   find(".figure").textContent = percent(prediction.probability);
   const notes = [sureness(model)];
-  if (Array.isArray(model.threshold) && !prediction.labels) notes.push("Each label has a threshold of its own: the largest multiple of it is the answer.");
-  else if (model.threshold !== null && !prediction.labels) notes.push(`${model.labels[1]} from ${percent(model.threshold)} on.`);
-  if (prediction.abstains) notes.push(`It abstains: this label is less probable than ${percent(model.abstain_below)}.`);
+  if (Array.isArray(model.threshold) && !prediction.labels) notes.push("Each label has a threshold; the label with the largest ratio of probability and threshold is predicted.");
+  else if (model.threshold !== null && !prediction.labels) notes.push(`${model.labels[1]} is predicted from ${percent(model.threshold)}.`);
+  if (prediction.abstains) notes.push(`The model abstains: this label is less probable than ${percent(model.abstain_below)}.`);
   if (prediction.truncated) notes.push(`Only the first ${model.max_length} tokens were read.`);
   find(".sure").textContent = notes.join(" ");
   const order = Object.entries(prediction.probabilities).sort((a, b) => b[1] - a[1]);
   find(".bars").replaceChildren(...order.slice(0, MOST_BARS).map(([label, share]) => bar(label, share)));
 }
 
-// The classes of a kind's color and line.
+// The CSS classes for the color and the underline of a kind.
 export const look = (kind, model) => {
   const i = Math.max(0, model.spans.indexOf(kind));
   return `k${i % HUES} l${Math.floor(i / HUES) % LINES}`;
 };
 
-// The words of a sentence, spans in the color of their kind; each word can be chosen to be explained.
+// Draw the words of a sentence, with colored spans; a click on a word explains it.
 export function drawTags(panel, sentence, model, chosen, choose) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = true;
@@ -87,17 +87,17 @@ export function drawTags(panel, sentence, model, chosen, choose) {
     place = find(".tagged");
   });
   place.append(sentence.text.slice(end));
-  const notes = [sentence.spans.length ? "Choose a word to see what its tag rests on." : "No span is found.", sureness(model)];
+  const notes = [sentence.spans.length ? "Choose a word to explain its tag." : "No spans found.", sureness(model)];
   find(".sure").textContent = notes.join(" ");
   find(".bars").replaceChildren(...sentence.spans.slice(0, MOST_BARS).map((span) => bar(`${span.text}: ${span.label}`, span.probability)));
 }
 
-// The answer in its text, and the next best ones as bars.
+// Draw the answer in its context, and the next best ones as bars.
 export function drawFound(panel, found, context, model) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = true;
   find(".tagged").hidden = false;
-  const points = [...context]; // places count characters, not the units of JavaScript's strings
+  const points = [...context]; // positions count characters, not UTF-16 units
   const mark = element("span", "span k2", found.answer);
   mark.append(element("small", "", percent(found.probability)));
   const around = [points.slice(0, found.start).join(""), points.slice(found.end).join("")];
@@ -107,7 +107,7 @@ export function drawFound(panel, found, context, model) {
   find(".bars").replaceChildren(...[found, ...found.others].map((one) => bar(one.answer || "no answer", one.probability)));
 }
 
-// Where each word stands in the text, in the units of JavaScript's strings.
+// Start and end of each word in the text, in UTF-16 units.
 function placesOf(sentence) {
   let from = 0;
   return sentence.words.map((word) => {
@@ -120,7 +120,7 @@ function placesOf(sentence) {
 function sureness(model) {
   return model.calibrated
     ? `Calibrated on held-out data (temperature ${(model.temperatures ?? [model.temperature]).map((t) => t.toFixed(2)).join(", ")}).`
-    : "Not calibrated: the figure may be surer than the model is right.";
+    : "Not calibrated: the model may be overconfident.";
 }
 
 function bar(label, share) {
@@ -143,9 +143,9 @@ export function drawExplanation(panel, e) {
   words.hidden = Boolean(e.image);
   patches.hidden = !e.image;
   const scores = rows.map((row) => row[1]);
-  const about = e.target === null ? ", where it looked" : ` for \u201c${e.target}\u201d`;
+  const about = e.target === null ? ", where the model looked" : ` for \u201c${e.target}\u201d`;
   let caption = `${e.method.replaceAll("_", " ")}${about}: scores from ${figure(Math.min(...scores))} to ${figure(Math.max(...scores))}`;
-  if (e.image) caption += "; yellow speaks for it, blue against it, and the image is shown in gray so that they can be told";
+  if (e.image) caption += "; yellow: for the label, blue: against it; the image is shown in gray so that the colors stand out";
   if (e.notes.length) caption += `; ${e.notes.join("; ")}`;
   if (e.error !== null) caption += `, relative error of the sum ${e.error.toExponential(1)}`;
   say(panel, caption, false);
@@ -175,7 +175,7 @@ function drawWords(place, e) {
     span.title = figure(piece.score);
     return span;
   });
-  // What stands between the texts of a pair: all special tokens but the first and the last.
+  // Between the texts of a pair: all special tokens but the first and the last.
   const between = e.second === null ? [] : special.splice(1, special.length - 2);
   if (between.length) spans.splice(e.second, 0, ...between);
   place.replaceChildren(...special.slice(0, 1), ...spans, ...special.slice(1));

@@ -1,7 +1,7 @@
-// An image from a file, the clipboard, a drop or a drawing; as base64 of a file that the server reads.
+// Image input: from a file, the clipboard, drag and drop, or a drawing; as base64 of an image file.
 
 const DRAWN = 280; // pixels of the drawing area
-const LARGEST = 1024; // longer sides are scaled down here: no model reads more
+const LARGEST = 1024; // larger images are scaled down here, because no model reads more
 
 export class Pad {
   constructor(root, changed) {
@@ -9,8 +9,8 @@ export class Pad {
     this.ink = this.canvas.getContext("2d", { willReadFrequently: true });
     this.changed = changed;
     this.size = [DRAWN, DRAWN];
-    this.picture = false; // whether a picture lies there, not a drawing
-    this.paper = "#000"; // of a drawing; photos are shown on white
+    this.picture = false; // whether the canvas shows an image instead of a drawing
+    this.paper = "#000"; // background of a drawing; photos are shown on white
     const drop = root.querySelector(".drop");
     root.querySelector("input[type=file]").addEventListener("change", (event) => {
       this.take(event.target.files[0]);
@@ -76,7 +76,7 @@ export class Pad {
     return this.paper === "#000" ? "#fff" : "#000";
   }
 
-  // Models of one channel read white ink on black, as scanned digits are; those of color read photos.
+  // Models with one channel read white ink on black, like scanned digits; color models read photos.
   suit(channels) {
     const paper = channels === 1 ? "#000" : "#fff";
     this.canvas.classList.toggle("photo", paper === "#fff");
@@ -85,7 +85,7 @@ export class Pad {
     if (!this.picture) this.empty();
   }
 
-  // A drawn character, as handwriting would stand there.
+  // Draw a character like handwriting.
   letter(character) {
     this.empty();
     const style = (size) => Object.assign(this.ink, { fillStyle: this.pen, font: `${size}px sans-serif`, textAlign: "center", textBaseline: "alphabetic" });
@@ -98,7 +98,7 @@ export class Pad {
     return this.content();
   }
 
-  // A sky, a sun and a hill.
+  // Draw a sky, a sun and a hill.
   landscape() {
     this.empty();
     const sky = this.ink.createLinearGradient(0, 0, 0, DRAWN);
@@ -117,7 +117,7 @@ export class Pad {
     return this.content();
   }
 
-  // Small enough for a link: a model that reads 8 pixels gets 32.
+  // The image as base64, small enough for a link: for a model that reads 8 pixels, 32 pixels.
   content() {
     const most = Math.min(LARGEST, Math.max(32, 2 * Math.max(...this.size)));
     const scale = Math.min(1, most / Math.max(this.canvas.width, this.canvas.height));
@@ -137,8 +137,8 @@ export class Pad {
       const image = await createImageBitmap(file);
       this.put(image);
       content = this.content();
-    } catch { // the browser cannot read it; perhaps the server can
-      this.empty(); // what it showed before is not what the answer is about
+    } catch { // the browser cannot read it, but maybe the server can
+      this.empty(); // do not show the previous image with the new prediction
       const bytes = new Uint8Array(await file.arrayBuffer());
       for (let i = 0; i < bytes.length; i += 4096) content += String.fromCharCode(...bytes.subarray(i, i + 4096));
       content = btoa(content);
@@ -150,12 +150,12 @@ export class Pad {
     const scale = Math.min(1, LARGEST / Math.max(image.width, image.height));
     this.picture = true;
     Object.assign(this.canvas, { width: Math.max(1, image.width * scale), height: Math.max(1, image.height * scale) });
-    this.ink.fillStyle = "#fff"; // shows through transparent pixels, as in the model's own reading
+    this.ink.fillStyle = "#fff"; // behind transparent pixels, as the model reads them
     this.ink.fillRect(0, 0, this.canvas.width, this.canvas.height);
     this.ink.drawImage(image, 0, 0, this.canvas.width, this.canvas.height);
   }
 
-  // What a link or an example says.
+  // Show the image of a link or an example.
   show(content, size) {
     this.size = size;
     if (!content) {

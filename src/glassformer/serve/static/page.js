@@ -1,30 +1,30 @@
-// The page: what is asked, of which model, and how the answer is looked at. All of it stands in the URL's fragment.
+// The page: inputs, model, prediction and explanation. Its state is in the URL fragment.
 
 import { drawAnswer, drawExplanation, drawFound, drawNothing, drawTags, element, figure, look, named, percent } from "./draw.js";
 import { Pad } from "./pad.js";
 
 const byId = (id) => document.getElementById(id);
-const WAIT = 350; // milliseconds after the last key
-const BETWEEN = "\u001f"; // the texts of a pair, in one input
-const FEW_LABELS = 12; // that are shown at once
-const METRICS = { // called so, and whether they are shares
+const WAIT = 350; // milliseconds after the last key press
+const BETWEEN = "\u001f"; // separator of the texts of a pair in one input
+const FEW_LABELS = 12; // labels that are shown at once
+const METRICS = { // name, and whether it is a share
   accuracy: ["accuracy", true], macro_f1: ["macro-F1", true], entity_f1: ["entity F1", true], f1: ["F1", true],
   found: ["partners found", true], r2: ["R\u00b2", false], mae: ["mean absolute error", false], spearman: ["Spearman", false],
 };
-const LONGEST_LINK = 8000; // characters of one input in a link
+const LONGEST_LINK = 8000; // characters per input in a link
 const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient", "gim", "decomposition", "shapley", "weights"];
-const GIVES = { answers: "answer", tags: "tag" }; // what is explained, where it is no label
+const GIVES = { answers: "answer", tags: "tag" }; // noun for what is explained; default: label
 const ABOUT = {
-  attention: "How much of each part the head\u2019s rows read in one layer. It shows where information was read, not why the answer is what it is.",
-  rollout: "Attention followed through all layers. It shows where information could have come from, not why the answer is what it is.",
-  gradient_x_input: "The first-order part of what each part gives to the logit of the label explained.",
-  integrated_gradients: "What each part gives to the logit, against an input of masks; the scores add up to the difference of the two logits.",
-  attention_gradient: "Attention followed through all layers, where it raises the logit of the label explained.",
-  gim: "The first-order part of what each part gives to the logit of the label explained, by a gradient that is not weakened where parts make up for each other.",
-  decomposition: "The part of the logit that each part of the input has, with attention weights and other factors held constant: the scores and the biases add up to the logit.",
-  shapley: "What each part adds to the logit of the label explained, on average over random orders of showing parts.",
-  weights: "The weights of the words and n-grams of characters that stand in the text: the scores and the bias add up to the logit.",
-  occlusion: "How far the logit of the label explained falls when the part is hidden.",
+  attention: "How much attention the pooled position pays to each part in one layer. It shows where information was read, not why the model predicts this.",
+  rollout: "Attention followed through all layers. It shows where information could have come from, not why the model predicts this.",
+  gradient_x_input: "The first-order contribution of each part to the logit of the label explained.",
+  integrated_gradients: "The contribution of each part to the logit, compared with a fully masked input; the scores add up to the difference of the two logits.",
+  attention_gradient: "Attention followed through all layers, weighted by how much it raises the logit of the label explained.",
+  gim: "The first-order contribution of each part to the logit of the label explained, with a gradient that is not weakened if parts can replace each other.",
+  decomposition: "The contribution of each part to the logit, with attention weights and other factors held constant: the scores and the biases add up to the logit.",
+  shapley: "What each part adds to the logit of the label explained, averaged over random orders of adding parts.",
+  weights: "The weights of the words and character n-grams in the text: the scores and the bias add up to the logit.",
+  occlusion: "How much the logit of the label explained falls if the part is masked.",
 };
 
 let models = [];
@@ -36,7 +36,7 @@ const panels = [];
 
 const modelNow = () => models.find((m) => m.name === state.model);
 
-// --- asking ---------------------------------------------------------------------------------------
+// --- requests -------------------------------------------------------------------------------------
 
 async function ask(path, body, signal) {
   const headers = { ...(key && { Authorization: `Bearer ${key}` }), ...(body && { "Content-Type": "application/json" }) };
@@ -63,15 +63,15 @@ class Panel {
     this.pad = new Pad(this.root, (content) => this.changed(content, WAIT / 2));
     this.timer = 0;
     this.asked = new AbortController();
-    this.word = null; // of a tagger: the one that is explained; none: the first that is in a span
+    this.word = null; // for taggers: the word to explain; null: the first one in a span
   }
 
-  // What stands in the boxes: of a pair both texts.
+  // The text in the box; for pairs, both texts.
   written() {
     return modelNow().pairs ? this.text.value + BETWEEN + this.second.value : this.text.value;
   }
 
-  // A new input: answered after a pause, so that not every key is a request.
+  // A new input: predicted after a pause, so that not every key press is a request.
   changed(content, wait) {
     inputs[this.number] = content;
     this.word = null;
@@ -86,7 +86,7 @@ class Panel {
     else this.pad.show(content, modelNow().size);
   }
 
-  // What is shown before anything is chosen: the model's example, else a drawing.
+  // The first input: the model's example, or a drawing.
   opening() {
     const { example, pairs, channels, labels, size } = modelNow();
     if (example) return pairs ? example.join(BETWEEN) : example;
@@ -165,7 +165,7 @@ class Panel {
     why.removeAttribute("aria-busy");
   }
 
-  // A tagged sentence; a word that is chosen in it is explained.
+  // Draw a tagged sentence; a click on a word explains it.
   draw(sentence, model) {
     drawTags(this.root, sentence, model, this.word, (word) => {
       this.word = word;
@@ -206,7 +206,7 @@ function dress() {
   state.target = fill("target", [["", "predicted"], ...m.labels.map((label) => [label, label])], state.target);
   for (const id of ["layer", "head"]) {
     byId(id).disabled = state.method !== "attention";
-    byId(id).parentElement.hidden = !m.layers; // a model without attention has none to choose
+    byId(id).parentElement.hidden = !m.layers; // models without attention have no layers
   }
   byId("method").parentElement.hidden = !m.methods.length;
   byId("target").disabled = !TARGETED.includes(state.method);
@@ -227,7 +227,7 @@ function introduce() {
     const list = element("ul");
     list.append(...labels.map((label) => {
       const item = element("li");
-      item.append(named("span", m.gives === "tags" ? `span ${look(label, m)}` : "chip", label)); // spans: their legend
+      item.append(named("span", m.gives === "tags" ? `span ${look(label, m)}` : "chip", label)); // for spans: the legend
       return item;
     }));
     return list;
@@ -305,7 +305,7 @@ async function copyLink() {
   copying = setTimeout(() => message(""), 4000);
 }
 
-// --- begin ----------------------------------------------------------------------------------------
+// --- start ----------------------------------------------------------------------------------------
 
 async function begin() {
   try {
@@ -317,7 +317,7 @@ async function begin() {
   byId("entry").hidden = true;
   message("");
   if (!models.length) {
-    message("The models here give vectors: POST texts to /v1/embed, or pairs of them to /v1/similar.");
+    message("The models here give embeddings: POST texts to /v1/embed, or pairs of them to /v1/similar.");
     return;
   }
   recall();
