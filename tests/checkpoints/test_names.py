@@ -13,7 +13,6 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.names_lora import load_adapter, save_adapter
 from glassformer.checkpoints.tensors import write_tensors
 from glassformer.errors import CheckpointError
-from glassformer.families import bert as family_of_bert
 from glassformer.families import vit as names_vit
 from glassformer.families.bert import NAMES as BERT
 from glassformer.families.vit import NAMES as VIT
@@ -81,8 +80,8 @@ def test_old_names_of_norms_and_what_is_left_out():
     }
     for name in ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"):
         with pytest.raises(CheckpointError, match=f"f: {name} differs from .*: untied heads"):
-            family_of_bert.from_hub(theirs | {name: theirs[name] + 1}, "f")
-    family_of_bert.from_hub({"cls.predictions.decoder.weight": draw(7, D)}, "f")  # no twin to compare with
+            BERT.from_hub(theirs | {name: theirs[name] + 1}, "f")
+    BERT.from_hub({"cls.predictions.decoder.weight": draw(7, D)}, "f")  # no twin to compare with
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_overfit_save_load(name, precision, tmp_path):
     [
         (dict(model="lstm", num_heads=2), "'lstm' has no num_heads"),
         (dict(model="textcnn", bidirectional=True), "'textcnn' has no bidirectional"),
-        (dict(model="textcnn", pooling="mean"), "largest answer of each filter"),
+        (dict(model="textcnn", pooling="mean"), "always uses max pooling"),
         (dict(model="gru", pooling="first"), "first pooling belongs to Transformers"),
         (dict(model="lstm", freeze_vectors=True), "no vectors to freeze"),
         (dict(model="encoder-mini", bidirectional=True), "sees both sides"),

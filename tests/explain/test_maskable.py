@@ -79,5 +79,5 @@ def test_a_linear_model_of_images_cannot_learn_it():
 
 
 def test_a_frozen_encoder_cannot_learn_it():
-    with pytest.raises(ConfigError, match="does not learn to read hidden inputs"):
+    with pytest.raises(ConfigError, match="a frozen encoder cannot learn from masked inputs"):
         gf.TextClassifier(**SETTINGS, maskable=True, train_layers=0).fit(TEXTS, LABELS)

@@ -307,7 +307,7 @@ ENDS: dict[str, dict[str, str]] = {
         "which cannot translate. Name a run of a Translator", encoder=NO_HEAD, image_encoder=NO_HEAD
     ),
     "embed": {
-        "encoder": "has no modules.json, which says how a text becomes one vector",
+        "encoder": "has no modules.json, which defines the sentence embedding",
         "tags": "a TokenTagger, which gives no vectors",
         "answers": "a QuestionAnswerer, which gives no vectors",
         "masked words": "a MaskedLM, which gives no vectors",

@@ -97,7 +97,7 @@ def test_next_sentence_prediction_is_named(tmp_path, small, capsys):
     folder = tmp_path / "nsp"
     bare_tokenizer(folder, "bert", None)
     transformers.BertForNextSentencePrediction(transformers.BertConfig(**small)).save_pretrained(folder)
-    said = r"a head that says whether one text follows another \(.BertForNextSentencePrediction.\) is not supported\. Fine-tune its encoder"
+    said = r"a next-sentence-prediction head \(.BertForNextSentencePrediction.\) is not supported\. Fine-tune its encoder"
     with pytest.raises(CheckpointError, match=said):
         gf.load(folder)
     capsys.readouterr()

@@ -178,7 +178,7 @@ def test_the_encoder_alone_and_heads_of_ours(kind, draw, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"image_size": [23, 46]}, "whose positions are no square"),
+        ({"image_size": [23, 46]}, "have a grid that is not square"),
         ({"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is not a truth value"),
         ({"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
         ({"layerscale_value": -1.0}, "layerscale_value = -1.0 is not a number"),

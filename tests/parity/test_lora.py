@@ -198,11 +198,11 @@ def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
     np.testing.assert_allclose(
         gf.load(tmp_path / "again").predict_proba(TEXTS), again.predict_proba(TEXTS), atol=1e-6
     )
-    with pytest.raises(ConfigError, match="head: the Hub's layout has no such pooling and head"):
+    with pytest.raises(ConfigError, match="head: transformers has no class with this pooling and head"):
         clf.save_adapter(tmp_path / "whole", head=True)
     with pytest.raises(CheckpointError, match="no such folder"):
         again.load_adapter(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="no layers with low-rank updates"):
+    with pytest.raises(ConfigError, match="does not support LoRA adapters"):
         gf.TextClassifier("lstm", epochs=1, min_count=1).fit(TEXTS, LABELS).load_adapter(tmp_path / "updates")
 
 

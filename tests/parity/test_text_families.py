@@ -437,7 +437,7 @@ def test_a_head_that_chooses_among_texts_is_refused_as_one(kind, tmp_path):
     config = transformers.CONFIG_MAPPING[kind](**sizes_of(kind, 1))
     getattr(transformers, name)(config).save_pretrained(tmp_path)
     with pytest.raises(
-        CheckpointError, match=rf"config\.json: a head that chooses .* \('{name}'\) is not supported"
+        CheckpointError, match=rf"config\.json: a multiple-choice head \('{name}'\) is not supported"
     ):
         gf.load_pretrained(tmp_path)
 

@@ -12,7 +12,7 @@ from glassformer.data.text import SPECIAL_TOKENS, word_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
-from glassformer.models.text import look_beside
+from glassformer.models.text import init_local_attention
 from glassformer.tasks.word_table import begin_with_vectors
 
 TEXTS = ["the king and the queen of france", "paris is the capital of france", "rome is in italy"] * 11
@@ -41,8 +41,8 @@ def own_vectors(tmp_path, dim: int):
 def test_rows_of_known_words_are_the_vectors_moved_and_scaled(tokenizer, tmp_path):
     path = own_vectors(tmp_path, 5)
     model, same = new(tokenizer), new(tokenizer)
-    first = look_beside(model)
-    assert first == look_beside(same) > 0
+    first = init_local_attention(model)
+    assert first == init_local_attention(same) > 0
     before = same.embeddings.tokens.weight.detach()
     spread = float(before[:, first:].std())
     table = chunk_texts(tokenizer, TEXTS, 21, "none")

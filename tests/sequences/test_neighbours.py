@@ -8,7 +8,7 @@ import torch
 
 import glassformer as gf
 from glassformer.families.bert import bert
-from glassformer.models.text import OFFSETS, look_beside
+from glassformer.models.text import OFFSETS, init_local_attention
 from glassformer.models.text import TextEncoder as Bert
 
 LENGTH = 41
@@ -31,7 +31,7 @@ def maps_of(model: Bert) -> torch.Tensor:
 def test_each_head_looks_at_its_own_place(d, heads):
     model = new(d, heads, 2)
     before = maps_of(model)
-    look_beside(model)
+    init_local_attention(model)
     after = maps_of(model)[0]
     middle = torch.arange(5, LENGTH - 5)
     for head, offset in zip(range(heads), OFFSETS, strict=False):
@@ -43,7 +43,7 @@ def test_each_head_looks_at_its_own_place(d, heads):
 def test_the_second_layer_goes_on_with_the_list():
     """About: its rows are what the first has mixed, so a head leans to its side."""
     model = new(256, 4, 2)
-    look_beside(model)
+    init_local_attention(model)
     second = maps_of(model)[1]
     middle = torch.arange(5, LENGTH - 5)
     for head, side in ((0, -1), (1, 1)):
@@ -56,13 +56,13 @@ def test_the_second_layer_goes_on_with_the_list():
 
 def test_heads_without_a_place_and_narrow_models_stay_random():
     model = new(88, 4, 2)
-    look_beside(model)
+    init_local_attention(model)
     second = maps_of(model)[1]
     middle = torch.arange(7, LENGTH - 7)
     for head in (2, 3):  # OFFSETS has six
         assert all(float(second[head, middle, middle + k].mean()) < 0.1 for k in OFFSETS)
     narrow, same = new(7, 1, 1), new(7, 1, 1)
-    look_beside(narrow)
+    init_local_attention(narrow)
     for name, weight in narrow.state_dict().items():
         assert torch.equal(weight, same.state_dict()[name]), name
 

@@ -15,9 +15,9 @@ from glassformer.train.callbacks import Callback
 from glassformer.train.config import (
     BATCHES,
     CHOSEN,
-    FEW,
     GIVEN_STEPS,
     KINDS,
+    MIN_STEPS,
     ClassifierFitConfig,
     chosen,
     warn_of_high_rate,
@@ -53,8 +53,10 @@ def test_every_number_of_examples_gets_steps_enough_and_not_too_many(kind, examp
     assert ClassifierFitConfig(**out).lr == out["lr"]  # within the ranges of a recipe
     assert out["batch_size"] in BATCHES
     if examples >= 37:
-        assert steps(out, {}, examples) >= 2 * FEW
-    assert steps(out, {}, examples) <= max(2 * KINDS[kind].steps, KINDS[kind].least * (examples // 32 + 1))
+        assert steps(out, {}, examples) >= 2 * MIN_STEPS
+    assert steps(out, {}, examples) <= max(
+        2 * KINDS[kind].steps, KINDS[kind].min_epochs * (examples // 32 + 1)
+    )
 
 
 def test_a_solved_head_has_nothing_to_learn_unless_it_is_told_to():
@@ -211,7 +213,7 @@ def test_hostile_values_of_what_was_chosen(tmp_path):
 def test_accumulated_batches_are_one_step(given, accumulate):
     out = given | chosen(ClassifierFitConfig(accumulate=accumulate, **given), "pretrained", 384, 37)
     each = (out["batch_size"] or 32) * accumulate
-    assert out["epochs"] * -(-37 // each) >= FEW
+    assert out["epochs"] * -(-37 // each) >= MIN_STEPS
 
 
 def test_what_is_set_after_a_fit_stands_in_the_recipe(tmp_path):

@@ -137,7 +137,7 @@ def test_training_with_graphs_ends_where_training_without_does(make_rig, as_on_g
     monkeypatch.setattr(loop, "graphs_of", on_this)
     infos = rig.steps()
     assert made[0].captured
-    assert not made[0].refused
+    assert not made[0].failed
     assert [info.loss for info in infos] == pytest.approx(losses, rel=1e-4)
     for name, weight in wanted.training.optimizer.weights().items():
         found = rig.training.optimizer.weights()[name]
@@ -223,7 +223,7 @@ def test_a_capture_draws_no_random_numbers(make_rig, as_on_gpu):
         else:
             compute(rig.training.model, rig.stream.pack(index), 4.0)
         states.append(torch.equal(after, torch.get_rng_state()))
-        assert compute.refused == failing
+        assert compute.failed == failing
     assert states == [True, True]
 
 
@@ -264,7 +264,7 @@ def test_what_recipes_do_can_be_captured(make_rig, as_on_gpu, keys):
     for micro in rig.stream.steps(0):
         assert np.isfinite(float(compute(model, rig.stream.pack(micro[0]), 4.0).loss))
     assert compute.captured
-    assert not compute.refused
+    assert not compute.failed
 
 
 def test_a_fixed_packing_has_tensors_and_no_lengths():

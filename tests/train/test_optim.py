@@ -299,7 +299,7 @@ def test_a_share_of_the_start_is_in_what_is_judged_and_kept(dtype, average):
     for n, w in optimizer.weights().items():
         torch.testing.assert_close(w, 0.75 * plain.weights()[n] + 0.25 * start[n])
         assert torch.equal(optimizer.masters[n], plain.masters[n])  # which learn on as without
-    assert not optimizer.judges_masters
+    assert not optimizer.evaluates_masters
 
 
 # --- state ----------------------------------------------------------------------------------------

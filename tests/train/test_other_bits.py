@@ -76,8 +76,8 @@ def test_a_checkpoint_of_before_is_taken_as_it_is(make_rig, saved, monkeypatch):
 def test_what_is_noted_is_what_this_process_computes_with():
     from glassformer.nn import kernels
 
-    found = state.arithmetic("cpu")
+    found = state.numerics("cpu")
     level = kernels.level()
     assert found["kernels"] == (level.title if level else "none")
     assert found["threads"] >= 1
-    assert state.arithmetic("cuda") == {"device": "cuda"}
+    assert state.numerics("cuda") == {"device": "cuda"}

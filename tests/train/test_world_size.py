@@ -99,14 +99,14 @@ def test_the_command_too_and_prediction_goes_on(environment, tmp_path, capsys):
 
 
 def test_a_wait_is_said_and_ends_in_our_words(environment, monkeypatch):
-    monkeypatch.setattr(distributed, "PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=1))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     environment(WORLD_SIZE="2", RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     estimator, data = TASKS["text-classification"].example_fixture()
     waiting = pytest.warns(
-        SeveralProcessesWarning, match=f"waiting for 2 processes to meet at 127.0.0.1:{port}"
+        SeveralProcessesWarning, match=f"waiting for 2 processes to connect at 127.0.0.1:{port}"
     )
-    with waiting, pytest.raises(ConfigError, match="the 2 processes that WORLD_SIZE names did not meet at"):
+    with waiting, pytest.raises(ConfigError, match="WORLD_SIZE is 2, but not all processes connected at"):
         estimator.fit(*data)

@@ -1,4 +1,4 @@
-"""One file a ``model_type``: config and names both ways, head layout, presets. ``FAMILIES`` lists them."""
+"""Model families, one file per ``model_type``: config and tensor names in both directions, presets."""
 
 from __future__ import annotations
 
@@ -40,26 +40,25 @@ FAMILIES: dict[str, Family] = {
 
 
 def _presets(reads: str) -> dict[str, Callable[..., Any]]:
-    found = [family for family in FAMILIES.values() if family.model.reads == reads]
-    return {name: preset for family in found for name, preset in family.presets.items()}
+    families = [family for family in FAMILIES.values() if family.model.reads == reads]
+    return {name: preset for family in families for name, preset in family.presets.items()}
 
 
-# Names of random weights -> a function that gives the config; those of trained ones: ``checkpoints/hub.py``.
+# Names of architectures with random weights -> preset; for names of checkpoints see ``checkpoints/hub.py``.
 TEXT_ARCHITECTURES = _presets("texts")
 IMAGE_ARCHITECTURES = _presets("images")
 PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in family.pretraining.items()}
-SCRATCH = next(iter(PRETRAINING))  # what is pre-trained unless a checkpoint is named
+SCRATCH = next(iter(PRETRAINING))  # the default architecture of pre-training from scratch
 
 
 def names_of(config: Any) -> NameTable:
-    """The Hub's names for a model of this config; else those of the encoder's first family."""
+    """The Hub's tensor names for a model with this config; if it has none, those of a family with the same
+    config class."""
     like = [family_of(config), *(f for f in FAMILIES.values() if f.config is type(config))]
     return next(family.hub.names for family in like if family.hub is not None)
 
 
 def family_of(config: Any) -> Family:
-    """The family that writes a model of this config down: the Hub's where one can express it, else ours."""
-    able = [family for family in FAMILIES.values() if family.config is type(config)]
-    return next(
-        f for f in able if f.hub is None or (config.head in f.hub.classes and f.hub.expresses(config))
-    )
+    """The family in whose format a model with this config is saved: the Hub's if possible, else ours."""
+    candidates = [family for family in FAMILIES.values() if family.config is type(config)]
+    return next(f for f in candidates if f.hub is None or f.hub.can_save(config))

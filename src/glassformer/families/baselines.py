@@ -1,7 +1,6 @@
-"""LSTM, GRU, TextCNN, TF-IDF and HOG: layouts of our own, because the Hub has none for them, and presets.
+"""LSTM, GRU, TextCNN, TF-IDF and HOG: presets, saved in our own formats because the Hub has none.
 
-``config.json`` says ``model_type: glassformer-rnn`` or ``glassformer-textcnn``, which ``transformers``
-refuses by name.
+``model_type`` in ``config.json`` is ``glassformer-rnn`` and so on, which ``transformers`` cannot open.
 """
 
 from __future__ import annotations
@@ -21,31 +20,32 @@ from glassformer.nn.recurrent import Cell
 
 
 def lstm(vocab_size: int, cell: Cell = "lstm") -> RnnConfig:
-    """One bidirectional layer of 128 on 128-wide word vectors, dropout 0.2."""
+    """One bidirectional LSTM layer of 128 units on word vectors of width 128, dropout 0.2."""
     return RnnConfig(
         EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False, dropout=0.2), cell, 128, dropout=0.2
     )
 
 
 def gru(vocab_size: int) -> RnnConfig:
-    """The same with a GRU."""
+    """As ``lstm``, with a GRU."""
     return lstm(vocab_size, "gru")
 
 
 def textcnn(vocab_size: int) -> TextCnnConfig:
-    """100 filters each of 3, 4 and 5 words on 128-wide word vectors, dropout 0.5."""
+    """100 filters for each of the widths 3, 4 and 5 on word vectors of width 128, dropout 0.5."""
     return TextCnnConfig(EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False))
 
 
-# What both have of the keys that are unset unless a recipe gives them.
+# Optional keys of a recipe's model section that both kinds of models support.
 SHARED = ("d_model", "embedding_std", "embedding_dim", "vectors", "dropout", "head_hidden", "revision")
 
 
 def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...], **values: Any) -> Any:
-    """A preset with a recipe's model section over it; ``known`` are the keys that both kinds do not share.
+    """The preset, overridden by a recipe's model section; ``known``: supported keys in addition to
+    ``SHARED``.
 
     Raises:
-        ConfigError: a key that it does not have.
+        ConfigError: the section sets an unsupported key.
     """
     for key in (f.name for f in fields(section) if f.default is None):
         if key not in (*SHARED, *known) and getattr(section, key) is not None:
@@ -72,7 +72,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def configure_rnn(preset: RnnConfig, section: Any, num_labels: int) -> RnnConfig:
-    """See ``Family.configure``; ``pooling = "auto"`` reads the last states."""
+    """See ``Family.configure``; ``pooling = "auto"`` means the final states."""
     pooling = None if section.pooling == "auto" else section.pooling
     return _laid_over(preset, section, num_labels, ("num_layers", "bidirectional"), pooling=pooling)
 
@@ -81,12 +81,12 @@ def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> T
     """See ``Family.configure``.
 
     Raises:
-        ConfigError: a pooling; each filter has its own.
+        ConfigError: a pooling other than max.
     """
     pooling = None if section.pooling == "auto" else section.pooling
     config = _laid_over(preset, section, num_labels, (), pooling=pooling)
     if pooling not in (None, "max", "tokens"):
-        what = "a TextCNN takes the largest answer of each filter"
+        what = "a TextCNN always uses max pooling"
         raise NotForThisModelError(what, where="pooling", fix="Leave it out")
     return config
 
@@ -113,22 +113,22 @@ TEXTCNN = Family(
 
 # --- TF-IDF and HOG -------------------------------------------------------------------------------
 #
-# ``config.json`` says ``model_type: glassformer-tfidf``, or ``glassformer-hog`` of images; n-grams stand
-# beside it in ``ngrams.json``. Their weights are solved, not trained: ``tasks/text_classification/tfidf.py``,
-# and for images ``train/solved_head.py``.
+# ``model_type`` is ``glassformer-tfidf`` or ``glassformer-hog``; the n-grams are in ``ngrams.json``. The
+# weights are fitted without gradient steps: ``tasks/text_classification/tfidf.py`` and
+# ``train/solved_head.py``.
 
 
-# Of a recipe's model section, what says nothing of the layers of a network.
+# Keys of a recipe's model section that linear models support.
 KNOWN = ("model", "revision")
 
 
 def tfidf(vocab_size: int) -> LinearConfig:
-    """One weight for each n-gram and class."""
+    """A linear model on n-grams."""
     return LinearConfig(FeaturesConfig(vocab_size))
 
 
 def hog(image_size: tuple[int, ...] = (48, 48), patch_size: tuple[int, ...] = (8, 8)) -> HogImageConfig:
-    """One weight for each class and value of a cell of 8 pixels; at 48 pixels 36 cells of 39 values each."""
+    """A linear model on HOG features; at 48 pixels there are 36 cells with 39 features each."""
     return HogImageConfig(HogConfig(image_size, patch_size))
 
 
@@ -136,10 +136,10 @@ def _with_labels(preset: Any, section: Any, num_labels: int, known: tuple[str, .
     """See ``Family.configure``.
 
     Raises:
-        ConfigError: a key of networks with layers.
+        ConfigError: the section sets a key other than ``known``.
     """
-    usual = {f.name: f.default for f in fields(section)}
-    for key, value in usual.items():
+    defaults = {f.name: f.default for f in fields(section)}
+    for key, value in defaults.items():
         if key not in known and getattr(section, key) != value:
             what = f"a linear model has no {key}"
             raise NotForThisModelError(
@@ -154,7 +154,7 @@ def configure_tfidf(preset: LinearConfig, section: Any, num_labels: int) -> Line
 
 
 def configure_hog(preset: HogImageConfig, section: Any, num_labels: int) -> HogImageConfig:
-    """See ``_with_labels``; ``patch_size`` is that of a cell."""
+    """See ``_with_labels``; ``patch_size`` is the size of a cell."""
     return _with_labels(preset, section, num_labels, (*KNOWN, "patch_size"), "dinov2-small")
 
 

@@ -1,17 +1,15 @@
-"""BERT (Devlin et al., 2019): its ``config.json`` and names both ways, its heads, its presets."""
+"""BERT (Devlin et al., 2019): ``config.json``, tensor names and presets."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
 from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.errors import UnsupportedModelError
-from glassformer.families.family import Family, HubLayout
-from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.families.family import text_family
+from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
@@ -47,7 +45,7 @@ NAMES = NameTable(
     own_heads=("mlm.bias",),
     dropped={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "cls.predictions.decoder.weight": "tied to the token table",
+        "cls.predictions.decoder.weight": "tied to the token embeddings",
         "cls.predictions.decoder.bias": "the same as cls.predictions.bias",
     },
     tied={
@@ -57,37 +55,21 @@ NAMES = NameTable(
 )
 
 
-def from_hub(
-    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
-) -> dict[str, Tensor]:
-    """The Hub's tensors under our names.
-
-    Raises:
-        CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
-    """
-    return NAMES.from_hub(tensors, where)
-
-
-def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names; ``with_prefix`` puts ``bert.`` before the encoder's."""
-    return NAMES.to_hub(tensors, with_prefix)
-
-
 # --- config.json ------------------------------------------------------------------------------------
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """BERT's ``config.json`` as our config.
+    """Our config from BERT's ``config.json``.
 
     Raises:
-        CheckpointError: a missing key, or a variant (decoder, relative positions, other activation).
+        CheckpointError: a missing key, or an unsupported variant (decoder, relative positions, activation).
     """
-    for key, wanted in (
+    for key, supported in (
         ("is_decoder", False),
         ("add_cross_attention", False),
         ("position_embedding_type", "absolute"),
     ):
-        if settings.get(key, wanted) not in (wanted, None):
+        if settings.get(key, supported) not in (supported, None):
             raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
     vocab, d = number(settings, "vocab_size", where), number(settings, "hidden_size", where)
     layers, heads = (
@@ -101,8 +83,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     )
     positions = number(settings, "max_position_embeddings", where, 512)
     segments = number(settings, "type_vocab_size", where, 2)
-    plain = settings.get("classifier_dropout") is None
-    head_dropout = dropout if plain else real(settings, "classifier_dropout", where, dropout, 1)
+    unset = settings.get("classifier_dropout") is None
+    head_dropout = dropout if unset else real(settings, "classifier_dropout", where, dropout, 1)
     return TextEncoderConfig(
         EmbeddingConfig(vocab, d, "learned", positions, segments, norm=True, eps=eps, dropout=dropout),
         EncoderConfig(
@@ -121,8 +103,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     )
 
 
-def expresses(config: TextEncoderConfig) -> bool:
-    """Whether the Hub's BERT layout can express this encoder."""
+def is_representable(config: TextEncoderConfig) -> bool:
+    """Whether this encoder can be saved as BERT."""
     e, c = config.embedding, config.encoder
     return (
         e.positions == "learned"
@@ -163,7 +145,7 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     }
 
 
-# --- presets: plain functions with every number visible -------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def bert(
@@ -198,27 +180,15 @@ def minilm(vocab_size: int = 30_522, **options) -> TextEncoderConfig:
     return bert(vocab_size, 384, 6, 12, 1536, **options)
 
 
-BERT = Family(
+BERT = text_family(
     "bert",
-    TextEncoder,
-    TextEncoderConfig,
-    lambda: bert(31, 12, 2, 3, 17, 19, head="classification", num_labels=3),
-    HubLayout(
-        read,
-        write,
-        expresses,
-        NAMES,
-        from_hub,
-        to_hub,
-        classes={
-            None: "BertModel",
-            "classification": "BertForSequenceClassification",
-            "tokens": "BertForTokenClassification",
-            "mlm": "BertForMaskedLM",
-            "pretraining": "BertForPreTraining",
-            "spans": "BertForQuestionAnswering",
-        },
-    ),
+    "Bert",
+    bert,
+    read,
+    write,
+    is_representable,
+    NAMES,
+    more_classes={"pretraining": "BertForPreTraining"},
     pretraining={"bert": bert},
     examples=(
         "google-bert/bert-base-uncased",

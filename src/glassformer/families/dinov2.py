@@ -1,9 +1,8 @@
-"""DINOv2 (Oquab et al., 2024), without and with registers (Darcet et al., 2024): settings, names both ways.
+"""DINOv2 (Oquab et al., 2024), without and with registers (Darcet et al., 2024).
 
-ViT's patches and pre-norm layers, with a learned scale on each residual branch; the largest model gates its
-feed-forward networks (SwiGLU). The classifier reads [CLS] beside the mean of the patches. The two kinds
-differ in registers, and in how positions are read on another grid: with registers, means of those covered.
-``drop_path_rate`` is of training and not read: ``stochastic_depth`` says it here.
+ViT with LayerScale; the largest model has SwiGLU feed-forward networks. The classifier reads [CLS]
+concatenated with the mean of the patches. The model with registers interpolates positions with antialiasing.
+``drop_path_rate`` is ignored; set ``stochastic_depth`` for training.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from glassformer.nn.patches import PatchConfig
 
 PLAIN, REGISTERS = "dinov2", "dinov2_with_registers"
 MASK = "embeddings.mask_token"
-# The Hub's name -> the one in the table, which knows weights and biases of one feed-forward network.
+# (part of the Hub's name, part of the name in the table)
 RENAMED = (
     ("layer_scale1.lambda1", "layer_scale1.weight"),
     ("layer_scale2.lambda1", "layer_scale2.weight"),
@@ -68,10 +67,10 @@ def from_hub(
     config: ImageEncoderConfig | None = None,
     names: NameTable = vit.NAMES,
 ) -> dict[str, Tensor]:
-    """The Hub's tensors under our names and in our shapes.
+    """Convert the Hub's tensors to ours.
 
     Raises:
-        CheckpointError: keys that the table does not explain, or a missing third of q, k, v.
+        CheckpointError: unknown or missing tensors.
     """
     known = {}
     for key, tensor in tensors.items():
@@ -87,7 +86,7 @@ def from_hub(
 def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, names: NameTable = vit.NAMES
 ) -> dict[str, Tensor]:
-    """Our tensors with the Hub's names and shapes, and a mask token of zeros, which nothing here has."""
+    """Convert our tensors to the Hub's, with a mask token of zeros, which our models lack."""
     shaped = dict(tensors)
     if config.embedding.registers:
         shaped["embeddings.registers"] = tensors["embeddings.registers"][None]
@@ -104,23 +103,24 @@ def to_hub(
 
 
 def _hidden(d_model: int, ratio: float, gated: bool) -> int:
-    """Width inside of a feed-forward network; a gate takes its third from both products."""
+    """Hidden width of a feed-forward network; two thirds if gated, rounded up to a multiple of 8."""
     wide = int(d_model * ratio)
     return (int(wide * 2 / 3) + 7) // 8 * 8 if gated else wide
 
 
 def _ratio(c: EncoderConfig) -> int | None:
-    """The ``mlp_ratio`` of an encoder; None: no whole number gives its width."""
+    """The ``mlp_ratio`` of an encoder; None if no integer gives its width."""
     gated = c.feed_forward == "swiglu"
-    near = range(1, 3 * c.d_ff // c.d_model + 2)
-    return next((n for n in near if _hidden(c.d_model, n, gated) == c.d_ff), None)
+    candidates = range(1, 3 * c.d_ff // c.d_model + 2)
+    return next((n for n in candidates if _hidden(c.d_model, n, gated) == c.d_ff), None)
 
 
 def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncoderConfig:
-    """``config.json`` as our config.
+    """Our config from ``config.json``.
 
     Raises:
-        CheckpointError: a missing key, another activation, a value that cannot be, or patches in no square.
+        CheckpointError: a missing key, an unsupported activation, an invalid value, or a grid of patches that
+            is not square.
     """
     gated = settings.get("use_swiglu_ffn", False)
     if not isinstance(gated, bool):
@@ -138,7 +138,7 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
         antialias=kind == REGISTERS,
     )
     if not _is_square(patches):
-        what = f"images of {size} pixels in patches of {patch}, whose positions are no square"
+        what = f"images of {size} pixels in patches of {patch} have a grid that is not square"
         raise CheckpointError(what, where=where)
     encoder = EncoderConfig(
         d,
@@ -159,12 +159,12 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
 
 
 def _is_square(e: PatchConfig) -> bool:
-    """Whether positions are a square of a square image: others do not open in ``transformers``."""
+    """Whether image and grid are square; ``transformers`` cannot open others."""
     return e.image_size[0] == e.image_size[1] and e.grid[0] == e.grid[1]
 
 
-def expresses(config: ImageEncoderConfig, kind: str = PLAIN) -> bool:
-    """Whether the Hub's layout can express patches and encoder."""
+def is_representable(config: ImageEncoderConfig, kind: str = PLAIN) -> bool:
+    """Whether patch embeddings and encoder can be saved as DINOv2."""
     e, c = config.embedding, config.encoder
     with_registers = kind == REGISTERS
     plain = replace(c, feed_forward="plain", layer_scale=None)
@@ -207,7 +207,7 @@ def write(config: ImageEncoderConfig) -> dict[str, Any]:
     return settings | ({"model_type": REGISTERS, "num_register_tokens": e.registers} if e.registers else {})
 
 
-# --- plain functions with every number visible ----------------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def dinov2(
@@ -251,7 +251,7 @@ def _family(kind: str, classes: str, tiny: Callable[[], ImageEncoderConfig], *ex
         HubLayout(
             partial(read, kind=kind),
             write,
-            partial(expresses, kind=kind),
+            partial(is_representable, kind=kind),
             names,
             partial(from_hub, names=names),
             partial(to_hub, names=names),

@@ -1,4 +1,6 @@
-"""DistilBERT (Sanh et al., 2019): BERT's layers without segments and pooler, its own names and settings."""
+"""DistilBERT (Sanh et al., 2019): BERT without segments and pooler, with its own tensor names and
+settings.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from glassformer.checkpoints.layout import activation
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.errors import CheckpointError, UnsupportedModelError
-from glassformer.families.family import Family, HubLayout
-from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.families.family import text_family
+from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.positions import sinusoidal
 
-EPS = 1e-12  # of every norm; config.json has no key for it
+EPS = 1e-12  # of all layer norms; config.json has no key for it
 NAMES = NameTable(
     prefix="distilbert.",
     encoder={
@@ -47,25 +49,27 @@ NAMES = NameTable(
     own_heads=("mlm.bias",),
     dropped={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "vocab_projector.weight": "tied to the token table",
+        "vocab_projector.weight": "tied to the token embeddings",
     },
     tied={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
 )
 POSITIONS, THEIR_POSITIONS = "embeddings.positions.weight", "embeddings.position_embeddings.weight"
-NEAR = 2e-3  # of fixed positions, which a file may hold in half precision
+TOLERANCE = 2e-3  # of sinusoidal positions, which a file may store in half precision
 
 
 def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """The Hub's tensors under our names, without a table of fixed positions, which is computed here.
+    """Convert the Hub's tensors to ours, without sinusoidal positions, which are computed here.
 
     Raises:
-        CheckpointError: keys that no table explains, a projector that is not tied, a missing third of q, k,
-            v, or a table of fixed positions that holds something else.
+        CheckpointError: unknown or missing tensors, an output layer that is not tied to the embeddings, or
+            positions that are not sinusoidal although ``config.json`` says so.
     """
     out = NAMES.from_hub(tensors, where)
     rows, width = config.embedding.max_positions, config.embedding.d_model
     if config.embedding.positions == "sinusoidal" and (table := out.pop(POSITIONS, None)) is not None:
-        near = table.shape == (rows, width) and (table.float() - sinusoidal(rows, width)).abs().max() < NEAR
+        near = (
+            table.shape == (rows, width) and (table.float() - sinusoidal(rows, width)).abs().max() < TOLERANCE
+        )
         if not near:
             what = "sinusoidal_pos_embds = True, but its position_embeddings are not sines and cosines"
             raise UnsupportedModelError(what, where=where, fix="Set it to false in config.json")
@@ -73,7 +77,7 @@ def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) 
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names, fixed positions among them."""
+    """Convert our tensors to the Hub's, with sinusoidal positions if the config has them."""
     out = NAMES.to_hub(tensors, with_prefix)
     if config.embedding.positions == "sinusoidal":
         table = sinusoidal(config.embedding.max_positions, config.embedding.d_model)
@@ -85,10 +89,10 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """DistilBERT's ``config.json`` as our config.
+    """Our config from DistilBERT's ``config.json``.
 
     Raises:
-        CheckpointError: a missing key, another activation, or a value that cannot be.
+        CheckpointError: a missing key, an unsupported activation, or an invalid value.
     """
     fixed = settings.get("sinusoidal_pos_embds", False)
     if not isinstance(fixed, bool):
@@ -121,8 +125,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     )
 
 
-def expresses(config: TextEncoderConfig) -> bool:
-    """Whether the Hub's DistilBERT layout can express this encoder."""
+def is_representable(config: TextEncoderConfig) -> bool:
+    """Whether this encoder can be saved as DistilBERT."""
     e, c = config.embedding, config.encoder
     return (
         e.positions in ("learned", "sinusoidal")
@@ -162,7 +166,7 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     }
 
 
-# --- presets: plain functions with every number visible -------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def distilbert(
@@ -186,33 +190,18 @@ def distilbert(
     )
 
 
-def _tiny() -> TextEncoderConfig:
-    head: dict[str, Any] = {"pooling": "first", "head": "classification", "head_type": "mlp"}
-    return distilbert(31, 12, 2, 3, 17, 19, num_labels=3, **head)
-
-
-DISTILBERT = Family(
+DISTILBERT = text_family(
     "distilbert",
-    TextEncoder,
-    TextEncoderConfig,
-    _tiny,
-    HubLayout(
-        read,
-        write,
-        expresses,
-        NAMES,
-        from_hub,
-        to_hub,
-        classes={
-            None: "DistilBertModel",
-            "classification": "DistilBertForSequenceClassification",
-            "tokens": "DistilBertForTokenClassification",
-            "mlm": "DistilBertForMaskedLM",
-            "spans": "DistilBertForQuestionAnswering",
-        },
-        pooling="first",
-        head_type="mlp",
-    ),
+    "DistilBert",
+    distilbert,
+    read,
+    write,
+    is_representable,
+    NAMES,
+    from_hub=from_hub,
+    to_hub=to_hub,
+    pooling="first",
+    head_type="mlp",
     examples=(
         "distilbert/distilbert-base-uncased",
         "distilbert/distilbert-base-uncased-finetuned-sst-2-english",

@@ -1,7 +1,7 @@
-"""ELECTRA (Clark et al., 2020): BERT's layers over narrower embeddings, without pooler, under other heads.
+"""ELECTRA (Clark et al., 2020): BERT with narrower embeddings, without pooler, with other heads.
 
-The discriminator is what is fine-tuned; the head that says of each token whether it was replaced is
-left out. The generator is a masked-word model whose head is as narrow as the token table.
+The discriminator is the model to fine-tune; its head for replaced-token detection is dropped. The generator
+is a masked language model whose head has the width of the embeddings.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from torch import Tensor
 
 from glassformer.checkpoints.settings import number
 from glassformer.families import bert
-from glassformer.families.family import Family, HubLayout
-from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.families.family import text_family
+from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
 KIND = "electra"
-REPLACED = "of the head that finds replaced tokens"
+REPLACED = "head for replaced-token detection"
 NAMES = replace(
     bert.NAMES,
     prefix="electra.",
@@ -36,7 +36,7 @@ NAMES = replace(
     own_heads=("mlm.bias",),
     dropped={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "generator_lm_head.weight": "tied to the token table",
+        "generator_lm_head.weight": "tied to the token embeddings",
         "discriminator_predictions.dense.weight": REPLACED,
         "discriminator_predictions.dense.bias": REPLACED,
         "discriminator_predictions.dense_prediction.weight": REPLACED,
@@ -44,31 +44,31 @@ NAMES = replace(
     },
     tied={"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
 )
-# A classifier of tokens is one layer, which has the name of the whole of the other.
+# A token classifier is a single layer, named like the two-layer head of a text classifier.
 OF_TOKENS = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
 
 
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """The Hub's tensors under our names.
+    """Convert the Hub's tensors to ours.
 
     Raises:
-        CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
+        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
     """
     return (OF_TOKENS if "classifier.weight" in tensors else NAMES).from_hub(tensors, where)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names; ``with_prefix`` puts ``electra.`` before the encoder's."""
+    """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``electra.``."""
     return (OF_TOKENS if config.pooling == "tokens" else NAMES).to_hub(tensors, with_prefix)
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """ELECTRA's ``config.json`` as our config; what its ``summary_`` keys say is of no head that is read.
+    """Our config from ELECTRA's ``config.json``; the ``summary_`` keys belong to an unsupported head.
 
     Raises:
-        CheckpointError: what BERT's raises.
+        CheckpointError: see ``bert.read``.
     """
     config = bert.read(settings, where)
     width = number(settings, "embedding_size", where, 128)
@@ -76,15 +76,15 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     return replace(config, embedding=embedding, pooling=None, words_activation="gelu", model_type=KIND)
 
 
-def expresses(config: TextEncoderConfig) -> bool:
-    """Whether the Hub's ELECTRA layout can express this encoder."""
+def is_representable(config: TextEncoderConfig) -> bool:
+    """Whether this encoder can be saved as ELECTRA."""
     as_bert = replace(
         config,
         embedding=replace(config.embedding, width=None),
         words_activation=None,
         model_type=None,
     )
-    return config.model_type == KIND and config.words_activation == "gelu" and bert.expresses(as_bert)
+    return config.model_type == KIND and config.words_activation == "gelu" and bert.is_representable(as_bert)
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     return bert.write(config) | {"model_type": KIND, "embedding_size": width}
 
 
-# --- presets: plain functions with every number visible -------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def electra(
@@ -106,7 +106,7 @@ def electra(
     width: int | None = 128,
     **options,
 ) -> TextEncoderConfig:
-    """ELECTRA-small: L12 H256 A4, embeddings of 128 numbers, 14 M parameters."""
+    """ELECTRA-small: L12 H256 A4, embeddings of width 128, 14 M parameters."""
     embedding = EmbeddingConfig(
         vocab_size, d_model, "learned", max_positions, 2, dropout=dropout, width=width
     )
@@ -119,33 +119,19 @@ def electra(
     )
 
 
-def _tiny() -> TextEncoderConfig:
-    head: dict[str, Any] = {"pooling": "first", "head": "classification", "head_type": "mlp"}
-    return electra(31, 12, 2, 3, 17, 19, width=7, num_labels=3, head_activation="gelu", **head)
-
-
-ELECTRA = Family(
+ELECTRA = text_family(
     KIND,
-    TextEncoder,
-    TextEncoderConfig,
-    _tiny,
-    HubLayout(
-        read,
-        write,
-        expresses,
-        NAMES,
-        from_hub,
-        to_hub,
-        classes={
-            None: "ElectraModel",
-            "classification": "ElectraForSequenceClassification",
-            "tokens": "ElectraForTokenClassification",
-            "mlm": "ElectraForMaskedLM",
-            "spans": "ElectraForQuestionAnswering",
-        },
-        pooling="first",
-        head_type="mlp",
-        head_activation="gelu",
-    ),
+    "Electra",
+    electra,
+    read,
+    write,
+    is_representable,
+    NAMES,
+    from_hub=from_hub,
+    to_hub=to_hub,
+    pooling="first",
+    head_type="mlp",
+    head_activation="gelu",
+    tiny={"width": 7},
     examples=("google/electra-small-discriminator", "google/electra-base-discriminator"),
 )

@@ -1,4 +1,4 @@
-"""What a family is: one record that says how a folder with its ``model_type`` becomes a model, and back."""
+"""``Family``: how a folder with a certain ``model_type`` becomes a model, and back."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
+from glassformer.models.text import TextEncoder, TextEncoderConfig
 
 
 @dataclass(frozen=True)
 class HubLayout:
-    """How the Hub writes a family down.
+    """The Hugging Face format of a family.
 
     Args:
-        read: ``config.json`` and its place -> our config, without pooling and head; raises CheckpointError.
-        write: our config -> ``config.json`` (``model_type``, sizes), without labels and class.
-        expresses: whether embeddings and encoder of a config can be written so.
-        names: the two-way table of names.
-        from_hub: the Hub's tensors, their place, our config -> our tensors; raises CheckpointError.
-        to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
-        classes: kind of head (None: none; "tokens": of classes of each token; "spans": of where an answer
-            begins and ends) -> the class of ``transformers`` that holds the whole model.
-        pooling: what the Hub's own classifier reads: "pooler", the "first" row as it is, or "first-mean".
-        head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
-        head_activation: of the hidden layer of that mlp.
-        own_head: settings of ``config.json`` -> what else of the Hub's own classifier they say, over the
-            three above; it is then also the classifier of tokens.
+        read: contents and path of ``config.json`` -> our config without pooling and head; raises
+            CheckpointError.
+        write: our config -> contents of ``config.json``, without labels and class.
+        is_representable: whether embeddings and encoder of a config can be saved in this format.
+        names: tensor names in both directions.
+        from_hub: the Hub's tensors, their path, our config -> our tensors; raises CheckpointError.
+        to_hub: our tensors, whether encoder names get the prefix, our config -> the Hub's tensors.
+        classes: head (None: no head; "tokens": token classification; "spans": question answering) -> the
+            class of the whole model in ``transformers``.
+        pooling: pooling of the classifier in ``transformers``: "pooler", "first" or "first-mean".
+        head_type: head of that classifier: "linear", or "mlp" as wide as the encoder.
+        head_activation: activation of the mlp's hidden layer.
+        own_head: ``config.json`` -> settings of that classifier, in addition to the three above; it is then
+            also used for token classification.
     """
 
     read: Callable[[dict[str, Any], str], Any]
     write: Callable[[Any], dict[str, Any]]
-    expresses: Callable[[Any], bool]
+    is_representable: Callable[[Any], bool]
     names: NameTable
     from_hub: Callable[[dict[str, Tensor], str, Any], dict[str, Tensor]]
     to_hub: Callable[[dict[str, Tensor], bool, Any], dict[str, Tensor]]
@@ -44,34 +46,40 @@ class HubLayout:
     own_head: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
     def head_in(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Pooling and head of the Hub's own classifier of texts or images, as ``config.json`` has them."""
-        usual = {
+        """Pooling and head of the classifier in ``transformers`` for this ``config.json``."""
+        default = {
             "pooling": self.pooling,
             "head_type": self.head_type,
             "head_activation": self.head_activation,
         }
-        return usual if self.own_head is None else usual | self.own_head(settings)
+        return default if self.own_head is None else default | self.own_head(settings)
+
+    def can_save(self, config: Any) -> bool:
+        """Whether a model with this config can be saved in this format, apart from its pooling and
+        head type.
+        """
+        return config.head in self.classes and self.is_representable(config)
 
     def opens_whole(self) -> str:
-        """The settings of a classifier that the Hub's class has too."""
+        """The parameters of a classifier that ``transformers`` can open completely, as text."""
         head = f", head={self.head_type!r}" if self.head_type != "linear" else ""
         head += f", head_activation={self.head_activation!r}" if self.head_activation != "relu" else ""
         return f"pooling={self.pooling!r}{head}"
 
     def class_of(self, config: Any) -> str:
-        """The class of ``transformers`` for the whole model, where ``is_own_head`` says that there is one."""
+        """The class of the whole model in ``transformers``. Requires ``is_own_head``."""
         return self.classes["tokens" if config.pooling == "tokens" else config.head]
 
     def is_own_head(self, config: Any) -> bool:
-        """Whether what stands on the states is what one of ``classes`` has."""
+        """Whether one of ``classes`` has the pooling and head of this config."""
         if self.own_head is not None and config.head in ("classification", "spans"):
-            wanted = self.head_in(self.write(config))
+            expected = self.head_in(self.write(config))
             wide = config.head_hidden in (None, config.encoder.d_model)
             if config.pooling == "tokens" or config.head == "spans":
-                wanted["pooling"] = config.pooling
+                expected["pooling"] = config.pooling
             if config.head == "spans":
-                del wanted["head_type"]
-            return wide and all(getattr(config, key) == value for key, value in wanted.items())
+                del expected["head_type"]
+            return wide and all(getattr(config, key) == value for key, value in expected.items())
         if config.head == "spans":
             return "spans" in self.classes
         if config.pooling == "tokens":
@@ -80,8 +88,8 @@ class HubLayout:
             return False
         if config.head == "classification":
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
-            as_theirs = config.head_activation == self.head_activation or config.head_type == "linear"
-            return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide and as_theirs
+            same = config.head_activation == self.head_activation or config.head_type == "linear"
+            return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide and same
         return config.pooling is None or (
             config.pooling == "pooler" and "pooling.dense" in self.names.encoder
         )
@@ -89,20 +97,19 @@ class HubLayout:
 
 @dataclass(frozen=True)
 class Family:
-    """All that is particular to a ``model_type``.
+    """Everything that is specific to a ``model_type``.
 
     Args:
-        model, config: the class of ``models/`` and of its config.
-        tiny: a config of a few thousand weights with a head of three classes: the suite over all families
-            runs on it. Texts have 31 tokens, images 8 pixels a side.
-        hub: how the Hub writes it; None: a layout of ours, the config as it is under ``architecture``.
-        presets: names that ``model=`` takes for random weights -> a plain function with every number in
-            sight, of the size of the vocabulary (text) or of ``image_size`` and ``patch_size`` (images).
-        pretraining: names that a masked-word model may begin from, likewise -> the function.
-        examples: well-known checkpoints of it, as the Hub calls them.
-        configure: a preset's config, a recipe's model section, labels -> the config with the section laid
-            over it;
-            None: as every Transformer's.
+        model, config: the model class and its config class, from ``models/``.
+        tiny: a config with a few thousand weights and three classes, for tests. The vocabulary has 31 tokens,
+            images 8 x 8 pixels.
+        hub: the Hugging Face format; None: our own format, with the config under ``architecture``.
+        presets: values of ``model=`` for random weights -> function that returns the config, given the
+            vocabulary size (texts) or ``image_size`` and ``patch_size`` (images).
+        pretraining: the same for masked language modeling from scratch.
+        examples: well-known checkpoints on the Hub.
+        configure: preset config, model section of a recipe, number of labels -> config; None: as for all
+            Transformers.
     """
 
     model_type: str
@@ -114,3 +121,62 @@ class Family:
     pretraining: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     configure: Callable[[Any, Any, int], Any] | None = None
     examples: tuple[str, ...] = ()
+
+
+TEXT_CLASSES = {  # head -> ending of the name of its class in ``transformers``
+    None: "Model",
+    "classification": "ForSequenceClassification",
+    "tokens": "ForTokenClassification",
+    "mlm": "ForMaskedLM",
+    "spans": "ForQuestionAnswering",
+}
+
+
+def text_family(
+    model_type: str,
+    class_prefix: str,
+    preset: Callable[..., TextEncoderConfig],
+    read: Callable[[dict[str, Any], str], TextEncoderConfig],
+    write: Callable[[TextEncoderConfig], dict[str, Any]],
+    is_representable: Callable[[TextEncoderConfig], bool],
+    names: NameTable,
+    *,
+    from_hub: Callable[..., dict[str, Tensor]] | None = None,
+    to_hub: Callable[..., dict[str, Tensor]] | None = None,
+    more_classes: Mapping[str | None, str] | None = None,
+    tiny: Mapping[str, Any] | None = None,
+    pretraining: Mapping[str, Callable[..., Any]] | None = None,
+    examples: tuple[str, ...] = (),
+    **classifier: Any,
+) -> Family:
+    """The record of a text Transformer.
+
+    Args:
+        class_prefix: of its classes in ``transformers``, such as ``Bert``.
+        preset: config from vocabulary size, width, layers, heads, d_ff, positions and further options.
+        from_hub, to_hub: as in ``HubLayout``; None: ``names`` alone.
+        more_classes: classes in addition to ``TEXT_CLASSES``.
+        tiny: further options of ``preset`` for ``Family.tiny``.
+        classifier: ``pooling``, ``head_type``, ``head_activation`` and ``own_head`` of ``HubLayout``.
+    """
+    head = {key: value for key, value in classifier.items() if key != "own_head"}
+    options = {"head": "classification", "num_labels": 3, **head, **(tiny or {})}
+    layout = HubLayout(
+        read,
+        write,
+        is_representable,
+        names,
+        from_hub or (lambda tensors, where, config: names.from_hub(tensors, where)),
+        to_hub or (lambda tensors, with_prefix, config: names.to_hub(tensors, with_prefix)),
+        {head: f"{class_prefix}{ending}" for head, ending in TEXT_CLASSES.items()} | dict(more_classes or {}),
+        **classifier,
+    )
+    return Family(
+        model_type,
+        TextEncoder,
+        TextEncoderConfig,
+        lambda: preset(31, 12, 2, 3, 17, 19, **options),
+        layout,
+        pretraining=pretraining or {},
+        examples=examples,
+    )

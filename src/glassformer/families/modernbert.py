@@ -1,8 +1,8 @@
-"""ModernBERT (Warner et al., 2024): rotary positions, GeGLU, no biases, and a window in two layers of three.
+"""ModernBERT (Warner et al., 2024): rotary positions, GeGLU, no biases, local attention in most layers.
 
-Also Ettin, mmBERT, gte-modernbert and modernbert-embed. In layers of ``sliding_attention`` a row attends to
-``local_attention // 2`` places on either side (64 of 128), both ends included. Pre-norm, but the attention of
-the first layer has no norm. One head of dense, activation and norm serves classes, tags and masked words.
+Also Ettin, mmBERT, gte-modernbert and modernbert-embed. In ``sliding_attention`` layers a token attends to
+``local_attention // 2`` tokens on either side (64 for 128), both ends included. Pre-norm, without a norm
+before the first attention. All heads have the same dense layer, activation and norm.
 """
 
 from __future__ import annotations
@@ -18,22 +18,17 @@ from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real, section, shown
 from glassformer.errors import UnsupportedModelError
-from glassformer.families.family import Family, HubLayout
-from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.families.family import text_family
+from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
 KIND = "modernbert"
 GLOBAL, LOCAL = 160_000.0, 10_000.0  # bases of rotary positions
 FULL, SLIDING = "full_attention", "sliding_attention"
-CLASSES: dict[str | None, str] = {
-    None: "ModernBertModel",
-    "classification": "ModernBertForSequenceClassification",
-    "tokens": "ModernBertForTokenClassification",
-    "mlm": "ModernBertForMaskedLM",
-    "spans": "ModernBertForQuestionAnswering",
-}
-# Ids that the tokenizer knows; their defaults in ``transformers`` are those of one vocabulary.
+CLASS_PREFIX = "ModernBert"
+# Written as null: the tokenizer knows these ids, and the defaults in ``transformers`` fit one vocabulary
+# only.
 OF_TOKENIZER = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
 NAMES = NameTable(
     prefix="model.",
@@ -51,16 +46,16 @@ NAMES = NameTable(
     fused={},
     heads={"head.hidden": "head.dense", "head.norm": "head.norm", "head.out": "classifier"},
 )
-# The masked-word model has the same head under the same names, and the token table behind it.
+# The masked language model uses the same head names, followed by the tied token embeddings.
 OF_WORDS = replace(
     NAMES,
     heads={"mlm.dense": "head.dense", "mlm.norm": "head.norm"},
     whole={"mlm.bias": "decoder.bias"},
     own_heads=("mlm.bias",),
-    dropped={"decoder.weight": "tied to the token table"},
+    dropped={"decoder.weight": "tied to the token embeddings"},
     tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
-# So has the model that answers from a text.
+# So does the question-answering model.
 OF_SPANS = replace(
     NAMES, heads={"spans.dense": "head.dense", "spans.norm": "head.norm", "spans.out": "classifier"}
 )
@@ -69,21 +64,21 @@ OF_SPANS = replace(
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """The Hub's tensors under our names; a masked-word head without a bias gets zeros.
+    """Convert the Hub's tensors to ours; a masked-language-modeling head without a bias gets zeros.
 
     Raises:
-        CheckpointError: keys that no table explains, or a decoder that is not tied.
+        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
     """
     if "classifier.weight" in tensors or "head.dense.weight" not in tensors:
         spans = config is not None and config.head == "spans"
         return (OF_SPANS if spans else NAMES).from_hub(tensors, where)
-    found = OF_WORDS.from_hub(tensors, where)
-    table = found.get("embeddings.tokens.weight")
-    return found if table is None else {"mlm.bias": torch.zeros(len(table)), **found}
+    out = OF_WORDS.from_hub(tensors, where)
+    table = out.get("embeddings.tokens.weight")
+    return out if table is None else {"mlm.bias": torch.zeros(len(table)), **out}
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names; ``with_prefix`` puts ``model.`` before the encoder's."""
+    """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``model.``."""
     return {"mlm": OF_WORDS, "spans": OF_SPANS}.get(config.head or "", NAMES).to_hub(tensors, with_prefix)
 
 
@@ -91,11 +86,10 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """``config.json`` as our config, of old and of new versions of ``transformers``.
+    """Our config from ``config.json``, as old and new versions of ``transformers`` write it.
 
     Raises:
-        CheckpointError: a missing key, scaled rotary positions, an unknown type of layer, or dropout on
-            attention weights.
+        CheckpointError: a missing key, scaled rotary positions, an unknown layer type, or attention dropout.
     """
     if real(settings, "attention_dropout", where, 0.0, 1):
         what = f"attention_dropout = {shown(settings['attention_dropout'])} is not supported"
@@ -134,15 +128,16 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
         feed_forward_bias=bias["mlp"],
         norm_bias=bias["norm"],
     )
-    answers: dict[str, Any] = {}
-    if CLASSES["spans"] in (settings.get("architectures") or ()):  # its head has the names of a classifier's
+    spans: dict[str, Any] = {}
+    # The head of the question-answering model has the tensor names of a classifier.
+    if f"{CLASS_PREFIX}ForQuestionAnswering" in (settings.get("architectures") or ()):
         own = {key: value for key, value in own_head(settings).items() if key != "pooling"}
-        answers = {"head": "spans", **own}
+        spans = {"head": "spans", **own}
     return TextEncoderConfig(
         embedding,
         encoder,
         pooling=None,
-        **answers,
+        **spans,
         head_dropout=real(settings, "classifier_dropout", where, 0.0, 1),
         words_activation=_activation(settings, "classifier_activation", where),
         head_bias=bias["classifier"],
@@ -156,7 +151,9 @@ def _activation(settings: Mapping[str, Any], key: str, where: str) -> Any:
 
 
 def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int, ...]:
-    """The layers with full attention: as ``layer_types`` lists them, or every so many."""
+    """The layers with full attention: those in ``layer_types``, or every
+    ``global_attn_every_n_layers``-th.
+    """
     kinds = settings.get("layer_types")
     if kinds is None:
         return tuple(range(0, layers, number(settings, "global_attn_every_n_layers", where, 3)))
@@ -167,20 +164,20 @@ def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int
 
 
 def _base(settings: dict[str, Any], kind: str, old: str, usual: float, where: str) -> float:
-    """The base of the rotary positions of a type of layer."""
+    """The base of the rotary positions in layers of this type."""
     if settings.get("rope_scaling") is not None:
         raise UnsupportedModelError("rope_scaling is not supported", where=where)
     if settings.get("rope_parameters") is None:
         return usual if settings.get(old) is None else real(settings, old, where, usual)
-    found = section(settings, "rope_parameters", where)
-    own = section(found, kind, where) if found.get(kind) is not None else {}
+    rope = section(settings, "rope_parameters", where)
+    own = section(rope, kind, where) if rope.get(kind) is not None else {}
     if own.get("rope_type", "default") != "default":
         raise UnsupportedModelError(f"rope_type = {shown(own['rope_type'])} is not supported", where=where)
     return real(own, "rope_theta", where, usual)
 
 
 def own_head(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The Hub's classifier, also of tokens: dense, activation, norm, and a linear layer."""
+    """Settings of the classification head: dense, activation, norm, linear layer."""
     pooling = "mean" if settings.get("classifier_pooling") == "mean" else "first"
     return {
         "pooling": pooling,
@@ -189,8 +186,8 @@ def own_head(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def expresses(config: TextEncoderConfig) -> bool:
-    """Whether the Hub's layout can express this encoder."""
+def is_representable(config: TextEncoderConfig) -> bool:
+    """Whether this encoder can be saved as ModernBERT."""
     e, c = config.embedding, config.encoder
     return (
         config.model_type == KIND
@@ -239,7 +236,7 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     }
 
 
-# --- presets: plain functions with every number visible -------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def modernbert(
@@ -279,30 +276,21 @@ def modernbert(
     return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
 
 
-def _tiny() -> TextEncoderConfig:
-    head: dict[str, Any] = {"pooling": "first", "head": "classification", "head_type": "mlp"}
-    head |= {"head_norm": True, "head_activation": "gelu"}
-    return modernbert(31, 12, 2, 3, 17, 19, window=2, every=2, num_labels=3, **head)
-
-
-MODERNBERT = Family(
+MODERNBERT = text_family(
     KIND,
-    TextEncoder,
-    TextEncoderConfig,
-    _tiny,
-    HubLayout(
-        read,
-        write,
-        expresses,
-        NAMES,
-        from_hub,
-        to_hub,
-        CLASSES,
-        pooling="first",
-        head_type="mlp",
-        head_activation="gelu",
-        own_head=own_head,
-    ),
+    CLASS_PREFIX,
+    modernbert,
+    read,
+    write,
+    is_representable,
+    NAMES,
+    from_hub=from_hub,
+    to_hub=to_hub,
+    pooling="first",
+    head_type="mlp",
+    head_activation="gelu",
+    own_head=own_head,
+    tiny={"window": 2, "every": 2, "head_norm": True},
     examples=(
         "answerdotai/ModernBERT-base",
         "jhu-clsp/ettin-encoder-150m",

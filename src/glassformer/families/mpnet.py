@@ -1,8 +1,7 @@
-"""MPNet (Song et al., 2020): RoBERTa's layers and heads without segments, and one bias of relative positions.
+"""MPNet (Song et al., 2020): RoBERTa without segments, with a relative position bias shared by all layers.
 
-The bias of each distance and head (``nn/positions.py``) is the same in all layers. Positions begin behind
-row 1 whatever ``pad_token_id`` says, and ``transformers`` reads 32 buckets whatever ``config.json`` says;
-other values are an error here.
+``transformers`` ignores ``pad_token_id`` (positions start at row 2) and the number of buckets (always 32) in
+``config.json``; other values raise an error here.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 from glassformer.checkpoints.settings import shown
 from glassformer.errors import UnsupportedModelError
 from glassformer.families import bert, roberta
-from glassformer.families.family import Family, HubLayout
-from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.families.family import text_family
+from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.positions import Learned
@@ -38,15 +37,15 @@ NAMES = replace(
         )
     },
 )
-# Of BERT's config.json, what this one has no key for.
+# Keys of BERT's config.json that MPNet's lacks.
 FOREIGN = ("type_vocab_size", "position_embedding_type")
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """``config.json`` as our config.
+    """Our config from ``config.json``.
 
     Raises:
-        CheckpointError: what BERT's raises, another ``pad_token_id`` or number of buckets, or no positions.
+        CheckpointError: see ``roberta.read``; an unsupported ``pad_token_id`` or number of buckets.
     """
     fixed = {"pad_token_id": roberta.PAD, "relative_attention_num_buckets": BUCKETS}
     for key, value in fixed.items():
@@ -61,15 +60,15 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     return replace(config, embedding=embedding, encoder=replace(config.encoder, relative_buckets=BUCKETS))
 
 
-def expresses(config: TextEncoderConfig) -> bool:
-    """Whether the Hub's layout can express this encoder."""
+def is_representable(config: TextEncoderConfig) -> bool:
+    """Whether this encoder can be saved as MPNet."""
     e, c = config.embedding, config.encoder
     as_roberta = replace(config, embedding=replace(e, segments=1), encoder=replace(c, relative_buckets=0))
     return (
         (c.relative_buckets, e.segments) == (BUCKETS, 0)
         and isinstance(e.positions, Learned)
         and e.positions.offset == roberta.PAD + 1
-        and roberta.expresses(as_roberta)
+        and roberta.is_representable(as_roberta)
     )
 
 
@@ -78,7 +77,7 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     return settings | {"model_type": "mpnet", "relative_attention_num_buckets": BUCKETS}
 
 
-# --- presets: plain functions with every number visible -------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def mpnet(
@@ -100,25 +99,15 @@ def mpnet(
     return replace(config, embedding=embedding, encoder=encoder)
 
 
-MPNET = Family(
+MPNET = text_family(
     "mpnet",
-    TextEncoder,
-    TextEncoderConfig,
-    lambda: mpnet(31, 12, 2, 3, 17, 19, head="classification", num_labels=3),
-    HubLayout(
-        read,
-        write,
-        expresses,
-        NAMES,
-        partial(roberta.from_hub, names=NAMES),
-        partial(roberta.to_hub, names=NAMES),
-        classes={
-            None: "MPNetModel",
-            "classification": "MPNetForSequenceClassification",
-            "tokens": "MPNetForTokenClassification",
-            "mlm": "MPNetForMaskedLM",
-            "spans": "MPNetForQuestionAnswering",
-        },
-    ),
+    "MPNet",
+    mpnet,
+    read,
+    write,
+    is_representable,
+    NAMES,
+    from_hub=partial(roberta.from_hub, names=NAMES),
+    to_hub=partial(roberta.to_hub, names=NAMES),
     examples=("sentence-transformers/all-mpnet-base-v2", "microsoft/mpnet-base"),
 )

@@ -1,4 +1,4 @@
-"""Encoders that no format of the Hub can express: our layout, and small presets to train from scratch."""
+"""Encoders that no Hugging Face format can represent, and small presets for training from scratch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.nn.patches import PatchConfig
 
 
 def encoder_small(vocab_size: int) -> TextEncoderConfig:
-    """Small post-norm encoder for words: d 128, 4 heads, 2 layers, d_ff 256, dropout 0.1, first one read."""
+    """A small post-norm encoder: d 128, 4 heads, 2 layers, d_ff 256, dropout 0.1, first-token pooling."""
     return TextEncoderConfig(
         EmbeddingConfig(vocab_size, 128, "sinusoidal", segments=0, norm=False, dropout=0.1),
         EncoderConfig(128, 2, 4, 256, "post", "relu", eps=1e-5, dropout=0.1),
@@ -22,7 +22,7 @@ def encoder_small(vocab_size: int) -> TextEncoderConfig:
 
 
 def encoder_base(vocab_size: int) -> TextEncoderConfig:
-    """BERT's width with four post-norm layers: d 768, 12 heads, d_ff 3072, dropout 0.1."""
+    """Four post-norm layers of BERT's width: d 768, 12 heads, d_ff 3072, dropout 0.1."""
     return TextEncoderConfig(
         EmbeddingConfig(vocab_size, 768, "learned", segments=0, norm=True, eps=1e-5, dropout=0.1),
         EncoderConfig(768, 4, 12, 3072, "post", "gelu", eps=1e-5, dropout=0.1),

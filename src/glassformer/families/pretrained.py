@@ -1,10 +1,10 @@
-"""Folders both ways: ``config.json`` and ``model.safetensors`` <-> our models.
+"""Load and save models as Hugging Face folders (``config.json`` and ``model.safetensors``).
 
     load_pretrained("path/or/hub-id")            save_pretrained(model, folder)
 
-A model that the Hub's format can express is written so that ``transformers`` opens it with the same logits.
-Of one that it can express in part (an encoder under mean pooling, say) the encoder is written so, and pooling
-and head go to ``head.safetensors``. Anything else is written under our own ``model_type``.
+If the Hugging Face format can represent a model, ``transformers`` opens the folder with the same logits. If
+it can represent the encoder only (for example with mean pooling), pooling and head are saved in
+``head.safetensors``. All other models are saved under our own ``model_type``.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError, ConfigError, InputError, UnsupportedModelError
 from glassformer.families import FAMILIES, family_of, names_of
 from glassformer.families.family import Family, HubLayout
-from glassformer.models.backbone import BELOW
+from glassformer.models.backbone import BACKBONE_PREFIXES
 from glassformer.nn.lora import part_weights
 from glassformer.runtime import computing
 from glassformer.types import HeadKind
 
-# --- keys that are ours alone ---------------------------------------------------------------------
+# --- settings that Hugging Face's config.json lacks -----------------------------------------------
 #
-# What the Hub's ``config.json`` has no key for, such as stochastic depth, is kept in it under one of ours.
+# Such settings, for example stochastic depth, are saved in ``config.json`` under ``KEY``.
 
 
 KEY = "glassformer_settings"
-SAID_BESIDE = ("pooling", "head", "num_labels", "head_type", "sides")
+SAVED_ELSEWHERE = ("pooling", "head", "num_labels", "head_type", "sides")
 
 
-def unsaid(config: Any, said: Any) -> dict[str, Any]:
-    """``{KEY: values}`` of a config that reading its ``config.json`` back does not give; may be empty."""
-    values = _differences(config, said)
-    values = {key: value for key, value in values.items() if key not in SAID_BESIDE}
+def extra_settings(config: Any, restored: Any) -> dict[str, Any]:
+    """``{KEY: values}`` that differ between a config and ``restored``, read from its ``config.json``."""
+    values = _differences(config, restored)
+    values = {key: value for key, value in values.items() if key not in SAVED_ELSEWHERE}
     return {KEY: values} if values else {}
 
 
-def _differences(config: Any, said: Any) -> dict[str, Any]:
+def _differences(config: Any, restored: Any) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in fields(config):
-        ours, theirs = getattr(config, field.name), getattr(said, field.name)
+        ours, theirs = getattr(config, field.name), getattr(restored, field.name)
         if ours == theirs:
             continue
         if is_dataclass(ours) and type(ours) is type(theirs):
@@ -73,124 +73,126 @@ def _differences(config: Any, said: Any) -> dict[str, Any]:
     return out
 
 
-def with_unsaid(config: Any, settings: dict[str, Any], where: str) -> Any:
-    """The config with the values that ``unsaid`` kept in ``config.json`` laid over it.
+def with_extra_settings(config: Any, settings: dict[str, Any], where: str) -> Any:
+    """The config, updated with the ``extra_settings`` in ``config.json``.
 
     Raises:
-        CheckpointError: what stands there is no object.
+        CheckpointError: the value of ``KEY`` is not an object.
         ConfigError: an unknown key, or a value of the wrong type.
     """
     if KEY not in settings:
         return config
-    return build(type(config), _laid_over(to_dict(config), section(settings, KEY, where)), where)
+    return build(type(config), _merged(to_dict(config), section(settings, KEY, where)), where)
 
 
-def _laid_over(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(values)
     for key, value in changes.items():
         below = out.get(key)
         if isinstance(below, dict) and isinstance(value, Mapping):
-            value = _laid_over(below, value)
+            value = _merged(below, value)
         out[key] = value
     return out
 
 
 # --- adapters -------------------------------------------------------------------------------------
 #
-# Low-rank updates in PEFT's layout become part of the weights.
+# LoRA updates in PEFT's format are added to the weights.
 
 
 @torch.no_grad()
 def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = None) -> None:
-    """Add the updates of an adapter to the weights of a Transformer, and load the head that it may hold.
+    """Add the LoRA updates of an adapter to the weights of a Transformer, and load the adapter's head, if
+    any.
 
-    Nothing changes unless all of it fits.
+    The model is not changed if an error is raised.
 
     Args:
-        order: ``[C]``, which of the base's classes each row of the model's head is; None: the same ones.
+        order: ``[C]``, the row of the adapter's head for each row of the model's head; None: the same order.
 
     Raises:
-        ConfigError: the model has no layers that could have updates.
-        CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
+        ConfigError: the model has no layers that support LoRA.
+        CheckpointError: the folder does not exist, the kind of adapter is not supported, or its tensors do
+            not fit the model.
     """
     if not getattr(model, "has_attention", False) or not hasattr(model.encoder, "layers"):
         raise ConfigError(
-            "this model has no layers with low-rank updates", where="adapter", fix="Take a Transformer"
+            "this model does not support LoRA adapters", where="adapter", fix="Use a Transformer"
         )
     where = str(folder)
     hub = family_of(model.config).hub
     whole = hub and (lambda tensors, where: hub.from_hub(tensors, where, model.config))
-    found = load_adapter(Path(folder), names_of(model.config), whole)
-    if not found.updates and not found.head:
+    adapter = load_adapter(Path(folder), names_of(model.config), whole)
+    if not adapter.updates and not adapter.head:
         raise CheckpointError("holds no updates", where=where)
     weights, state = part_weights(model), model.state_dict()
-    for slot in {key[:-2] for key in found.updates}:
-        shape = len(found.updates[f"{slot}.B"]), found.updates[f"{slot}.A"].shape[1]
+    for slot in {key[:-2] for key in adapter.updates}:
+        shape = len(adapter.updates[f"{slot}.B"]), adapter.updates[f"{slot}.A"].shape[1]
         if slot not in weights:
             count = len(model.encoder.layers)
             raise CheckpointError(f"updates of {slot}, but the model has {count} layers", where=where)
         if shape != tuple(weights[slot].shape):
             what = f"the update of {slot} is {shape}, the model's weight {tuple(weights[slot].shape)}"
             raise CheckpointError(what, where=where, fix="Load the model that the adapter was trained on")
-    for name, tensor in found.head.items():
+    for name, tensor in adapter.head.items():
         own = tuple(state[name].shape) if name in state else "not there"
         if own != tuple(tensor.shape):
             what = f"{name} is {tuple(tensor.shape)}, in the model it is {own}"
             raise CheckpointError(what, where=where, fix="Load it into a model with as many classes")
-    for slot in {key[:-2] for key in found.updates}:
-        up, down = (found.updates[f"{slot}.{side}"].to(weights[slot].device) for side in "BA")
-        weights[slot].add_((found.scale * (up @ down)).to(weights[slot].dtype))
-    for name, tensor in found.head.items():
+    for slot in {key[:-2] for key in adapter.updates}:
+        up, down = (adapter.updates[f"{slot}.{side}"].to(weights[slot].device) for side in "BA")
+        weights[slot].add_((adapter.scale * (up @ down)).to(weights[slot].dtype))
+    for name, tensor in adapter.head.items():
         state[name].copy_(tensor[list(order)] if order and name.startswith("head.out.") else tensor)
 
 
 def head_in_hub(model: Any) -> dict[str, Tensor]:
-    """Pooling and head of a classifier under the Hub's names.
+    """The tensors of pooling and head of a classifier, under the Hub's names.
 
     Raises:
-        ConfigError: the Hub's class has another pooling or head.
+        ConfigError: the class in ``transformers`` has another pooling or head.
     """
     config = model.config
     family = family_of(config)
     if family.hub is None or not family.hub.is_own_head(config):
         raise ConfigError(
-            "the Hub's layout has no such pooling and head",
+            "transformers has no class with this pooling and head",
             where="head",
-            fix="Write the updates alone: head=False",
+            fix="Save the updates only: head=False",
         )
     tensors = model.state_dict()
-    below = {name: tensor for name, tensor in tensors.items() if name.startswith(BELOW)}
+    below = {name: tensor for name, tensor in tensors.items() if name.startswith(BACKBONE_PREFIXES)}
     encoder = family.hub.to_hub(below, True, config).keys()
     return {name: t for name, t in family.hub.to_hub(tensors, True, config).items() if name not in encoder}
 
 
-# --- folders both ways ----------------------------------------------------------------------------
+# --- checkpoints ----------------------------------------------------------------------------------
 
 
-NEVER = -1e4  # a logit so low that its probability is 0 in every precision
-# The tensor that says of a checkpoint which head it has.
+NEVER = -1e4  # a logit whose probability is 0 in every precision
+# Tensor name -> the head of a checkpoint that has this tensor.
 HEADS: dict[str, HeadKind] = {
     "head.out.weight": "classification",
     "nsp.weight": "pretraining",
     "mlm.bias": "mlm",
     "spans.out.weight": "spans",
 }
-# The ending of a class in ``architectures`` -> a head with the tensors of a classifier's that is none.
-UNREAD = {
-    "ForMultipleChoice": "a head that chooses among several texts",
-    "ForNextSentencePrediction": "a head that says whether one text follows another",
+# Endings of unsupported classes in ``architectures`` whose heads have the tensor names of a classifier.
+UNSUPPORTED = {
+    "ForMultipleChoice": "a multiple-choice head",
+    "ForNextSentencePrediction": "a next-sentence-prediction head",
 }
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What lies in a folder, as its family reads it; ``build`` makes a model of it.
+    """The contents of a checkpoint folder; ``build`` creates a model.
 
     Args:
-        config: the checkpoint's own, pooling and head included.
-        tensors: under our names, as many as that config has.
-        settings: ``config.json`` as it stands.
-        source: in words, where all this came from.
+        config: the config of the saved model, with pooling and head.
+        tensors: all its tensors, under our names.
+        settings: contents of ``config.json``.
+        source: description of where the checkpoint comes from.
     """
 
     family: Family
@@ -202,41 +204,43 @@ class Checkpoint:
 
     @property
     def other(self) -> str:
-        """What its head gives, in words, where that is no scores of classes; else empty."""
+        """Description of the task of its head, if that is not single-label classification; else empty."""
         is_classifier = self.head == "classification"
         where = f"{self.folder}/config.json"
         return other_task(self.settings, self.config.num_labels, where) if is_classifier else ""
 
     @property
     def head(self) -> HeadKind | None:
-        """What stands on it; recurrent and convolutional models are classifiers always."""
+        """The kind of head; recurrent and convolutional models are always classifiers."""
         return self.config.head if self.family.model.has_attention else "classification"
 
     @property
     def weights_source(self) -> str:
-        """The source with what was in it."""
+        """``source`` with a description of the loaded parts."""
         head = f" and {self.head} head" if self.head else ""
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
 
     def grown(self, rows: int, like: int) -> Checkpoint:
-        """With a token table of that many rows: new ones are read as that token is, and never answered."""
+        """A copy with ``rows`` token embeddings: new ones copy token ``like`` and are never predicted."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
         tensors[name] = torch.cat([table, table[like].expand(rows - len(table), -1)])
         if bias in tensors:
-            unsaid = tensors[bias].new_full((rows - len(table),), NEVER)
-            tensors[bias] = torch.cat([tensors[bias], unsaid])
+            never = tensors[bias].new_full((rows - len(table),), NEVER)
+            tensors[bias] = torch.cat([tensors[bias], never])
         embedding = replace(self.config.embedding, vocab_size=rows)
         return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
-        """A model of this config (None: the checkpoint's own) in fp32; only what is new is drawn.
+        """Create a model in fp32; only parts that the checkpoint lacks are randomly initialized.
 
-        Learned positions are read on another grid for another size of image.
+        For another image size, learned positions are interpolated.
 
         Args:
-            new_head: pooling and heads may be others; a head of classes is always new.
+            config: None: the checkpoint's own.
+            new_head: whether pooling and head may differ from the checkpoint's; a classification head is
+                then always new.
         """
         model = self._built(config, new_head)
         if hasattr(model, "sentences"):
@@ -259,11 +263,11 @@ class Checkpoint:
 
 
 def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint:
-    """What lies in a local folder, under a known name or a Hub id.
+    """Read a checkpoint from a local folder, a known name or a Hub id.
 
     Raises:
-        CheckpointError: no such checkpoint, an unsupported kind of model, unexplained tensors (named),
-            pickled weights (with the way to convert them).
+        CheckpointError: the checkpoint does not exist, the kind of model is not supported, tensors are
+            unknown or missing, or the weights are pickled.
     """
     folder, source, _ = resolve_checkpoint(name, revision)
     settings = read_json(folder / "config.json")
@@ -277,38 +281,37 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     if family.hub is None:
         config = build(family.config, section(settings, "architecture", at), at)
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
-    _check_made_as(settings, at)
+    _check_supported(settings, at)
     if settings.get("quantization_config") is not None:
         what = "quantization_config: quantized weights are not supported"
         raise UnsupportedModelError(what, where=at, fix="Name a checkpoint in fp32, fp16 or bf16")
     try:
-        config = with_unsaid(family.hub.read(settings, at), settings, at)
-    except ConfigError as error:  # sizes that do not go together
+        config = with_extra_settings(family.hub.read(settings, at), settings, at)
+    except ConfigError as error:  # inconsistent sizes
         raise CheckpointError(str(error), where=at, fix="Download it again, or correct it") from None
     tensors = family.hub.from_hub(read_tensors(folder), where, config)
-    if "glassformer" in settings:  # pooling and head of ours beside an encoder in the Hub's layout
+    if "glassformer" in settings:  # our pooling and head, in head.safetensors
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
         tensors |= read_tensors(folder, "head")
     else:
         config = replace(config, **_head(family.hub, tensors, settings, where))
-        if config.pooling == "tokens" or config.head == "spans":  # files may hold a pooler that nothing reads
+        if config.pooling == "tokens" or config.head == "spans":  # files may contain an unused pooler
             tensors = {name: t for name, t in tensors.items() if not name.startswith("pooling.")}
     return Checkpoint(family, config, tensors, settings, folder, source)
 
 
 def positions_of(name: str | Path, revision: str | None = None) -> int | None:
-    """The longest text, in tokens, that a checkpoint has positions for; None: nothing bounds it, or its
-    ``config.json`` does not say (reading the checkpoint says what is wrong with it)."""
+    """The maximum text length of a checkpoint in tokens; None: unlimited, or ``config.json`` is invalid."""
     return getattr(_embedding_of(name, revision), "max_positions", None)
 
 
 def segments_of(name: str | Path, revision: str | None = None) -> int:
-    """The kinds of segments that a checkpoint tells apart, as far as its ``config.json`` says; else 0."""
+    """The number of segments (token types) of a checkpoint; 0 if ``config.json`` is invalid."""
     return getattr(_embedding_of(name, revision), "segments", 0)
 
 
 def _embedding_of(name: str | Path, revision: str | None) -> Any:
-    """The embeddings' config of a Transformer; None: it is none, or its ``config.json`` does not say."""
+    """The embedding config of a Transformer; None for other models and for an invalid ``config.json``."""
     folder, _, _ = resolve_checkpoint(name, revision)
     settings, at = read_json(folder / "config.json"), f"{folder}/config.json"
     kind = settings.get("model_type")
@@ -319,17 +322,17 @@ def _embedding_of(name: str | Path, revision: str | None) -> Any:
         if family.hub is None:
             config = build(family.config, section(settings, "architecture", at), at)
         else:
-            config = with_unsaid(family.hub.read(settings, at), settings, at)
+            config = with_extra_settings(family.hub.read(settings, at), settings, at)
     except InputError:
         return None
     return config.embedding
 
 
-def _check_made_as(settings: dict[str, Any], where: str) -> None:
-    """Raises CheckpointError for a head that only its class tells from one of classes."""
-    made_as = settings.get("architectures")
-    for name in made_as if isinstance(made_as, list) else ():
-        for ending, what in UNREAD.items():
+def _check_supported(settings: dict[str, Any], where: str) -> None:
+    """Raises CheckpointError for the classes in ``UNSUPPORTED``."""
+    classes = settings.get("architectures")
+    for name in classes if isinstance(classes, list) else ():
+        for ending, what in UNSUPPORTED.items():
             if isinstance(name, str) and name.endswith(ending):
                 fix = "Fine-tune its encoder: save it alone with transformers.AutoModel, and name that folder"
                 raise UnsupportedModelError(f"{what} ({shown(name)}) is not supported", where=where, fix=fix)
@@ -338,28 +341,28 @@ def _check_made_as(settings: dict[str, Any], where: str) -> None:
 def _head(
     hub: HubLayout, tensors: Mapping[str, Tensor], settings: dict[str, Any], where: str
 ) -> dict[str, Any]:
-    """The pooling and head that these tensors make; ``settings`` may name the class that wrote them.
+    """The pooling and head of these tensors; ``settings`` may name the class that saved them.
 
     Raises:
-        CheckpointError: a head that lacks a part.
+        CheckpointError: ``num_labels`` does not match the head.
     """
     head = next((kind for name, kind in HEADS.items() if name in tensors), None)
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
         return {"head": head, "pooling": None if head == "spans" else pooling}
-    labels, made_as = outputs(tensors["head.out.weight"], where), settings.get("architectures")
-    made_as = made_as if isinstance(made_as, list) else []
-    said = settings.get("num_labels")
-    if said is not None and said != labels:
-        what = f"num_labels = {shown(said)}, but the head has {labels} outputs"
+    labels, classes = outputs(tensors["head.out.weight"], where), settings.get("architectures")
+    classes = classes if isinstance(classes, list) else []
+    num_labels = settings.get("num_labels")
+    if num_labels is not None and num_labels != labels:
+        what = f"num_labels = {shown(num_labels)}, but the head has {labels} outputs"
         raise CheckpointError(what, where=f"{where}/config.json")
     below = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
     lacks = [
         kind for kind, name in below.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
     ]
-    # Who says that it is of whole texts lacks a part, which is named where the model is filled.
+    # A text classifier that lacks a part raises an error later, when the model is built.
     of_tokens = hub.classes.get("tokens")
-    if of_tokens in made_as or (lacks and of_tokens and hub.classes["classification"] not in made_as):
+    if of_tokens in classes or (lacks and of_tokens and hub.classes["classification"] not in classes):
         own = {"head_type": "linear"} if hub.own_head is None else hub.head_in(settings)
         return own | {"head": head, "pooling": "tokens", "num_labels": labels}
     return {"head": head, "num_labels": labels} | hub.head_in(settings)
@@ -375,19 +378,19 @@ def load_pretrained(
     attention_dropout: float | None = None,
     adapter: str | Path | None = None,
 ) -> Any:
-    """The model in a local folder, a known name or a Hub id, or of a checkpoint; in fp32, in evaluation mode.
+    """Load a model from a local folder, a known name, a Hub id or a ``Checkpoint``; fp32, evaluation mode.
 
     Args:
-        head: None: as the checkpoint has it, for regression or several labels at once too. Otherwise that
-            head: the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
-        num_labels: of a new classification head; None: what the checkpoint's config says.
-        dropout, attention_dropout: instead of the checkpoint's own.
-        adapter: a folder in PEFT's layout, whose updates are added to the weights (``add_adapter``).
+        head: the kind of head. None: the checkpoint's own, also for regression and multi-label. Otherwise
+            the checkpoint's head if it is of that kind, else a new one; see ``model.weights_source``.
+        num_labels: outputs of a new classification head; None: as in ``config.json``.
+        dropout, attention_dropout: override the checkpoint's rates.
+        adapter: a folder with a PEFT adapter, which is added to the weights (``add_adapter``).
 
     Raises:
-        CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or misshapen
-            tensors (named), pickled weights (with the way to convert); ``head="classification"`` without
-            ``num_labels`` where the checkpoint's head is for another task; an adapter that does not fit.
+        CheckpointError: the checkpoint does not exist, the kind of model is not supported, tensors are
+            missing, unknown or misshapen, or the weights are pickled; ``head="classification"`` without
+            ``num_labels`` for a checkpoint whose head is for another task; an adapter that does not fit.
     """
     with computing(gradients=True):
         model = _load(name, head, revision, num_labels, dropout, attention_dropout)
@@ -406,7 +409,7 @@ def _load(
     attention_dropout: float | None,
 ) -> Any:
     checkpoint = name if isinstance(name, Checkpoint) else read_checkpoint(name, revision)
-    if not checkpoint.family.model.has_attention:  # a classifier of ours, as it is
+    if not checkpoint.family.model.has_attention:  # recurrent, convolutional or linear classifiers
         model = checkpoint.build()
         model.weights_source = checkpoint.source
         return model.eval()
@@ -415,24 +418,24 @@ def _load(
         raise CheckpointError(
             f"its head is for {other}",
             where=str(checkpoint.folder),
-            fix="Give num_labels for a new head, or head=None for this one as it is",
+            fix="Give num_labels for a new head, or head=None for the checkpoint's own head",
         )
-    wanted = head or config.head
+    kind = head or config.head
     unfit = bool(other) and head == "classification"
-    new_head = unfit or wanted != config.head or bool(num_labels and num_labels != config.num_labels)
+    new_head = unfit or kind != config.head or bool(num_labels and num_labels != config.num_labels)
     if new_head:
         hub = checkpoint.family.hub
         reads = checkpoint.family.model.reads
-        pooling = hub.pooling if hub and reads == "images" else config.pooling_under(wanted)
-        changes: dict[str, Any] = {"head": wanted, "pooling": pooling}
-        if wanted == "classification":
+        pooling = hub.pooling if hub and reads == "images" else config.pooling_under(kind)
+        changes: dict[str, Any] = {"head": kind, "pooling": pooling}
+        if kind == "classification":
             changes["num_labels"] = num_labels or _labels(
                 checkpoint.settings, f"{checkpoint.folder}/config.json"
             )
         new = ["pooler"] if pooling == "pooler" and config.pooling is None else []
-        if not (config.head == "pretraining" and wanted == "mlm"):  # one of its two heads is asked for
+        if not (config.head == "pretraining" and kind == "mlm"):  # pretraining includes the mlm head
             new.append(
-                "next-sentence head" if (config.head, wanted) == ("mlm", "pretraining") else f"{wanted} head"
+                "next-sentence head" if (config.head, kind) == ("mlm", "pretraining") else f"{kind} head"
             )
         source += f"; new (random): {', '.join(new)}" if new else ""
         config = replace(config, **changes)
@@ -444,7 +447,7 @@ def _load(
 
 
 def _labels(settings: dict[str, Any], where: str) -> int:
-    """As many as ``id2label`` names; 2 without it."""
+    """The number of labels in ``id2label``; 2 without it."""
     return len(section(settings, "id2label", where)) if settings.get("id2label") else 2
 
 
@@ -455,7 +458,7 @@ def with_dropout(
     embedding_dropout: float | None = None,
     feed_forward_dropout: float | None = None,
 ) -> Any:
-    """The same config with other dropout rates; None leaves a rate, or gives embeddings what layers have."""
+    """The config with other dropout rates; None keeps a rate, or uses ``dropout`` for the embeddings."""
     p = config.encoder.dropout if dropout is None else dropout
     a = config.encoder.attention_dropout if attention_dropout is None else attention_dropout
     f = config.encoder.feed_forward_dropout if feed_forward_dropout is None else feed_forward_dropout
@@ -475,13 +478,13 @@ def save_pretrained(
     order: Sequence[int] | None = None,
     problem_type: str | None = None,
 ) -> None:
-    """Write ``config.json`` and the weights into a folder, which is made where it is missing.
+    """Write ``config.json`` and the weights into a folder, which is created if missing.
 
     Args:
-        label_names: of a classification head, in the order of the logits (``id2label``); without them they
-            are ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
-        order: ``[C]``, the row of the file that each row of the head becomes; None: as they stand.
-        problem_type: what the outputs are, in the Hub's words, where they are no classes.
+        label_names: labels of a classification head in the order of the logits (``id2label``); by default
+            ``LABEL_0`` and so on, because other programs assume two labels without names.
+        order: ``[C]``, the row in the file for each row of the head; None: the same order.
+        problem_type: the Hub's ``problem_type`` if the task is not single-label classification.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -500,10 +503,10 @@ def save_pretrained(
         write(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
-    whole, said = family.hub.is_own_head(config), family.hub.read(settings, "config.json")
+    whole, restored = family.hub.is_own_head(config), family.hub.read(settings, "config.json")
     if whole and head == "classification":
-        said = replace(said, **{key: getattr(config, key) for key in family.hub.head_in(settings)})
-    settings |= unsaid(config, said)
+        restored = replace(restored, **{key: getattr(config, key) for key in family.hub.head_in(settings)})
+    settings |= extra_settings(config, restored)
     label_maps(settings, label_names, problem_type)
     settings["architectures"] = [family.hub.class_of(config) if whole else family.hub.classes[None]]
     if whole:

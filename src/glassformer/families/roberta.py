@@ -1,13 +1,12 @@
 """RoBERTa (Liu et al., 2019), XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020).
 
-BERT's encoder and keys of ``config.json``. Positions begin behind the padding token's row; the head of
-classes is dense, tanh, out; the head of masked words has names of its own. A padding token that is written in
-a text has a place like any other here; there it has none, nor do positions count it.
+Encoder and ``config.json`` are BERT's. Positions start after the row of the padding token. The classification
+head is dense, tanh, linear; the masked-language-modeling head has other tensor names. Difference from
+``transformers``: a padding token inside a text has a position like any other token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,13 +17,13 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import shown
 from glassformer.errors import CheckpointError
 from glassformer.families import bert
-from glassformer.families.family import Family, HubLayout
-from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.families.family import Family, text_family
+from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.positions import Learned
 
-PAD = 1  # of its vocabularies; no token stands at its row of the positions, nor at those before
+PAD = 1  # id of the padding token; positions start after this row
 NAMES = NameTable(
     prefix="roberta.",
     encoder=bert.NAMES.encoder,
@@ -39,7 +38,7 @@ NAMES = NameTable(
     own_heads=("mlm.bias",),
     dropped={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
-        "lm_head.decoder.weight": "tied to the token table",
+        "lm_head.decoder.weight": "tied to the token embeddings",
         "lm_head.decoder.bias": "the same as lm_head.bias",
     },
     tied={
@@ -47,12 +46,12 @@ NAMES = NameTable(
         "lm_head.decoder.bias": "lm_head.bias",
     },
 )
-# The classifier has a pooler of its own; where a file holds the encoder's too, nothing reads that.
+# The classification head contains the pooler. If a file also has the encoder's pooler, it is unused.
 OWN_POOLER, POOLER = "classifier.dense.", "pooler.dense."
 
 
 def _of_tokens(names: NameTable) -> NameTable:
-    """A classifier of tokens is one layer, which has the name of the whole of the other."""
+    """The names for a token classifier: a single layer, named like the head of a text classifier."""
     return replace(names, heads={**names.heads, "head.out": "classifier"})
 
 
@@ -62,10 +61,10 @@ def from_hub(
     config: TextEncoderConfig | None = None,
     names: NameTable = NAMES,
 ) -> dict[str, Tensor]:
-    """The Hub's tensors under our names.
+    """Convert the Hub's tensors to ours.
 
     Raises:
-        CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
+        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
     """
     if any(key.startswith(OWN_POOLER) for key in tensors):
         unused = (f"{names.prefix}{POOLER}", POOLER)
@@ -77,7 +76,7 @@ def from_hub(
 def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig, names: NameTable = NAMES
 ) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names; ``with_prefix`` puts ``roberta.`` before the encoder's."""
+    """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``roberta.``."""
     out = (_of_tokens(names) if config.pooling == "tokens" else names).to_hub(tensors, with_prefix)
     if config.head != "classification":
         return out
@@ -85,15 +84,15 @@ def to_hub(
 
 
 def read(settings: dict[str, Any], where: str, model_type: str | None = None) -> TextEncoderConfig:
-    """``config.json`` as our config.
+    """Our config from ``config.json``.
 
     Raises:
-        CheckpointError: what BERT's raises, or a ``pad_token_id`` that leaves no row for a position.
+        CheckpointError: see ``bert.read``; a ``pad_token_id`` that leaves no rows for positions.
     """
     config = bert.read(settings, where)
     rows, pad = config.embedding.max_positions, settings.get("pad_token_id", PAD)
     if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < rows - 1:
-        what = f"pad_token_id = {shown(pad)} with {rows} rows of positions, which begin behind it"
+        what = f"pad_token_id = {shown(pad)} leaves no room in {rows} rows of positions, which start after it"
         fix = f"Set it to the id of the tokenizer's padding token, {PAD} in the published vocabularies"
         raise CheckpointError(what, where=where, fix=fix)
     places = Learned(rows - pad - 1, offset=pad + 1)
@@ -106,8 +105,8 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
     )
 
 
-def expresses(config: TextEncoderConfig, model_type: str | None = None) -> bool:
-    """Whether the Hub's layout can express this encoder under that ``model_type``."""
+def is_representable(config: TextEncoderConfig, model_type: str | None = None) -> bool:
+    """Whether this encoder can be saved under that ``model_type``."""
     places = config.embedding.positions
     as_bert = replace(
         config,
@@ -120,13 +119,13 @@ def expresses(config: TextEncoderConfig, model_type: str | None = None) -> bool:
         and isinstance(places, Learned)
         and places.offset > 0
         and (config.words_activation or config.encoder.activation) == "gelu"
-        and bert.expresses(as_bert)
+        and bert.is_representable(as_bert)
     )
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
     places = config.embedding.positions
-    assert isinstance(places, Learned), "expresses says so"
+    assert isinstance(places, Learned), "checked by is_representable"
     return bert.write(config) | {
         "model_type": config.model_type or "roberta",
         "max_position_embeddings": places.length + places.offset,
@@ -134,7 +133,7 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     }
 
 
-# --- presets: plain functions with every number visible -------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def roberta(
@@ -161,31 +160,19 @@ def roberta(
     )
 
 
-def _family(model_type: str, classes: str, shared: str | None, *examples: str) -> Family:
-    """One of those that write the same layout: under ``shared`` in ``TextEncoderConfig.model_type``."""
-    tiny: Callable[[], TextEncoderConfig] = partial(
-        roberta, 31, 12, 2, 3, 17, 19, head="classification", num_labels=3, model_type=shared
-    )
-    return Family(
-        model_type,
-        TextEncoder,
-        TextEncoderConfig,
-        tiny,
-        HubLayout(
-            partial(read, model_type=shared),
-            write,
-            partial(expresses, model_type=shared),
-            NAMES,
-            from_hub,
-            to_hub,
-            classes={
-                None: f"{classes}Model",
-                "classification": f"{classes}ForSequenceClassification",
-                "tokens": f"{classes}ForTokenClassification",
-                "mlm": f"{classes}ForMaskedLM",
-                "spans": f"{classes}ForQuestionAnswering",
-            },
-        ),
+def _family(kind: str, class_prefix: str, model_type: str | None, *examples: str) -> Family:
+    """The record of one of the families with this layout; ``model_type``: see ``TextEncoderConfig``."""
+    return text_family(
+        kind,
+        class_prefix,
+        roberta,
+        partial(read, model_type=model_type),
+        write,
+        partial(is_representable, model_type=model_type),
+        NAMES,
+        from_hub=from_hub,
+        to_hub=to_hub,
+        tiny={"model_type": model_type},
         examples=examples,
     )
 

@@ -1,4 +1,4 @@
-"""ViT (Dosovitskiy et al., 2021): its ``config.json`` and names both ways, its head, its presets."""
+"""ViT (Dosovitskiy et al., 2021): ``config.json``, tensor names and presets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMES = NameTable(
         "embeddings.cls": "embeddings.cls_token",
         "embeddings.positions": "embeddings.position_embeddings",
     },
-    dropped={"embeddings.mask_token": "stands for hidden patches in masked pre-training only"},
+    dropped={"embeddings.mask_token": "used in masked pre-training only"},
     newer={
         "encoder.layers.{i}.attention.qkv": (
             "layers.{i}.attention.q_proj",
@@ -62,10 +62,10 @@ def from_hub(
     config: ImageEncoderConfig | None = None,
     names: NameTable = NAMES,
 ) -> dict[str, Tensor]:
-    """The Hub's tensors under our names: no leading axes of 1, and a convolution's kernel as a matrix.
+    """Convert the Hub's tensors to ours: without leading axes of 1, and with convolution kernels as matrices.
 
     Raises:
-        CheckpointError: keys that the table does not explain, or a missing third of q, k, v.
+        CheckpointError: unknown or missing tensors.
     """
     out = names.from_hub(tensors, where)
     for key in ("embeddings.cls", "embeddings.positions"):
@@ -75,14 +75,14 @@ def from_hub(
         out[PATCHES] = out[PATCHES].flatten(1)  # [D, C, p, q] -> [D, C * p * q]
     for key in [key for key in out if key.endswith("attention.qkv.weight")]:
         bias = key.removesuffix("weight") + "bias"
-        out.setdefault(bias, torch.zeros(len(out[key])))  # qkv_bias = false: the same as zeros
+        out.setdefault(bias, torch.zeros(len(out[key])))  # qkv_bias = false equals a bias of zeros
     return out
 
 
 def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, names: NameTable = NAMES
 ) -> dict[str, Tensor]:
-    """Our tensors with the Hub's names and shapes; ``with_prefix`` puts ``vit.`` before the encoder's."""
+    """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``vit.``."""
     shaped = dict(tensors)
     shaped["embeddings.cls"] = tensors["embeddings.cls"][None, None]
     shaped["embeddings.positions"] = tensors["embeddings.positions"][None]
@@ -94,8 +94,8 @@ def to_hub(
 # --- config.json ------------------------------------------------------------------------------------
 
 
-def expresses(config: ImageEncoderConfig) -> bool:
-    """Whether the Hub's ViT layout can express patches and encoder."""
+def is_representable(config: ImageEncoderConfig) -> bool:
+    """Whether patch embeddings and encoder can be saved as ViT."""
     e, c = config.embedding, config.encoder
     return (
         e.class_token
@@ -112,7 +112,7 @@ def expresses(config: ImageEncoderConfig) -> bool:
 
 
 def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
-    """A height and width, which stand there as one number or two."""
+    """A height and width, given as one number or two."""
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
     if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):
@@ -121,6 +121,11 @@ def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[
 
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
+    """Our config from ViT's ``config.json``.
+
+    Raises:
+        CheckpointError: a missing key, or an unsupported pooler or activation.
+    """
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
         raise UnsupportedModelError(f"pooler_act = {shown(act)} is not supported", where=where)
     d = number(settings, "hidden_size", where)
@@ -152,7 +157,7 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
     e, c = config.embedding, config.encoder
 
-    def one(size: tuple[int, ...]) -> int | list[int]:
+    def number_or_pair(size: tuple[int, ...]) -> int | list[int]:
         return size[0] if size[0] == size[1] else list(size)
 
     return {
@@ -166,15 +171,15 @@ def write(config: ImageEncoderConfig) -> dict[str, Any]:
         "attention_probs_dropout_prob": c.attention_dropout,
         "initializer_range": config.init_std,
         "layer_norm_eps": c.eps,
-        "image_size": one(e.image_size),
-        "patch_size": one(e.patch_size),
+        "image_size": number_or_pair(e.image_size),
+        "patch_size": number_or_pair(e.patch_size),
         "num_channels": e.channels,
         "qkv_bias": True,
         "torch_dtype": "float32",
     }
 
 
-# --- presets: plain functions with every number visible -------------------------------------------
+# --- presets --------------------------------------------------------------------------------------
 
 
 def vit(
@@ -220,10 +225,10 @@ def vit_small(
 def vit_tiny(
     image_size: tuple[int, ...] = (32, 32), patch_size: tuple[int, ...] = (4, 4)
 ) -> ImageEncoderConfig:
-    """For images of about 32 pixels: L6 H192 A3, MLP ratio 2, 1.8 M parameters, 65 tokens.
+    """A ViT for images of about 32 pixels: L6 H192 A3, MLP ratio 2, 1.8 M parameters, 65 tokens.
 
-    The usual 0.02 suits widths of about 768: narrow layers would begin close to silent, and patches would
-    not know where they lie until late. Both start wider here.
+    Weights and positions start larger than with the usual standard deviation of 0.02, which suits widths of
+    about 768 and makes narrow layers learn slowly.
     """
     config = vit(image_size, patch_size, 192, 6, 3, 384, init_std=0.08)
     return replace(config, embedding=replace(config.embedding, position_std=0.5))
@@ -232,8 +237,10 @@ def vit_tiny(
 def vit_one(
     image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)
 ) -> ImageEncoderConfig:
-    """One encoder layer without [CLS] that reads patch 0, as the exercise class has it: 512 wide, bias-free
-    patches, positions from 512^-0.5 N(0, 1), 196 tokens at 224 pixels. Its head: Linear -> 20 -> classes.
+    """One encoder layer without [CLS]; the head reads patch 0 (a course exercise).
+
+    512 wide, patches without bias, positions from 512^-0.5 N(0, 1), 196 tokens at 224 pixels, head
+    Linear -> 20 -> classes.
     """
     d = 512
     return ImageEncoderConfig(
@@ -261,7 +268,7 @@ VIT = Family(
     HubLayout(
         read,
         write,
-        expresses,
+        is_representable,
         NAMES,
         from_hub,
         to_hub,

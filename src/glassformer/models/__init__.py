@@ -1,1 +1,1 @@
-"""Architectures: one file each, config included, read from top to bottom."""
+"""Model architectures, one file each, config included."""

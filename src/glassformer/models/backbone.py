@@ -1,10 +1,9 @@
-"""What THE text encoder and THE image encoder share: the forward pass in steps that others enter, and a
-change of head.
+"""Base class of text and image encoders: the forward pass in separate steps, and a change of head.
 
     ids or pixels --embed--> rows [N, D] --encode_rows--> states --answer--> pooled features and logits
 
 ``encode`` is the first two steps, ``run_rows`` the last two. Training, cached features, explanations and
-masked words call these; none of them repeats what they do.
+masked language modeling call these steps.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from glassformer.packing import Packing
 
 @dataclass
 class ModelOutput:
-    """The result of a forward pass: states, ``[B, T, D]`` from padded input, ``[N, D]`` from packed."""
+    """The result of a forward pass; ``states`` are ``[B, T, D]`` for padded input, ``[N, D]`` for packed."""
 
     packing: Packing
     states: Tensor | None = None
     pooler_output: Tensor | None = None  # [B, D]
-    logits: Tensor | None = None  # [B, C]; of each token (tags, words, spans): [B, T, C] or [N, C]
+    logits: Tensor | None = None  # [B, C]; token-wise (tags, masked words, spans): [B, T, C] or [N, C]
     seq_relationship_logits: Tensor | None = None  # [B, 2], next sentence
     trace: TraceRecord | None = None
 
@@ -42,7 +41,7 @@ class ModelOutput:
         """The encoder's output.
 
         Raises:
-            ConfigError: a packed pass through a head that reads first rows only has not computed the others.
+            ConfigError: only the rows that the head reads were computed (packed input).
         """
         if self.states is None:
             raise ConfigError(
@@ -55,51 +54,51 @@ class ModelOutput:
     def unpacked(
         self, shape: Sequence[int], real: Tensor | None = None, token_logits: bool = False
     ) -> ModelOutput:
-        """The same with token-wise results in the padded layout ``shape`` = ``(B, T)``.
+        """Convert token-wise results, in place, to the padded layout ``shape`` = ``(B, T)``; returns self.
 
         Args:
-            real: ``[N]`` the flat place of each row in that layout; None: every place holds a token.
+            real: ``[N]`` the flat index of each row in that layout; None: there is no padding.
             token_logits: whether logits are token-wise.
         """
 
-        def spread(rows: Tensor) -> Tensor:
+        def pad(rows: Tensor) -> Tensor:
             if real is not None:
                 rows = rows.new_zeros(math.prod(shape), *rows.shape[1:]).index_copy(0, real, rows)
             return rows.view(*shape, *rows.shape[1:])
 
         one_row = self.trace is not None and self.trace.request.rows == "first"
 
-        def spread_maps(maps: tuple[Tensor, ...]) -> Tensor:  # tuple of [H, T_i, T_i] -> [B, H, T, T]
+        def pad_maps(maps: tuple[Tensor, ...]) -> Tensor:  # tuple of [H, T_i, T_i] -> [B, H, T, T]
             if real is None:
                 return torch.stack(maps)
             full = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if one_row else shape[1], shape[1])
-            for own, one in zip(self.packing.split(real), maps, strict=True):  # two of a pair apart
+            for own, one in zip(self.packing.split(real), maps, strict=True):  # a bi-encoder has two per pair
                 places = own % shape[1]
                 rows = places[:1] * 0 if one_row else places
                 full[own[0] // shape[1], :, rows[:, None], places] = one
             return full
 
         if self.states is not None:
-            self.states = spread(self.states)
+            self.states = pad(self.states)
         if self.logits is not None and token_logits:
-            self.logits = spread(self.logits)
+            self.logits = pad(self.logits)
         if self.trace is not None:
-            self.trace = self.trace.mapped(spread_maps, spread)
+            self.trace = self.trace.mapped(pad_maps, pad)
         return self
 
 
 @dataclass
 class Memory:
-    """What an encoder leaves for a decoder: its rows ``[M, D]``, of recurrent ones the thought vector too."""
+    """Encoder output for a decoder: states ``[M, D]``, and for RNNs the final state (``thought``)."""
 
     rows: Tensor
     packing: Packing
-    thought: tuple[Tensor, ...] = ()  # the decoder's first state, [layers, B, D] each
+    thought: tuple[Tensor, ...] = ()  # initial state of the decoder, [layers, B, D] each
 
 
 @dataclass
 class Seq2SeqOutput:
-    """Teacher forcing: the state of every target place and the logits of the token after it."""
+    """Result of teacher forcing: states and next-token logits at every target position."""
 
     packing: Packing  # of the target
     memory: Memory
@@ -113,24 +112,24 @@ class Seq2SeqOutput:
 # --- the forward pass -----------------------------------------------------------------------------
 
 
-BELOW = ("embeddings.", "encoder.")  # the tensors of a model without what stands on its states
+BACKBONE_PREFIXES = ("embeddings.", "encoder.")  # of tensors below pooling and heads
 
 
 class Backbone(nn.Module):
-    """A model with ``embeddings``, ``encoder``, and what stands on its states; a subclass builds these."""
+    """Base class of models with ``embeddings``, ``encoder``, pooling and heads, which a subclass builds."""
 
     has_attention = True
-    fixed = False  # whether nothing below the head has weights
-    kind = "encoder"  # of training from random weights
+    fixed = False  # whether only the head has weights
+    kind = "encoder"  # selects default training settings (train/config.py)
     reads: ClassVar[str]  # "texts" or "images"
     config: Any
     embeddings: Any
     encoder: Any
     pooling: Any  # None: no pooled vector
-    head: Any  # of classes
-    mlm: Any  # of masked words
-    nsp: Any  # of the next sentence
-    spans: Any  # of where an answer begins and ends
+    head: Any  # classification
+    mlm: Any  # masked language modeling
+    nsp: Any  # next-sentence prediction
+    spans: Any  # start and end of an answer
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +138,7 @@ class Backbone(nn.Module):
 
     @property
     def width(self) -> int:
-        """Of the rows."""
+        """D, the width of the states."""
         return self.config.encoder.d_model
 
     # --- the forward pass ------------------------------------------------------------------------
@@ -147,18 +146,18 @@ class Backbone(nn.Module):
     def embed(
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None
     ) -> tuple[Tensor, Packing]:
-        """Ids ``[N]`` with packing, or pixels -> rows ``[N, D]`` that enter the encoder, where they lie.
+        """Embeddings ``[N, D]`` and their packing, from packed ids ``[N]`` or pixel values.
 
-        Segments ``[N]`` are those of ids; None: all 0.
+        ``segments`` ``[N]`` are the token types of ids; None: all 0.
         """
-        if packing is None:  # how many rows an image has is the embedding's to say
+        if packing is None:  # images: the embedding determines the number of rows
             return self.embeddings(inputs)
         return self.embeddings(inputs, packing, segments), packing
 
     def encode_rows(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
     ) -> Tensor:
-        """Embedded rows ``[N, D]`` -> states ``[N, D]``, or of ``rows`` ``[B]`` only, one per sequence."""
+        """States ``[N, D]`` of embedded rows, or ``[B, D]`` of ``rows`` ``[B]`` only, one per sequence."""
         return self.encoder(x, packing, rows=rows, trace=trace)
 
     def encode(
@@ -170,12 +169,12 @@ class Backbone(nn.Module):
         rows: Tensor | None = None,
         trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Packed ids ``[N]`` with their packing, or pixels -> states ``[N, D]``.
+        """States ``[N, D]`` of packed ids ``[N]`` or pixel values.
 
         Args:
-            rows: the one row per sequence that the head reads (``head_rows``): the last layer then computes
-                only these, and ``[B, D]`` comes back.
-            trace: where to record what was asked for.
+            rows: ``[B]`` one row per sequence (``head_rows``); the last layer computes only these, and the
+                result is ``[B, D]``.
+            trace: receives the requested states and weights.
         """
         x, packing = self.embed(inputs, packing, segments)
         return self.encode_rows(x, packing, rows=rows, trace=trace)
@@ -189,7 +188,7 @@ class Backbone(nn.Module):
         return self.head is not None and bool(getattr(self.pooling, "reads_first_row_only", False))
 
     def answer(self, states: Tensor, packing: Packing) -> ModelOutput:
-        """What stands on the states ``[N, D]``, or ``[B, D]`` of ``head_rows``: pooling and heads."""
+        """Apply pooling and heads to states ``[N, D]``, or ``[B, D]`` of ``head_rows``."""
         out = ModelOutput(packing)
         if self.pooling is not None:
             out.pooler_output = self.pooling(states, packing)  # [B, D]
@@ -206,10 +205,10 @@ class Backbone(nn.Module):
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
     ) -> ModelOutput:
-        """Embedded rows ``[N, D]`` -> answers; the last layer computes what is read or traced.
+        """Encode embedded rows ``[N, D]`` and apply the heads; the last layer computes only needed rows.
 
         Args:
-            every_row: compute all states, whatever the head reads.
+            every_row: compute all states, even if the head reads first rows only.
         """
         record = TraceRecord(trace, self.encoder.config.num_layers) if trace is not None else None
         all_rows = every_row or (record is not None and record.needs_all_rows)
@@ -220,29 +219,30 @@ class Backbone(nn.Module):
         return out
 
     def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Embedded rows ``[B, T, D]`` -> logits ``[B, C]`` in the padded form that graphs are drawn of.
+        """Logits ``[B, C]`` of padded embedded rows ``[B, T, D]``, for exported graphs.
 
         ``mask`` ``[B, T]`` is True at real tokens; None: everywhere.
         """
         return self.head(self.pooling.padded(self.encoder.padded(x, mask), mask))
 
     def words(self, states: Tensor) -> Tensor:
-        """States ``[M, D]`` -> logits ``[M, V]`` of the masked-word head."""
+        """Logits ``[M, V]`` of the masked-language-modeling head for states ``[M, D]``."""
         return self.mlm(states, self.embeddings.tokens.weight)
 
-    # --- the vectors that a frozen encoder leaves to its head --------------------------------------
+    # --- features of a frozen encoder --------------------------------------------------------------
 
     @property
     def has_features(self) -> bool:
-        """Whether the head needs only one vector a sequence: attention pooling weighs every row anew, and a
-        head that answers each token reads all of them."""
+        """Whether the head needs only one vector per sequence, which a frozen encoder computes once.
+
+        Attention pooling has weights of its own, and token classification reads all rows."""
         return self.pooling is not None and not isinstance(self.pooling, AttentionPooling | TokenPooling)
 
     def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:
-        """What the head reads of each sequence, ``[B, D]``; ``classify`` goes on from it.
+        """The pooled vector of each sequence, ``[B, D]``, the input of ``classify``.
 
         Raises:
-            ConfigError: the model has no such vector (``has_features``).
+            ConfigError: ``has_features`` is False.
         """
         if not self.has_features:
             raise ConfigError("this pooling reads every row", where="pooling", fix="Use another pooling")
@@ -253,7 +253,7 @@ class Backbone(nn.Module):
         return self.pooling(states, packing) if whole else states
 
     def classify(self, features: Tensor) -> Tensor:
-        """``features`` ``[B, D]`` -> logits ``[B, C]``: pooling (of one row) and head."""
+        """Logits ``[B, C]`` of ``features`` ``[B, D]``."""
         if self.pooling is None or self.head is None:
             raise ConfigError("there is no classification head", where="classify")
         return self.answer(features, Packing.uniform(len(features), 1, features.device)).logits  # type: ignore[return-value]  # there is a head
@@ -261,18 +261,18 @@ class Backbone(nn.Module):
     def lower_rows(
         self, inputs: Any, layers: int, packing: Packing | None = None, segments: Tensor | None = None
     ) -> Tensor:
-        """The rows ``[N, D]`` behind the lowest ``layers``; ``answer_above`` goes on from them."""
+        """The output ``[N, D]`` of the lowest ``layers``, the input of ``answer_above``."""
         x, packing = self.embed(inputs, packing, segments)
         return self.encoder(x, packing, end=layers)
 
     def answer_above(self, x: Tensor, packing: Packing, layers: int) -> ModelOutput:
-        """``lower_rows`` ``[N, D]`` -> answers, by the layers above them."""
+        """Run the remaining layers and the heads on ``lower_rows`` ``[N, D]``."""
         return self.answer(self.encoder(x, packing, rows=self.head_rows(packing), begin=layers), packing)
 
     # --- weights ---------------------------------------------------------------------------------
 
     def init_weights(self) -> None:
-        """Normal weights, zero biases (Devlin et al.); convolutions as He et al. (2015).
+        """Initialize with normal weights and zero biases (Devlin et al.), convolutions as He et al. (2015).
 
         With ``zero_init`` the residual branches start at 0.
         """
@@ -284,7 +284,7 @@ class Backbone(nn.Module):
                 nn.init.zeros_(layer.feed_forward.down.weight)
 
     def draw(self, part: nn.Module) -> None:
-        """Give every table, product and convolution of a part of the model its first weights."""
+        """Initialize the embeddings, linear layers and convolutions of a part of the model."""
         c = self.config
         for module in part.modules():
             if isinstance(module, nn.Linear):
@@ -297,13 +297,13 @@ class Backbone(nn.Module):
                 nn.init.kaiming_normal_(module.weight)
 
     def set_compute_dtype(self, dtype: torch.dtype) -> Self:
-        """Compute the encoder in ``dtype``; tables, pooling and head stay in fp32 (see the embeddings)."""
+        """Compute the encoder in ``dtype``; embeddings, pooling and head stay in fp32."""
         self.encoder.to(dtype)
         self.embeddings.set_compute_dtype(dtype)
         return self
 
     def with_head(self, **changes: Any) -> Self:
-        """The same encoder under another pooling or head; what is new is freshly initialized."""
+        """A copy with another pooling or head (fields of the config); new parts are initialized."""
         other = type(self)(replace(self.config, **changes))  # type: ignore[call-arg]  # a subclass takes its config
         state = self.state_dict()
         kept = other.shared(self.config.pooling, state)
@@ -314,21 +314,26 @@ class Backbone(nn.Module):
         return other
 
     def adapted(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of a model of that config in the shapes that this one has."""
+        """The tensors of a model with ``config``, converted to the shapes of this one."""
         return dict(state)
 
     def shared(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """Which tensors of a model with that pooling mean the same in this one; those of new heads do not."""
-        parts = (*BELOW, "mlm.", "spans.", *(("pooling.",) if pooling == self.config.pooling else ()))
+        """The tensor names of a model with ``pooling`` that this model can load; not those of its head."""
+        parts = (
+            *BACKBONE_PREFIXES,
+            "mlm.",
+            "spans.",
+            *(("pooling.",) if pooling == self.config.pooling else ()),
+        )
         own = self.state_dict().keys()
         return [name for name in names if name in own and name.startswith(parts)]
 
 
-class TextDoors(nn.Module):
-    """``forward`` of a text model: padded input through one door, packed through the other."""
+class TextForward(nn.Module):
+    """``forward`` of text models, for padded and for packed input; a subclass implements ``read``."""
 
     fixed = False
-    mlm: Any  # of masked words; None: the logits are of classes
+    mlm: Any  # masked-language-modeling head, or None
 
     def read(
         self,
@@ -338,7 +343,7 @@ class TextDoors(nn.Module):
         trace: Trace | None,
         every_row: bool = False,
     ) -> ModelOutput:
-        """Packed ids ``[N]`` -> answers."""
+        """The forward pass for packed ids ``[N]``."""
         raise NotImplementedError
 
     def forward(
@@ -350,17 +355,17 @@ class TextDoors(nn.Module):
         packing: Packing | None = None,
         trace: Trace | None = None,
     ) -> ModelOutput:
-        """Padded ``[B, T]`` ids with a mask, or packed ``[N]`` ids with a packing.
+        """The forward pass for padded ``[B, T]`` ids with a mask, or packed ``[N]`` ids with a packing.
+
+        Positions count real tokens, so that left and right padding give the same result.
 
         Args:
-            attention_mask: ``[B, T]``, non-zero where a token is real; None: everywhere.
-            token_type_ids: the segments, in the layout of ``input_ids``; None: all 0.
-            trace: what to record on the way; nothing else is kept.
-
-        Positions count real tokens, so padding on the left gives what padding on the right gives.
+            attention_mask: ``[B, T]``, non-zero at real tokens; None: everywhere.
+            token_type_ids: segments in the layout of ``input_ids``; None: all 0.
+            trace: attention weights and hidden states to record.
 
         Raises:
-            ShapeError: ids, mask, segments and packing do not fit together.
+            ShapeError: the shapes of ids, mask, segments and packing are incompatible.
         """
         if packing is not None:
             return self.read(input_ids, packing, token_type_ids, trace)
@@ -375,6 +380,6 @@ class TextDoors(nn.Module):
         packing, real = Packing.from_mask(attention_mask)
         segments = None if token_type_ids is None else token_type_ids.flatten()[real]
         out = self.read(input_ids.flatten()[real], packing, segments, trace, every_row=True)
-        of_tokens = getattr(self.config, "pooling", None) == "tokens"
-        each = of_tokens or self.mlm is not None or getattr(self, "spans", None) is not None
-        return out.unpacked(input_ids.shape, real, token_logits=each)
+        token_logits = getattr(self.config, "pooling", None) == "tokens"
+        token_logits |= self.mlm is not None or getattr(self, "spans", None) is not None
+        return out.unpacked(input_ids.shape, real, token_logits=token_logits)

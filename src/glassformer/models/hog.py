@@ -1,6 +1,6 @@
-"""A linear model of an image: what edges and colors are where, and a weight of each for every class.
+"""A linear image classifier on HOG features: one weight per cell, feature and class.
 
-logits = sum over the cells of an image (values of the cell * weights of the cell) + bias
+logits = sum over the cells of an image (features of the cell * weights of the cell) + bias
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from glassformer.packing import Packing
 
 @dataclass(frozen=True)
 class HogImageConfig:
-    """What is read of an image, and what it decides."""
+    """Config of ``HogImage``: features and number of classes."""
 
     embedding: HogConfig = field(default_factory=HogConfig)
     num_labels: int = 2
 
 
 class HogImage(Backbone):
-    """Histograms of oriented gradients and colors (``nn/hog.py``) under a linear head, in fp32. It has no
-    attention, and no weights but the head's.
-    """
+    """A linear head on histograms of oriented gradients and colors (``nn/hog.py``), in fp32."""
 
     has_attention, fixed = False, True
     reads = "images"
@@ -39,18 +37,18 @@ class HogImage(Backbone):
         super().__init__()
         self.config = config
         self.embeddings = HogEmbedding(config.embedding)
-        self.encoder = nn.Identity()  # every cell speaks for itself
+        self.encoder = nn.Identity()
         self.head = ClassificationHead(self.width, config.num_labels)
 
     @property
     def width(self) -> int:
-        """Of what the head reads: all cells, one after the other."""
+        """Number of features of an image: those of all cells."""
         return self.config.embedding.num_tokens * self.config.embedding.d_model
 
     def forward(
         self, pixel_values: Tensor, *, packed: bool = False, trace: Trace | None = None
     ) -> ModelOutput:
-        """Normalized images ``[B, C, H, W]`` of the config's size; else as of every image model.
+        """As ``ImageEncoder.forward``, for normalized images ``[B, C, H, W]`` of the config's size.
 
         Raises:
             ShapeError: images of another size.
@@ -62,10 +60,10 @@ class HogImage(Backbone):
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
     ) -> ModelOutput:
-        """Rows of cells ``[N, D]`` -> logits.
+        """Logits from the features of cells ``[N, D]``.
 
         Raises:
-            ConfigError: a trace of attention is asked for.
+            ConfigError: ``trace`` requests attention weights.
             InputError: an image lacks cells.
         """
         if trace is not None and trace.attentions:
@@ -74,15 +72,15 @@ class HogImage(Backbone):
                 what, where="trace", fix="Use explain with occlusion or gradient_x_input"
             )
         if set(packing.lengths) != {self.config.embedding.num_tokens}:
-            what = "a linear model has weights for all cells of an image, and some were left out"
+            what = "a linear model needs all cells of an image, but some were deleted"
             raise InputError(what, where="explain", fix="Hide cells with by=mask, not by=delete")
         vectors = x.reshape(packing.count, -1)
         return ModelOutput(packing, states=x, pooler_output=vectors, logits=self.head(vectors))
 
     def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """``[B, T, D]`` -> logits ``[B, C]``, for graphs."""
+        """Logits ``[B, C]`` of cells ``[B, T, D]``, for exported graphs."""
         return self.head(x.flatten(1))
 
     def set_compute_dtype(self, dtype: torch.dtype) -> Self:
-        """A linear model computes in fp32, whatever the others do."""
+        """Does nothing: a linear model always computes in fp32."""
         return self

@@ -1,7 +1,7 @@
-"""THE image encoder: an image is a sentence of patches (Dosovitskiy et al., 2021); the same encoder follows.
+"""Image encoder (ViT; Dosovitskiy et al., 2021), used by all families of vision Transformers.
 
-Every family of vision Transformers (``families/``) is this one with another config. Rows are packed, patches
-are cut and multiplied instead of convolved, and queries, keys and values come from one product.
+The families (``families/``) differ in their configs only. Rows are packed; patches are cut and multiplied
+instead of convolved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from glassformer.types import HeadKind, PoolingKind
 
 @dataclass(frozen=True)
 class ImageEncoderConfig:
-    """Patches, encoder, and what stands on them."""
+    """Config of patch embeddings, encoder, pooling and head."""
 
     embedding: PatchConfig
     encoder: EncoderConfig
@@ -35,10 +35,10 @@ class ImageEncoderConfig:
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
-    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "none"
-    head_input_dropout: float = 0.0  # before that layer
+    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "gelu", "none"
+    head_input_dropout: float = 0.0  # before the hidden layer
     init_std: float = 0.02
-    embedding_std: ClassVar[None] = None  # patches are a product, not a table
+    embedding_std: ClassVar[None] = None  # images have no embedding table
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
@@ -47,7 +47,7 @@ class ImageEncoderConfig:
             )
         if self.head not in (None, "classification"):
             raise ConfigError(
-                f"an encoder of images has no {self.head} head", where="head", fix="Use classification"
+                f"image encoders have no {self.head} head", where="head", fix="Use classification"
             )
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
@@ -56,7 +56,7 @@ class ImageEncoderConfig:
             raise ConfigError(what, where="pooling", fix="Use mean")
 
     def pooling_under(self, head: str | None) -> PoolingKind | None:
-        """What a new head reads, unless something else is asked for: [CLS] as it is."""
+        """The default pooling for a new head: the first row, [CLS]."""
         return "first"
 
 
@@ -79,17 +79,17 @@ class ImageEncoder(Backbone):
     def forward(
         self, pixel_values: Images, *, packed: bool = False, trace: Trace | None = None
     ) -> ModelOutput:
-        """Normalized images ``[B, C, H, W]``, or a list of ``[C, H_i, W_i]`` of several sizes.
+        """The forward pass for normalized images ``[B, C, H, W]``, or a list of ``[C, H_i, W_i]``.
+
+        For images of another size than the config's, learned positions are interpolated.
 
         Args:
-            packed: leave token-wise results as packed rows ``[N, D]``, and compute only what the head reads.
-                A list of images is always answered so, since its sequences differ in length.
-            trace: what to record on the way; nothing else is kept.
-
-        An image of another size than the config's is read with interpolated positions.
+            packed: return token-wise results as packed rows ``[N, D]``, and compute only what the head
+                reads. Results for a list of images are always packed.
+            trace: attention weights and hidden states to record.
 
         Raises:
-            ShapeError: other channels or dimensions than the model's, or an image smaller than a patch.
+            ShapeError: a wrong number of channels or dimensions, or an image smaller than a patch.
         """
         x, packing = self.embed(pixel_values)  # [N, D]
         out = self.run_rows(x, packing, trace, every_row=not packed)
@@ -98,7 +98,7 @@ class ImageEncoder(Backbone):
         return out.unpacked((packing.count, packing.max_length))
 
     def at_size(self, image_size: tuple[int, ...]) -> ImageEncoder:
-        """The same weights for images of another size: learned positions are interpolated, once."""
+        """A copy for images of another size, with interpolated positions."""
         c = self.config
         other = ImageEncoder(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
         other.load_state_dict(other.adapted(c, self.state_dict()))
@@ -106,7 +106,7 @@ class ImageEncoder(Backbone):
         return other
 
     def adapted(self, config: ImageEncoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of another size of image: the table of learned positions is read on this one's grid."""
+        """The tensors of a model for another image size, with positions interpolated to this grid."""
         out, old, new = dict(state), config.embedding, self.config.embedding
         if old.image_size != new.image_size and "embeddings.positions" in out:
             first, table = int(old.class_token), out["embeddings.positions"]

@@ -1,4 +1,4 @@
-"""A linear model of weighted features: a bag of n-grams, and a weight of each for every class.
+"""A linear text classifier on n-gram features: one weight per feature and class.
 
 logits = sum over the features of a text (value * weights of the feature) + bias
 """
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.errors import NotForThisModelError
-from glassformer.models.backbone import ModelOutput, TextDoors
+from glassformer.models.backbone import ModelOutput, TextForward
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
@@ -20,21 +20,21 @@ from glassformer.packing import Packing
 
 @dataclass(frozen=True)
 class FeaturesConfig:
-    """What the model reads."""
+    """Config of the features."""
 
-    vocab_size: int  # features
+    vocab_size: int  # number of features
 
 
 @dataclass(frozen=True)
 class LinearConfig:
-    """Features, and what they decide."""
+    """Config of ``LinearText``: features and number of classes."""
 
     embedding: FeaturesConfig = field(default_factory=lambda: FeaturesConfig(1))
     num_labels: int = 2
 
 
-class LinearText(TextDoors):
-    """One weight for each feature and class, in fp32. It has no attention and no vectors of texts."""
+class LinearText(TextForward):
+    """A linear classifier of texts in fp32, without attention and without text vectors."""
 
     has_attention, fixed = False, True
     reads = "texts"
@@ -45,7 +45,7 @@ class LinearText(TextDoors):
         self.config = config
         width, labels = config.embedding.vocab_size, config.num_labels
         self.head = ClassificationHead(width, labels)
-        # [C, W] as every head, and in memory by feature: what a text has is read in few places.
+        # Shape [C, W] like every head, but stored by feature, so that a text reads contiguous rows.
         self.head.out.weight = nn.Parameter(torch.zeros(width, labels).T)
         nn.init.zeros_(self.head.out.bias)
         self.mlm = None
@@ -53,7 +53,7 @@ class LinearText(TextDoors):
 
     @property
     def width(self) -> int:
-        """Features."""
+        """Number of features."""
         return self.config.embedding.vocab_size
 
     def forward(
@@ -66,10 +66,10 @@ class LinearText(TextDoors):
         trace: Trace | None = None,
         values: Tensor | None = None,
     ) -> ModelOutput:
-        """As of every text model; ``input_ids`` are features.
+        """As ``TextForward.forward``; ``input_ids`` are feature numbers.
 
         Args:
-            values: ``[N]`` fp32, of packed features; None: 1 each.
+            values: ``[N]`` fp32 values of packed features; None: all 1.
         """
         if packing is None:
             return super().forward(input_ids, attention_mask, token_type_ids, trace=trace)
@@ -84,10 +84,10 @@ class LinearText(TextDoors):
         every_row: bool = False,
         values: Tensor | None = None,
     ) -> ModelOutput:
-        """Packed features ``[N]`` -> logits; the states are what each of them adds, ``[N, C]``.
+        """Logits of packed features ``[N]``; the states ``[N, C]`` are the contributions of the features.
 
         Raises:
-            ConfigError: a trace of attention is asked for.
+            ConfigError: ``trace`` requests attention weights.
         """
         if trace is not None and trace.attentions:
             what = "a linear model has no attention to look at"
@@ -101,5 +101,5 @@ class LinearText(TextDoors):
         return ModelOutput(packing, states=states, logits=sums + bias)  # [B, C]
 
     def set_compute_dtype(self, dtype: torch.dtype):
-        """A linear model computes in fp32, whatever the others do."""
+        """Does nothing: a linear model always computes in fp32."""
         return self

@@ -1,11 +1,10 @@
-"""A masked autoencoder: the image encoder reads a few patches, a small decoder paints the others.
+"""Masked autoencoder (He et al., 2022): the encoder reads a few patches, a small decoder predicts the others.
 
-He et al., "Masked Autoencoders Are Scalable Vision Learners" (2022). Ours differs in that hidden patches are
-never embedded: the packed batch holds the seen ones alone.
+Difference from the paper: masked patches are never embedded; the packed batch holds the visible ones only.
 
-    image --cut--> n patches --keep K--> encoder [B, 1 + K, D] --> decoder [B, n, D'] --> their pixels
+    image --cut--> n patches --keep K--> encoder [B, 1 + K, D] --> decoder [B, n, D'] --> pixels [B, n, P]
 
-Letters: n patches of an image, K of them seen, P = C * p * q pixel values of a patch.
+An image has n patches, K of them visible; P = C * p * q is the number of pixel values of a patch.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.patches import PatchConfig, cut_patches, sinusoidal_2d
 from glassformer.packing import Packing
 
-FLAT = 1e-6  # added to a patch's variance: a patch of one color has none
+VARIANCE_EPS = 1e-6  # added to the variance of a patch, which may be 0
 
 
 @dataclass(frozen=True)
 class DecoderSizes:
-    """Of the decoder, which is thrown away when the encoder is taken on."""
+    """Sizes of the decoder, which is discarded after pre-training."""
 
     d_model: int = 128
     num_layers: int = 2
@@ -35,7 +34,7 @@ class DecoderSizes:
 
 
 class PatchDecoder(nn.Module):
-    """States of the seen patches, a learned row in the place of each other one -> pixels of all."""
+    """Predicts the pixels of all patches from the states of the visible ones; mask tokens are the rest."""
 
     def __init__(self, sizes: DecoderSizes, width: int, patches: PatchConfig):
         super().__init__()
@@ -50,7 +49,9 @@ class PatchDecoder(nn.Module):
         self.out = nn.Linear(d, patches.channels * math.prod(patches.patch_size))
 
     def forward(self, states: Tensor, seen: Tensor) -> Tensor:
-        """``[B, 1 + K, D]`` ([CLS] and the like first) and ``seen`` ``[B, K]`` -> ``[B, n, P]``."""
+        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]``; ``seen`` ``[B, K]`` numbers the
+        visible patches.
+        """
         x = self.enter(states)
         first, x = x[:, : self.before], x[:, self.before :]
         b, n, d = len(x), math.prod(self.grid), x.shape[2]
@@ -64,45 +65,48 @@ class PatchDecoder(nn.Module):
 
 
 class MaskedAutoencoder(ImageEncoder):
-    """An image encoder without a head, and the decoder that teaches it."""
+    """An image encoder without a head, with the decoder for pre-training."""
 
     kind = "encoder"
 
     def __init__(self, config: ImageEncoderConfig, sizes: DecoderSizes):
         if config.embedding.stem:
-            what = "a convolution stem reads across the patches, so that hidden ones would be seen"
-            raise ConfigError(what, where="stem", fix="Use a model without one")
+            what = "a convolution stem mixes neighboring patches, so it would reveal masked ones"
+            raise ConfigError(what, where="stem", fix="Use a model without a stem")
         if config.embedding.channels * math.prod(config.embedding.patch_size) < 2:
-            raise ConfigError("a patch of one value has no pattern", where="patch_size", fix="Use 2 or more")
+            raise ConfigError("a patch has only one value", where="patch_size", fix="Use 2 or more")
         super().__init__(replace(config, head=None, pooling=None))
         self.sizes = sizes
         self.patch_decoder = PatchDecoder(sizes, config.encoder.d_model, config.embedding)
         self.draw(self.patch_decoder)
         nn.init.normal_(self.patch_decoder.hidden, std=config.init_std)
 
-    def paint(self, pictures: Tensor, seen: Tensor) -> Tensor:
-        """Normalized images ``[B, C, H, W]``, ``seen`` ``[B, K]`` -> ``[B, n, P]`` as ``target``; fp32."""
-        x, packing = self.embeddings.some(pictures, seen)  # [N, D]
+    def paint(self, images: Tensor, seen: Tensor) -> Tensor:
+        """Predicted patches ``[B, n, P]``, normalized as ``target``, in fp32.
+
+        Args:
+            images: normalized, ``[B, C, H, W]``.
+            seen: ``[B, K]`` numbers of the visible patches.
+        """
+        x, packing = self.embeddings.some(images, seen)  # [N, D]
         states = self.encode_rows(x, packing).view(len(seen), -1, self.width)
         return self.patch_decoder(states, seen).float()
 
-    def target(self, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of ``[B, C, H, W]``: its patches ``[B, n, P]`` with mean 0 and variance 1 each, and what was taken
-        out of them, mean and deviation ``[B, n, 1]``.
-        """
-        raw = cut_patches(pictures.float(), self.config.embedding.patch_size)
-        mean, std = raw.mean(2, keepdim=True), (raw.var(2, keepdim=True) + FLAT).sqrt()
+    def target(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Patches ``[B, n, P]`` standardized one by one, and their means and deviations ``[B, n, 1]``."""
+        raw = cut_patches(images.float(), self.config.embedding.patch_size)
+        mean, std = raw.mean(2, keepdim=True), (raw.var(2, keepdim=True) + VARIANCE_EPS).sqrt()
         return (raw - mean) / std, mean, std
 
-    def losses(self, pictures: Tensor, seen: Tensor) -> Tensor:
-        """``[B]``: mean squared error over each image's hidden patches; of a gray answer it is 1."""
-        target, _, _ = self.target(pictures)
-        errors = (self.paint(pictures, seen) - target).square().mean(2)  # [B, n]
+    def losses(self, images: Tensor, seen: Tensor) -> Tensor:
+        """Mean squared error over the masked patches of each image, ``[B]``; predicting the mean gives 1."""
+        target, _, _ = self.target(images)
+        errors = (self.paint(images, seen) - target).square().mean(2)  # [B, n]
         hidden = torch.ones_like(errors).scatter(1, seen, 0.0)
         return (errors * hidden).sum(1) / hidden.sum(1)
 
     def taken(self) -> ImageEncoder:
-        """The encoder alone, with these weights: what fine-tuning begins with."""
+        """The encoder alone, for fine-tuning."""
         out = ImageEncoder(self.config)
         own = self.state_dict()
         out.load_state_dict({name: own[name] for name in out.state_dict()})

@@ -1,4 +1,4 @@
-"""What the text baselines share: embeddings, pooling and head; each adds its own encoder."""
+"""Base class of RNN and CNN text classifiers: embeddings, pooling and head."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import NotForThisModelError
-from glassformer.models.backbone import BELOW, ModelOutput, TextDoors
+from glassformer.models.backbone import BACKBONE_PREFIXES, ModelOutput, TextForward
 from glassformer.nn.embed import TextEmbedding
 from glassformer.nn.heads import head_of
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 
 
-class PackedClassifier(TextDoors):
-    """Embedding, ``encoder``, pooling and head over packed rows. They have no attention, hence no maps.
+class PackedClassifier(TextForward):
+    """A classifier without attention over packed rows.
 
-    A subclass sets ``encoder`` and ``pooling`` and writes ``encode``.
+    A subclass sets ``encoder`` and ``pooling`` and implements ``encode`` and ``pooled_padded``.
     """
 
     has_attention = False
     reads = "texts"
-    kind: str  # of training from random weights
+    kind: str  # selects default training settings (train/config.py)
     encoder: nn.Module
     pooling: nn.Module | None
 
@@ -38,18 +38,18 @@ class PackedClassifier(TextDoors):
 
     @property
     def width(self) -> int:
-        """Of the rows."""
+        """Width of the encoder, one direction of a recurrent one."""
         return self.config.d_model
 
     def embed(self, ids: Tensor, packing: Packing, segments: Tensor | None = None) -> tuple[Tensor, Packing]:
-        """Packed ids ``[N]`` -> the rows ``[N, E]`` that enter the encoder; segments are not looked at."""
+        """Embeddings ``[N, E]`` of packed ids ``[N]``; segments are ignored."""
         return self.embeddings(ids, packing), packing
 
     def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-        """Embedded rows ``[N, E]`` -> answers.
+        """Encode embedded rows ``[N, E]`` and apply the head.
 
         Raises:
-            ConfigError: a trace of attention is asked for.
+            ConfigError: ``trace`` requests attention weights.
         """
         if trace is not None and trace.attentions:
             raise NotForThisModelError(
@@ -61,16 +61,16 @@ class PackedClassifier(TextDoors):
         return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
 
     def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
-        """``[B, T, E]`` and its mask ``[B, T]`` -> one vector a sequence, as ``encode`` in evaluation."""
+        """One vector per sequence for padded ``[B, T, E]`` with mask ``[B, T]``, in evaluation mode."""
         raise NotImplementedError
 
     def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Embedded rows ``[B, T, E]`` -> logits ``[B, C]`` in the padded form that graphs are drawn of."""
+        """Logits ``[B, C]`` of padded embedded rows ``[B, T, E]``, for exported graphs."""
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         return self.head(self.pooled_padded(x, real))
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        """``[N, E]`` -> the states of all rows ``[N, D]``, and one vector a sequence ``[B, pooled]``."""
+        """States ``[N, D]`` of embedded rows ``[N, E]``, and one vector per sequence ``[B, pooled]``."""
         raise NotImplementedError
 
     def read(
@@ -81,38 +81,42 @@ class PackedClassifier(TextDoors):
         trace: Trace | None,
         every_row: bool = False,
     ) -> ModelOutput:
-        """Packed ids ``[N]`` -> answers; segments are not looked at.
+        """The forward pass for packed ids ``[N]``; segments are ignored.
 
         Raises:
-            ConfigError: a trace of attention is asked for.
+            ConfigError: ``trace`` requests attention weights.
         """
         return self.run_rows(self.embed(ids, packing)[0], packing, trace)
 
-    # --- a change of head, as ``Backbone`` has it ---------------------------------------------------
+    # --- a change of head, as in ``Backbone`` -------------------------------------------------------
 
     def shared(self, pooling: str | None, names: Iterable[str]) -> list[str]:
-        """Which tensors of a model with that pooling mean the same in this one; those of the head do not."""
+        """The tensor names of a model with ``pooling`` that this model can load; not those of its head."""
         same = pooling == getattr(self.config, "pooling", None)
-        return [name for name in names if name.startswith((*BELOW, "pooling.") if same else BELOW)]
+        return [
+            name
+            for name in names
+            if name.startswith((*BACKBONE_PREFIXES, "pooling.") if same else BACKBONE_PREFIXES)
+        ]
 
     def adapted(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of a model of that config in the shapes that this one has."""
+        """The tensors of a model with ``config``, converted to the shapes of this one."""
         return dict(state)
 
     def draw(self, part: nn.Module) -> None:
-        """Give a part above the encoder its first weights, as torch has them."""
+        """Initialize the linear layers of a part of the model, as torch does."""
         for module in part.modules():
             if isinstance(module, nn.Linear):
                 module.reset_parameters()
 
     def set_compute_dtype(self, dtype: torch.dtype):
-        """Compute the encoder in ``dtype``; tables, pooling and head stay in fp32."""
+        """Compute the encoder in ``dtype``; embeddings, pooling and head stay in fp32."""
         self.encoder.to(dtype)
         self.embeddings.set_compute_dtype(dtype)
         return self
 
     def init_embeddings(self) -> None:
-        """Normal token rows; the rest starts as torch has it."""
+        """Initialize the token embeddings from a normal distribution."""
         for module in self.embeddings.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.embedding_std)

@@ -1,6 +1,6 @@
-"""Recurrent text classifiers on packed rows: LSTM (Hochreiter, Schmidhuber, 1997), GRU (Cho et al., 2014).
+"""LSTM (Hochreiter and Schmidhuber, 1997) and GRU (Cho et al., 2014) text classifiers.
 
-The head reads the last state of each direction, or pools the states of all words.
+The head reads the final state of each direction, or the pooled states of all words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.packing import Packing
 
 @dataclass(frozen=True)
 class RnnConfig:
-    """Embedding, recurrent layers, what the head reads, head."""
+    """Config of embedding, recurrent layers, pooling and head."""
 
     embedding: EmbeddingConfig
     cell: Cell = "lstm"
@@ -49,7 +49,7 @@ class RnnConfig:
 
 
 class Rnn(PackedClassifier):
-    """A recurrent classifier."""
+    """A recurrent text classifier."""
 
     config: RnnConfig
 
@@ -70,9 +70,7 @@ class Rnn(PackedClassifier):
         states, last = self.encoder(x, packing)  # [N, D], ([layers * directions, B, d], ...)
         if self.pooling is not None:
             pooled = self.pooling(states, packing)
-        elif (
-            self.config.bidirectional
-        ):  # forwards it has read all words at the last one, backwards at the first
+        elif self.config.bidirectional:
             pooled = torch.cat([last[0][-2], last[0][-1]], 1)  # [B, D]
         else:
             pooled = last[0][-1]

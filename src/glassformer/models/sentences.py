@@ -1,10 +1,9 @@
-"""Sentence embeddings (Reimers and Gurevych, 2019): what makes one vector of a whole text.
+"""Sentence embeddings (Reimers and Gurevych, 2019).
 
     texts --prompt, tokenizer--> packed ids --encoder--> states [N, D] --pooling--> [B, D] --dense,
     normalize--> [B, E]
 
-``checkpoints/sentences.py`` reads these settings from a folder. Nothing is padded: texts are computed in
-batches of nearly one length, and come back in the order given.
+``checkpoints/sentences.py`` reads these settings from a sentence-transformers folder.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from glassformer.finite import finite
 from glassformer.packing import Packing
 from glassformer.runtime import computing
 
-# What a dense layer may be followed by, under the names of torch's modules.
+# Activations after a dense layer, by the names of torch's modules.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Identity": lambda x: x,
     "Tanh": torch.tanh,
@@ -47,11 +46,11 @@ SIMILARITIES = (COSINE, "dot", "euclidean", "manhattan")
 
 @dataclass(frozen=True)
 class Pool:
-    """The rows of each text become one vector; several modes stand one behind the other.
+    """Pooling step; the vectors of several modes are concatenated.
 
     Args:
-        modes: of ``POOLS``.
-        include_prompt: whether the tokens of a prompt ([CLS] before it too) count.
+        modes: keys of ``POOLS``.
+        include_prompt: whether pooling includes the tokens of the prompt (and [CLS] before it).
     """
 
     modes: tuple[str, ...]
@@ -60,27 +59,27 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """``f(W x + b)``, plus ``x`` or a product with it where the layer has a residual connection."""
+    """Dense step: ``f(W x + b)``, optionally with a residual connection."""
 
     weight: Tensor  # [E, D]
     bias: Tensor | None  # [E]
     activation: str  # of ``ACTIVATIONS``
     residual: bool = False
-    residual_weight: Tensor | None = None  # [E, D]; None: x as it is
+    residual_weight: Tensor | None = None  # [E, D], projects the residual; None: identity
 
     def __call__(self, x: Tensor) -> Tensor:  # [B, D] -> [B, E]
-        weight, bias, beside = (
+        weight, bias, residual_weight = (
             None if t is None else t.to(x) for t in (self.weight, self.bias, self.residual_weight)
         )
         out = ACTIVATIONS[self.activation](F.linear(x, weight, bias))  # type: ignore[arg-type]  # there is a weight
         if self.residual:
-            out = out + (x if beside is None else F.linear(x, beside))
+            out = out + (x if residual_weight is None else F.linear(x, residual_weight))
         return out
 
 
 @dataclass(frozen=True)
 class Normalize:
-    """To length 1."""
+    """Normalization to length 1."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return unit_rows(x)
@@ -88,16 +87,18 @@ class Normalize:
 
 @dataclass(frozen=True)
 class Sentences:
-    """How a model makes one vector of a text.
+    """How a model computes one vector per text.
 
     Args:
-        max_length: tokens at most, special ones included; None: as many as the model has positions for.
-        lowercase: letters become small before the tokenizer's own steps.
-        prompts: name -> what is put before each text; ``default_prompt`` is the name of the one that is used
-            unless another is asked for (None: no prompt).
-        folder: where the tokenizer lies; it is read when it is first needed.
-        truncate_dim: of each embedding the first so many numbers are kept, as they are; None: all.
-        similarity: how the checkpoint compares embeddings: one of ``SIMILARITIES``.
+        pool: the pooling step.
+        after: the steps after pooling.
+        max_length: maximum number of tokens, with special ones; None: the model's number of positions.
+        lowercase: lowercase texts before tokenization.
+        prompts: name -> text put before each input.
+        default_prompt: name of the prompt that is used by default; None: no prompt.
+        folder: folder of the tokenizer, which is loaded when needed.
+        truncate_dim: keep only this many leading dimensions of each embedding; None: all.
+        similarity: how the checkpoint compares embeddings, one of ``SIMILARITIES``.
     """
 
     pool: Pool
@@ -111,31 +112,32 @@ class Sentences:
     similarity: str = COSINE
 
     def width(self, d_model: int) -> int:
-        """Of the embeddings, over an encoder of that width."""
+        """E, the width of the embeddings, for an encoder of width ``d_model``."""
         sizes = [len(step.weight) for step in self.after if isinstance(step, Dense)]
         whole = sizes[-1] if sizes else d_model * len(self.pool.modes)
         return min(whole, self.truncate_dim or whole)
 
     def check_cosine(self, where: str) -> None:
-        """Raises ConfigError for a checkpoint whose embeddings are compared in another way than by cosine."""
+        """Raises ConfigError for a checkpoint that compares embeddings with another similarity than
+        cosine.
+        """
         unit = bool(self.after) and isinstance(self.after[-1], Normalize) and self.truncate_dim is None
-        if self.similarity != COSINE and not (
-            self.similarity == "dot" and unit
-        ):  # of length 1 they are equal
-            what = f"similarity_fn_name is {self.similarity!r}, and texts are compared by cosine here"
+        # For vectors of length 1 the dot product is the cosine.
+        if self.similarity != COSINE and not (self.similarity == "dot" and unit):
+            what = f"similarity_fn_name is {self.similarity!r}, but texts are compared by cosine here"
             fix = "Compare the vectors of encode (on the command line: embed) yourself, or change the setting"
             raise ConfigError(what, where=where, fix=fix)
 
     def prompt(self, name: str | None, text: str | None) -> str:
-        """The prompt that these two ask for; ``text`` goes before ``name``.
+        """The prompt ``text`` if given, else the prompt called ``name`` (None: the default prompt).
 
         Raises:
-            ConfigError: no prompt of that name.
+            ConfigError: no prompt has that name.
         """
         if text is not None:
             return text
         name = self.default_prompt if name is None else name
-        known = {"query": "", "document": "", **self.prompts}  # the first two may be asked of every model
+        known = {"query": "", "document": "", **self.prompts}  # every model accepts the first two
         if name is not None and name not in known:
             raise ConfigError(f"no prompt {name!r}", where="prompt_name", fix=nearest(name, list(known)))
         return "" if name is None else known[name]
@@ -150,28 +152,28 @@ class Sentences:
         batch_tokens: int = 8192,
         tokenizer: Tokenizer | None = None,
     ) -> np.ndarray:
-        """One vector a text, ``[n, E]`` fp32; an empty text is its special tokens alone.
+        """Embed texts, one vector per text: ``[n, E]`` fp32.
 
         Args:
             model: a text encoder, in evaluation mode.
-            batch_tokens: tokens computed at once; on a GPU 32,768 where that is more.
-            tokenizer: of the model; None: the one in ``folder``.
+            batch_tokens: tokens per batch; on a GPU at least 32,768.
+            tokenizer: the tokenizer of the model; None: the one in ``folder``.
 
         Raises:
-            ConfigError: no prompt of that name.
-            DataError: something that is no list of texts.
-            CheckpointError: the folder has no tokenizer that can be read.
+            ConfigError: no prompt has that name.
+            DataError: ``texts`` is not a list of strings.
+            CheckpointError: the folder has no readable tokenizer.
         """
-        before, given = self.prompt(prompt_name, prompt), _checked(texts)
-        if not given:
+        before, checked = self.prompt(prompt_name, prompt), _checked(texts)
+        if not checked:
             return np.zeros((0, self.width(model.config.encoder.d_model)), np.float32)
         tokenizer = tokenizer or _tokenizer_in(self.folder)
         if self.lowercase:
             tokenizer = lowercased(tokenizer)
         limit = token_limit(model.config.embedding, self.max_length)
-        table = encode(tokenizer, [before + text for text in given], max_length=limit)
+        table = encode(tokenizer, [before + text for text in checked], max_length=limit)
         skip = self.prompt_rows(before, tokenizer, limit)
-        out = np.empty((len(given), self.width(model.config.encoder.d_model)), np.float32)
+        out = np.empty((len(checked), self.width(model.config.encoder.d_model)), np.float32)
         device = next(model.parameters()).device
         with computing():
             for index in evaluation_batches(table.lengths, batch_tokens, device):
@@ -180,13 +182,13 @@ class Sentences:
         return finite(out, "vectors")
 
     def prompt_rows(self, before: str, tokenizer: Tokenizer, limit: int) -> int:
-        """How many rows of each text pooling leaves out, for they are of the prompt ``before`` it."""
+        """How many leading rows of each text pooling skips: those of the prompt ``before``, or 0."""
         if not before or self.pool.include_prompt:
             return 0
         return _prompt_tokens(encode(tokenizer, [before], max_length=limit), tokenizer)
 
     def _states(self, model: Any, batch: Any, skip: int) -> tuple[Tensor, Packing]:
-        """The states that the pooling reads: of first rows alone the last layer computes no others."""
+        """The states that pooling reads; for "cls" the last layer computes first rows only."""
         packing = batch.packing
         if self.pool.modes == ("cls",) and not skip:
             rows = packing.first_rows
@@ -194,7 +196,9 @@ class Sentences:
         return model.encode(batch.ids, packing, segments=batch.segments), packing
 
     def of_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
-        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32, without the first ``skip`` rows of each text."""
+        """Embeddings ``[B, E]`` in fp32 from states ``[N, D]``, without the first ``skip`` rows of
+        each text.
+        """
         x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
         for step in self.after:
             x = step(x)
@@ -202,14 +206,14 @@ class Sentences:
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    """Each row ``[B, E]`` at length 1, zeros as they are; NaN where a length overflows."""
+    """Rows ``[B, E]`` normalized to length 1; zero rows stay zero, overflowing ones become NaN."""
     too_long = x.detach().norm(dim=-1, keepdim=True).isinf()
     return F.normalize(x, dim=-1).masked_fill(too_long, torch.nan)
 
 
-# --- pooling: states [N, D] in fp32, their packing, rows of each text to leave out -> [B, D] ---------
+# --- pooling: states [N, D] in fp32, packing, number of leading rows to skip -> [B, D] ---------------
 #
-# Of a text that has no other rows nothing is left: zeros, and of "cls" its first row.
+# A text without any other rows gives zeros, or with "cls" its first row.
 
 
 def _first(x: Tensor, packing: Packing, skip: int) -> Tensor:
@@ -227,25 +231,25 @@ def _sum(x: Tensor, packing: Packing, weights: Tensor) -> Tensor:
     return out.index_add(0, packing.sequence_ids, x * weights[:, None])
 
 
-def _divided(x: Tensor, packing: Packing, weights: Tensor, power: float = 1.0) -> Tensor:
+def _weighted_mean(x: Tensor, packing: Packing, weights: Tensor, power: float = 1.0) -> Tensor:
     total = x.new_zeros(packing.count).index_add(0, packing.sequence_ids, weights)
     return _sum(x, packing, weights) / total.clamp(min=1e-9)[:, None] ** power
 
 
-def _kept(x: Tensor, packing: Packing, skip: int) -> Tensor:  # [N], 1 at rows that count
+def _kept(x: Tensor, packing: Packing, skip: int) -> Tensor:  # [N], 0 at skipped rows, else 1
     return (packing.positions >= skip).to(x.dtype)
 
 
 def _mean(x: Tensor, packing: Packing, skip: int) -> Tensor:
-    return _divided(x, packing, _kept(x, packing, skip))
+    return _weighted_mean(x, packing, _kept(x, packing, skip))
 
 
 def _mean_of_root(x: Tensor, packing: Packing, skip: int) -> Tensor:
-    return _divided(x, packing, _kept(x, packing, skip), 0.5)
+    return _weighted_mean(x, packing, _kept(x, packing, skip), 0.5)
 
 
 def _weighted(x: Tensor, packing: Packing, skip: int) -> Tensor:
-    return _divided(x, packing, _kept(x, packing, skip) * (packing.positions + 1))
+    return _weighted_mean(x, packing, _kept(x, packing, skip) * (packing.positions + 1))
 
 
 def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
@@ -255,7 +259,7 @@ def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
     return torch.where(packing.length_tensor[:, None] > skip, out, 0.0)
 
 
-# By the names of sentence-transformers, in the order in which several stand behind each other.
+# By the names in sentence-transformers, in the order of concatenation.
 POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
     "cls": _first,
     "max": _max,
@@ -272,18 +276,18 @@ POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
 def _checked(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise DataError(
-            "one value where a list of texts is expected", where="embed", fix="Put it into a list"
+            "expected a list of texts, got a single value", where="embed", fix="Put it into a list"
         )
-    given = list(texts)
-    for number, text in enumerate(given):
+    checked = list(texts)
+    for number, text in enumerate(checked):
         if not isinstance(text, str):
             kind = type(text).__name__
             raise DataError(f"the text is not a string but {kind}", where=f"embed, text {number + 1}")
-    return given
+    return checked
 
 
 def token_limit(embedding: Any, max_length: int | None) -> int:
-    """The tokens that a model reads of a text: no more than it has learned positions for."""
+    """The maximum number of tokens of a text: ``max_length``, at most the number of learned positions."""
     positions = embedding.max_positions if embedding.positions == "learned" else max_length or 10**6
     return min(max_length or positions, positions)
 
@@ -295,7 +299,7 @@ def _tokenizer_in(folder: Path | None) -> Tokenizer:
 
 
 def lowercased(tokenizer: Tokenizer) -> Tokenizer:
-    """The same one that makes letters small first, unless it does so by itself."""
+    """A copy of the tokenizer that lowercases first; the tokenizer itself if it already does."""
     definition = tokenizer.to_str()
     if '"type":"Lowercase"' in definition or '"lowercase":true' in definition:
         return tokenizer
@@ -306,7 +310,7 @@ def lowercased(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _prompt_tokens(table: TokenTable, tokenizer: Tokenizer) -> int:
-    """Tokens of a prompt that stands alone, but for a special one behind it."""
+    """The number of tokens of an encoded prompt, without a special token at the end."""
     ids = table[0]
     special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
     return len(ids) - (len(ids) > 0 and int(ids[-1]) in special)

@@ -1,10 +1,10 @@
-"""The Transformer that translates (Vaswani et al., 2017): embeddings, THE encoder, the decoder, tied output.
+"""Encoder-decoder Transformer for translation (Vaswani et al., 2017).
 
-    memory = model.encode(source_ids, source_packing)          all places of the source at once
-    states = model.decode(target_ids, target_packing, memory)  teacher forcing: all of the target at once
-    logits, state = model.step(tokens, model.start(memory))    generation, one place at a time (decode.py)
+    memory = model.encode(source_ids, source_packing)          encode the source
+    states = model.decode(target_ids, target_packing, memory)  teacher forcing: all target positions at once
+    logits = model.step(tokens, model.start(memory))           generation, one position at a time (decode.py)
 
-``models/seq2seq_rnn.py`` keeps the same contract with recurrent layers.
+``models/seq2seq_rnn.py`` has the same interface with recurrent layers.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from glassformer.packing import Packing
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """Two embeddings (or one), an encoder and a decoder of the same numbers, and the output layer."""
+    """Config of embeddings, encoder, decoder and output layer."""
 
     source: EmbeddingConfig
     target: EmbeddingConfig
     encoder: EncoderConfig
     decoder: EncoderConfig
     shared_vocabulary: bool = False  # one token table for both languages
-    tied: bool = True  # the output layer is the target's token table
+    tied: bool = True  # the output layer shares the weights of the target's token embeddings
 
     def __post_init__(self) -> None:
         if len({self.source.d_model, self.target.d_model, self.encoder.d_model, self.decoder.d_model}) > 1:
@@ -44,19 +44,19 @@ class TransformerConfig:
 
 
 class Seq2Seq(nn.Module):
-    """What every model that translates has: ids in, states and logits out.
+    """Base class of encoder-decoder models.
 
-    A model gives ``encode``, ``decode``, ``output_layer`` and ``depths``, and ``start`` and ``step`` for
-    generation.
+    A subclass implements ``encode``, ``decode``, ``output_layer`` and ``depths``, and for generation
+    ``start`` and ``step``.
     """
 
     encode: Callable[..., Memory]
     decode: Callable[..., Tensor]
-    output_layer: Callable[[], tuple[Tensor, Tensor]]  # weight [V, D] and bias [V] of the last product
-    depths: tuple[int, int]  # layers of the encoder and of the decoder, which a trace counts
+    output_layer: Callable[[], tuple[Tensor, Tensor]]  # weight [V, D] and bias [V]
+    depths: tuple[int, int]  # number of layers of encoder and decoder, for traces
 
     def logits(self, states: Tensor) -> Tensor:
-        """``[N, D]`` -> ``[N, V]``."""
+        """Next-token logits ``[N, V]`` of states ``[N, D]``."""
         weight, bias = self.output_layer()
         return nn.functional.linear(states, weight.to(states.dtype), bias.to(states.dtype))
 
@@ -71,14 +71,17 @@ class Seq2Seq(nn.Module):
         target_packing: Packing | None = None,
         trace: Trace | None = None,
     ) -> Seq2SeqOutput:
-        """Packed ids with both packings, or padded ``[B, S]`` and ``[B, T]`` ids with masks (non-zero: real).
+        """The forward pass with teacher forcing.
+
+        Takes packed ids with both packings, or padded ``[B, S]`` and ``[B, T]`` ids with masks (non-zero at
+        real tokens).
 
         Args:
-            trace: what to record of encoder, decoder and cross-attention; packed rows in either case. The one
+            trace: what to record of encoder, decoder and cross-attention, always in packed form. The
                 cross-attention of a recurrent model is layer 0 with one head.
 
         Returns:
-            States and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` as the input was.
+            States and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` like the input.
         """
         shape, real = target_ids.shape, None
         if source_packing is None or target_packing is None:
@@ -91,7 +94,7 @@ class Seq2Seq(nn.Module):
             source_mask = torch.ones_like(source_ids) if source_mask is None else source_mask
             target_mask = torch.ones_like(target_ids) if target_mask is None else target_mask
             if source_mask.shape != source_ids.shape or target_mask.shape != target_ids.shape:
-                raise ShapeError("a mask has the shape of its ids", where="source_mask, target_mask")
+                raise ShapeError("masks must have the shape of their ids", where="source_mask, target_mask")
             source_packing, source_real = Packing.from_mask(source_mask)
             target_packing, real = Packing.from_mask(target_mask)
             source_ids, target_ids = source_ids.flatten()[source_real], target_ids.flatten()[real]
@@ -111,7 +114,7 @@ class Seq2Seq(nn.Module):
 
 
 class TransformerSeq2Seq(Seq2Seq):
-    """Source ids in, target states and logits out."""
+    """The Transformer of Vaswani et al. (2017)."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -128,7 +131,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self.init_weights()
 
     def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
-        """Source ids ``[M]`` -> the encoder's rows ``[M, D]``."""
+        """Encoder states ``[M, D]`` of source ids ``[M]``."""
         return Memory(self.encoder(self.embeddings(ids, packing), packing, trace=trace), packing)
 
     def decode(
@@ -139,7 +142,7 @@ class TransformerSeq2Seq(Seq2Seq):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Target ids ``[N]``, each text from [CLS] on -> states ``[N, D]`` that predict the next token."""
+        """Decoder states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -148,23 +151,23 @@ class TransformerSeq2Seq(Seq2Seq):
         return self.decoder(x, packing, memory.rows, memory.packing, trace=trace, cross_trace=cross_trace)
 
     def output_layer(self) -> tuple[Tensor, Tensor]:
-        """Weight ``[V, D]`` and bias ``[V]`` of the last product."""
+        """Weight ``[V, D]`` and bias ``[V]`` of the output layer."""
         table = self.target_embeddings.tokens if self.output is None else self.output
         return table.weight, self.output_bias
 
     @property
     def depths(self) -> tuple[int, int]:
-        """Layers of the encoder and of the decoder, which a trace counts."""
+        """Number of layers of encoder and decoder, for traces."""
         return self.config.encoder.num_layers, self.config.decoder.num_layers
 
     # --- generation ----------------------------------------------------------------------------
 
     def start(self, memory: Memory) -> DecoderCache:
-        """The state before the first token."""
+        """The initial state of a generation."""
         return self.decoder.start(memory.rows, memory.packing)
 
     def step(self, tokens: Tensor, state: DecoderCache) -> Tensor:
-        """Each hypothesis's last token ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
+        """Next-token logits ``[R, V]`` in fp32 for the last tokens ``[R]``; updates ``state``."""
         table = self.target_embeddings
         x = table.tokens(tokens) * table.config.scale
         x = x + _position(table, state.position, len(tokens))
@@ -176,14 +179,14 @@ class TransformerSeq2Seq(Seq2Seq):
     # --- weights -------------------------------------------------------------------------------
 
     def set_compute_dtype(self, dtype: torch.dtype) -> TransformerSeq2Seq:
-        """Compute encoder and decoder in ``dtype``; the tables stay in fp32."""
+        """Compute encoder and decoder in ``dtype``; the embeddings stay in fp32."""
         self.encoder.to(dtype)
         self.decoder.to(dtype)
         self.embeddings.compute_dtype = self.target_embeddings.compute_dtype = dtype
         return self
 
     def init_weights(self) -> None:
-        """Xavier-uniform products (queries, keys and values each), tables N(0, 1/D), zero biases."""
+        """Initialize linear layers Xavier-uniform, embeddings N(0, 1/D), biases 0."""
         d = self.config.encoder.d_model
         for name, p in self.named_parameters():
             if p.ndim < 2:
@@ -201,14 +204,14 @@ class TransformerSeq2Seq(Seq2Seq):
 
 
 def _position(table: TextEmbedding, place: int, rows: int) -> Tensor:
-    """The position vector of one place, ``[1, D]``."""
+    """The vector of one position, ``[1, D]``."""
     if isinstance(table.positions, SinusoidalPositions):
         return table.positions(Packing((place + 1,), table.tokens.weight.device))[place:]
     if table.positions is None:
         return table.tokens.weight.new_zeros(1, table.config.d_model)
     if place >= table.positions.num_embeddings:
         raise ShapeError(
-            f"place {place}, but the model knows {table.positions.num_embeddings} positions",
+            f"position {place}, but the model has {table.positions.num_embeddings} positions",
             where="positions",
             fix=f"Ask for at most {table.positions.num_embeddings} tokens",
         )
@@ -230,7 +233,9 @@ def transformer(
     embedding_dropout: float | None = None,
     norm_eps: float = 1e-5,
 ) -> TransformerConfig:
-    """A Transformer for tens of thousands of pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout 0.3."""
+    """Config for tens of thousands of sentence pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024,
+    dropout 0.3.
+    """
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(

@@ -1,12 +1,12 @@
-"""Recurrent seq2seq: a thought vector (Sutskever et al., 2014), then attention (Luong et al., 2015).
+"""Recurrent encoder-decoder models, without (Sutskever et al., 2014) or with attention (Luong et al., 2015).
 
-    encoder    bidirectional over the source; its last states make the decoder's first one, the thought vector
-    decoder    one direction over the target, [CLS] first
-    attention  none: all that the decoder knows of the source is the thought vector (the bottleneck), or
+    encoder    bidirectional over the source; its final states, projected, are the decoder's initial state
+    decoder    unidirectional over the target, [CLS] first
+    attention  none: the decoder sees the source through its initial state only (the "thought vector"); or
                context = attention(decoder state, encoder states); state = tanh(W [decoder state; context])
 
-Attention is read after the recurrent layer, not fed into it as in Bahdanau et al., 2015, so that training
-runs over all target places in one call. Scorers (dot, multiplicative, additive) are in ``nn/scores.py``.
+Attention follows the recurrent layer and is not fed into it as in Bahdanau et al., 2015, so that training
+computes all target positions in one call. Scorers (dot, multiplicative, additive) are in ``nn/scores.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Attention = Literal["none", "dot", "multiplicative", "additive"]
 
 @dataclass(frozen=True)
 class RecurrentConfig:
-    """Every number of a recurrent translator."""
+    """Config of a recurrent encoder-decoder model."""
 
     source_vocab: int
     target_vocab: int
@@ -59,14 +59,14 @@ class RecurrentState:
     memory_mask: Tensor  # [B, S]
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        """Go on with these ``rows`` [R'], of these ``sources`` [B'] (None: the same)."""
+        """Keep the ``rows`` [R'] (indices, may repeat) and the ``sources`` [B'] (None: all)."""
         self.hidden = tuple(part[:, rows] for part in self.hidden)
         if sources is not None:
             self.memory, self.memory_mask = self.memory[sources], self.memory_mask[sources]
 
 
 class RecurrentSeq2Seq(Seq2Seq):
-    """Source ids in, target states and logits out; the contract of ``TransformerSeq2Seq``."""
+    """A recurrent encoder-decoder model with the interface of ``TransformerSeq2Seq``."""
 
     def __init__(self, config: RecurrentConfig):
         super().__init__()
@@ -88,12 +88,13 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.init_weights()
 
     def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
-        """Source ids ``[M]`` -> states ``[M, D]`` and thought vector ``[layers, B, D]`` (two for an LSTM)."""
+        """Encoder states ``[M, D]`` of source ids ``[M]``, and the decoder's initial state ``[layers, B, D]``
+        (two tensors for an LSTM)."""
         rows, last = self.encoder(self.dropout(self._embed(self.embeddings, ids, packing)), packing)
         if trace is not None:
             trace.hidden(0, rows)
         thought = []
-        for part in last:  # [layers * 2, B, D/2]: forward and backward beside each other
+        for part in last:  # [layers * 2, B, D/2], forward and backward alternating
             both = part.unflatten(0, (self.config.num_layers, 2)).transpose(1, 2).flatten(2)  # [layers, B, D]
             thought.append(torch.tanh(self.bridge(both)))
         return Memory(self.dropout(rows), packing, tuple(thought))
@@ -106,7 +107,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Target ids ``[N]``, each text from [CLS] on -> states ``[N, D]`` that predict the next token."""
+        """Decoder states ``[N, D]`` of target ids ``[N]``; each text starts with [CLS]."""
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -129,7 +130,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return table(ids)
 
     def output_layer(self) -> tuple[Tensor, Tensor]:
-        """Weight ``[V, D]`` and bias ``[V]`` of the last product."""
+        """Weight ``[V, D]`` and bias ``[V]`` of the output layer."""
         return (self.target_embeddings if self.output is None else self.output).weight, self.output_bias
 
     depths = (1, 1)
@@ -137,14 +138,14 @@ class RecurrentSeq2Seq(Seq2Seq):
     # --- generation ----------------------------------------------------------------------------
 
     def start(self, memory: Memory) -> RecurrentState:
-        """The state before the first token."""
+        """The initial state of a generation."""
         return RecurrentState(memory.thought, memory.packing.pad(memory.rows), memory.packing.mask())
 
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
-        """Each hypothesis's last token ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
+        """Next-token logits ``[R, V]`` in fp32 for the last tokens ``[R]``; updates ``state``."""
         x, state.hidden = self.decoder.step(self.target_embeddings(tokens), state.hidden)  # [R, D]
         if self.attention is not None:
-            grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D]: its keys are never copied
+            grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D], so that keys are not copied
             context, _ = self.attention.padded(grouped, state.memory, state.memory_mask)
             x = torch.cat([x, context.flatten(0, 1)], 1)
         return self.logits(torch.tanh(self.combine(x)).to(self.compute_dtype)).float()
@@ -152,12 +153,12 @@ class RecurrentSeq2Seq(Seq2Seq):
     # --- weights -------------------------------------------------------------------------------
 
     def set_compute_dtype(self, dtype: torch.dtype) -> RecurrentSeq2Seq:
-        """Compute the product with the vocabulary in ``dtype``; the recurrent layers stay in fp32."""
+        """Compute the output layer in ``dtype``; the recurrent layers stay in fp32."""
         self.compute_dtype = dtype
         return self
 
     def init_weights(self) -> None:
-        """Recurrent weights torch's U(±1/sqrt(hidden)), other products Xavier-uniform, tables N(0, 1/D)."""
+        """Initialize recurrent weights as torch does, linear layers Xavier-uniform, embeddings N(0, 1/D)."""
         for module in self.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)

@@ -1,13 +1,13 @@
-"""Skip-gram with negative sampling (Mikolov et al., 2013), to be read: what word vectors minimise.
+"""Skip-gram with negative sampling (Mikolov et al., 2013), a readable PyTorch model.
 
-Each word has two vectors: one as a center, one as a context. A center c shall tell the words p that stand
-around it from words n drawn at random:
+Each word has two vectors: one as a center, one as a context. A center word c is trained to distinguish its
+context words p from randomly drawn words n:
 
     loss(c) = - sum_p log sigmoid(v_c . u_p)  -  sum_n w_n log sigmoid(- v_c . u_n)
 
-Without the second sum all vectors would grow into one direction: the loss is then smallest where every
-product is infinite. ``train/negative_sampling.py`` computes the same loss and its gradient without autograd,
-many times as fast; a test holds the two together.
+Without the second sum the loss would have no minimum: all vectors would grow in one direction.
+``train/negative_sampling.py`` computes the same loss and its gradient without autograd, much faster; a test
+compares the two.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from torch.nn import functional as F
 
 from glassformer.packing import Packing
 
-NONE = -1  # fills a row of words that is shorter than the others; it has no part in the loss
+NONE = -1  # padding in rows of word ids; ignored by the loss
 
 
 @dataclass(frozen=True)
 class SkipGramBatch:
-    """B centers with the words around them and words drawn at random."""
+    """B center words with context words and random negatives."""
 
     centres: Tensor  # [B] int64
     positives: Tensor  # [B, P] int64, NONE where a center has fewer
@@ -38,7 +38,7 @@ class SkipGramBatch:
 
 
 class SkipGram(nn.Module):
-    """Center vectors start in U(-0.5/D, 0.5/D), context vectors at 0."""
+    """The skip-gram model; center vectors start in U(-0.5/D, 0.5/D), context vectors at 0."""
 
     def __init__(self, vocab_size: int, dim: int):
         super().__init__()
@@ -48,32 +48,32 @@ class SkipGram(nn.Module):
         nn.init.zeros_(self.contexts.weight)
 
     def forward(self, batch: SkipGramBatch, weight: float = 1.0) -> Tensor:
-        """The loss of each center ``[B]``; ``weight`` is w_n above, of every negative."""
+        """The loss of each center ``[B]``; ``weight`` is w_n above, the same for all negatives."""
         losses = -F.logsigmoid(self.scores(batch.centres, batch.positives)) * (batch.positives != NONE)
         noise = -F.logsigmoid(-self.scores(batch.centres, batch.negatives)) * (batch.negatives != NONE)
         return losses.sum(1) + weight * noise.sum(1)
 
     def scores(self, centres: Tensor, words: Tensor) -> Tensor:
-        """v_c . u_w: ``[B]`` and ``[B, K]`` -> ``[B, K]``."""
+        """Scores v_c . u_w ``[B, K]`` of centers ``[B]`` and words ``[B, K]``."""
         v = self.centres(centres)  # [B, D]
         u = self.contexts(words.clamp(min=0))  # [B, K, D]
         return torch.einsum("bd,bkd->bk", v, u)
 
     def set_compute_dtype(self, dtype: torch.dtype) -> SkipGram:
-        """Tables stay in fp32: a frequent word's gradient sums over many rows."""
+        """Does nothing: the embeddings stay in fp32, because gradients of frequent words sum many rows."""
         return self
 
 
 def noise_distribution(counts: np.ndarray, exponent: float = 0.75) -> np.ndarray:
-    """Each word's probability as a negative ``[V]``: unigram^0.75 draws rare words above their share."""
+    """Probability of each word as a negative ``[V]``, proportional to ``count ** exponent``."""
     weights = counts.astype(np.float64) ** exponent
     return weights / weights.sum()
 
 
 def keep_probability(counts: np.ndarray, subsample: float = 1e-3) -> np.ndarray:
-    """The probability ``[V]`` of keeping an occurrence of each word: sqrt(t/f) + t/f, at most 1; 0 keeps all.
+    """Probability ``[V]`` of keeping an occurrence of each word: min(1, sqrt(t/f) + t/f); 0 keeps all.
 
-    The formula of word2vec's code; the paper has sqrt(t/f).
+    This is the formula in word2vec's code; the paper has sqrt(t/f).
     """
     if not subsample:
         return np.ones(len(counts))
@@ -90,36 +90,37 @@ def draw_positives(
     count: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """``count`` words around each center, drawn without replacement from its window; NONE where none is left.
+    """Draw ``count`` context words per center from its window, without replacement: ``[B, count]``.
 
-    The window is dynamic: its half-width is drawn from 1 ... ``window`` per center: near words count more.
+    The half-width of a window is drawn from 1 to ``window``, so near words are more likely. Missing words are
+    NONE.
 
     Args:
         ids: ``[N]`` the corpus.
-        first, last: ``[N]`` bounds of the sentence that each place lies in; ``last`` is exclusive.
-        places: ``[B]`` of the centers.
+        first, last: ``[N]`` bounds of the sentence at each position; ``last`` is exclusive.
+        places: ``[B]`` positions of the centers.
     """
     reach = rng.integers(1, window + 1, len(places))
     steps = np.concatenate([np.arange(-window, 0), np.arange(1, window + 1)])  # [2 window]
     around = places[:, None] + steps  # [B, 2 window]
-    there = np.abs(steps) <= reach[:, None]
-    there &= (around >= first[places][:, None]) & (around < last[places][:, None])
-    order = np.argsort(rng.random(around.shape) + ~there, axis=1)[:, :count]  # real ones first, shuffled
+    valid = np.abs(steps) <= reach[:, None]
+    valid &= (around >= first[places][:, None]) & (around < last[places][:, None])
+    order = np.argsort(rng.random(around.shape) + ~valid, axis=1)[:, :count]  # valid ones first, shuffled
     rows = np.arange(len(places))[:, None]
-    chosen = np.where(there[rows, order], around[rows, order], 0)
-    return np.where(there[rows, order], ids[chosen], NONE)
+    chosen = np.where(valid[rows, order], around[rows, order], 0)
+    return np.where(valid[rows, order], ids[chosen], NONE)
 
 
 def contexts_of(ids: np.ndarray, starts: np.ndarray, size: int, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every word's contexts in the whole corpus: which words stand within ``window`` places, and how often.
+    """Count all pairs of words at most ``window`` positions apart in the corpus.
 
     Args:
         ids: ``[N]`` the corpus.
-        starts: ``[S + 1]`` where its sentences begin.
-        size: words of the vocabulary, V.
+        starts: ``[S + 1]`` starts of its sentences.
+        size: V, the size of the vocabulary.
 
     Returns:
-        ``[P]`` pairs that occur as ``center * V + context``, ascending, and ``[P]`` how often each does.
+        ``[P]`` pairs as ``center * V + context``, ascending, and their counts ``[P]``.
     """
     sentence = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     pairs = []
@@ -138,25 +139,26 @@ def draw_contexts(
     count: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """``count`` words ``[B, count]`` around each center ``[B]``, with replacement from all its contexts.
+    """Draw ``count`` context words per center ``[B]`` from all its contexts, with replacement.
 
-    Each context weighs as often as it occurs (``contexts_of``); NONE for a center that has none.
+    ``pairs`` and ``counts`` come from ``contexts_of``; contexts are drawn in proportion to their counts. A
+    center without contexts gets NONE. Returns ``[B, count]``.
     """
-    ends = np.concatenate([[0], np.cumsum(counts)])  # running sum over pairs, which stand center by center
+    ends = np.concatenate([[0], np.cumsum(counts)])  # cumulative counts; pairs are sorted by center
     low = ends[np.searchsorted(pairs, centres * size)]
     high = ends[np.searchsorted(pairs, (centres + 1) * size)]
     drawn = low[:, None] + (rng.random((len(centres), count)) * (high - low)[:, None]).astype(np.int64)
-    found = pairs[np.minimum(np.searchsorted(ends, drawn, side="right") - 1, len(pairs) - 1)] % size
-    return np.where((high > low)[:, None], found, NONE)
+    contexts = pairs[np.minimum(np.searchsorted(ends, drawn, side="right") - 1, len(pairs) - 1)] % size
+    return np.where((high > low)[:, None], contexts, NONE)
 
 
 def draw_negatives(
     cumulative: np.ndarray, positives: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """``count`` words a center from the noise distribution; a positive of the same center becomes NONE.
+    """Draw ``count`` negatives per center from the noise distribution; its own positives become NONE.
 
     Args:
-        cumulative: ``[V]`` running sum of the noise distribution.
+        cumulative: ``[V]`` cumulative noise distribution.
     """
     drawn = np.searchsorted(cumulative, rng.random((len(positives), count)) * cumulative[-1], side="right")
     hit = (drawn[:, :, None] == positives[:, None, :]).any(2)

@@ -1,7 +1,6 @@
-"""THE text encoder: embeddings, encoder, pooling, head; read it from top to bottom.
+"""Text encoder with pooling and heads, used by all families of text Transformers.
 
-Every family of text Transformers (``families/``) is this one with another config. Rows are packed, and
-queries, keys and values come from one product.
+The families (``families/``) differ in their configs only. Sequences are packed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, InputError
-from glassformer.models.backbone import Backbone, ModelOutput, TextDoors
+from glassformer.models.backbone import Backbone, ModelOutput, TextForward
 from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
@@ -32,37 +31,35 @@ from glassformer.types import Activation, HeadKind, PoolingKind
 
 @dataclass(frozen=True)
 class TextEncoderConfig:
-    """Embeddings, encoder, and what stands on them."""
+    """Config of embeddings, encoder, pooling and head."""
 
     embedding: EmbeddingConfig
     encoder: EncoderConfig
-    pooling: PoolingKind | None = "pooler"  # None: no pooled vector; tokens: the head answers each of them
+    pooling: PoolingKind | None = "pooler"  # None: no pooled vector; "tokens": token classification
     head: HeadKind | None = None
-    num_labels: int = 2  # of a classification head
+    num_labels: int = 2  # of the classification head
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
     head_activation: str = "relu"  # of the hidden layer of an mlp head; or "gelu", "none"
-    head_input_dropout: float = 0.0  # before that layer
-    drop_before_pooler: bool = False  # the head's dropout falls on the row that its pooler reads, too
-    words_activation: Activation | None = None  # of the masked-word head; None: the encoder's
-    init_std: float = 0.02  # of linear weights and, unless given below, of the tables
-    embedding_std: float | None = None
-    model_type: str | None = (
-        None  # of the folder, where several write the same layout; None: the first of them
-    )
-    head_norm: bool = False  # behind the hidden layer of an mlp head
-    head_bias: bool = True  # of the hidden layer of an mlp head, and of the masked-word head's
-    sides: Literal["apart"] | None = None  # of pairs of texts (``nn/pairs.py``); None: read as one text
+    head_input_dropout: float = 0.0  # before the hidden layer
+    drop_before_pooler: bool = False  # whether the head's dropout is also applied before the pooler
+    words_activation: Activation | None = None  # of the masked-language-modeling head; None: the encoder's
+    init_std: float = 0.02  # initial standard deviation of weights
+    embedding_std: float | None = None  # the same for embeddings; None: init_std
+    model_type: str | None = None  # in config.json, for families that share a layout; None: the first family
+    head_norm: bool = False  # layer norm after the hidden layer of an mlp head
+    head_bias: bool = True  # of the hidden layer of an mlp head, and of the masked-language-modeling head
+    sides: Literal["apart"] | None = None  # "apart": bi-encoder for text pairs (nn/pairs.py); None: one text
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
             raise ConfigError(
                 f"embedding width {self.embedding.d_model} and encoder width {self.encoder.d_model} differ"
             )
-        if self.head == "spans":  # it reads every row as it is; a folder that says nothing means the same
+        if self.head == "spans":  # reads all states, whatever pooling a folder names
             object.__setattr__(self, "pooling", None)
-        if self.head != "classification":  # no other reads pairs so
+        if self.head != "classification":  # only classification supports a bi-encoder
             object.__setattr__(self, "sides", None)
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
@@ -70,17 +67,18 @@ class TextEncoderConfig:
             raise ConfigError("next-sentence prediction reads the pooler", where="head")
 
     def pooling_under(self, head: str | None) -> PoolingKind | None:
-        """What a new head of that kind reads, unless something else is asked for."""
-        if head == "spans":  # reads every row as it is
+        """The default pooling for a new head of that kind."""
+        if head == "spans":  # reads all states
             return None
         own = None if self.pooling == "tokens" and head != "classification" else self.pooling
         return own or ("pooler" if head != "mlm" else None)
 
 
-class TextEncoder(TextDoors, Backbone):
+class TextEncoder(TextForward, Backbone):
     """A text encoder with an optional pooling and head.
 
-    ``sentences`` says how it makes one vector of a text, if its folder says so (or why it is unreadable).
+    ``sentences`` holds the settings of sentence embeddings if the folder has any, or the error of reading
+    them.
     """
 
     reads = "texts"
@@ -123,23 +121,25 @@ class TextEncoder(TextDoors, Backbone):
         x, packing = self.embed(ids, packing, segments)
         return self.run_rows(x, packing, trace, every_row=every_row)
 
-    def embed(  # type: ignore[override]  # texts give vectors, ids the rows that enter the encoder
+    def embed(  # type: ignore[override]  # sentence embeddings of texts, or token embeddings of ids
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None, **options: Any
     ) -> Any:
-        """Texts -> one vector each, as the folder's ``modules.json`` says; packed ids as ``Backbone.embed``.
+        """Sentence embeddings of texts, as ``SentenceTransformer(folder).encode``; for ids,
+        ``Backbone.embed``.
 
         Args:
             inputs: a list of texts, or ids ``[N]`` with their packing.
-            options: of texts: ``prompt_name`` (of the folder's prompts) or ``prompt`` (as it is), put before
-                each text; ``batch_tokens`` computed at once (8192); ``tokenizer``, None: the folder's.
+            options: for texts: ``prompt_name`` (one of the folder's prompts) or ``prompt`` (a text), put
+                before each text; ``batch_tokens``, tokens per batch (8192); ``tokenizer``, None: the
+                folder's.
 
         Returns:
-            ``[n, E]`` fp32 of numpy, in the order given; what ``SentenceTransformer(folder).encode`` gives.
+            A numpy array ``[n, E]``, fp32.
 
         Raises:
-            ConfigError: the model is of a folder without ``modules.json``; no prompt of that name.
-            CheckpointError: that file has a step of an unknown kind, or settings that cannot be read.
-            DataError: something that is no list of texts.
+            ConfigError: the folder of the model has no ``modules.json``, or no prompt has that name.
+            CheckpointError: ``modules.json`` has an unknown step or unreadable settings.
+            DataError: ``inputs`` is not a list of strings.
         """
         if isinstance(inputs, Tensor):
             if self.config.sides and packing is not None:
@@ -148,14 +148,14 @@ class TextEncoder(TextDoors, Backbone):
         return self.embed_texts(inputs, **options)
 
     def embed_texts(self, texts: Iterable[str], **options: Any) -> np.ndarray:
-        """Texts -> one vector each; see ``embed``."""
+        """Sentence embeddings of texts; see ``embed``."""
         if isinstance(self.sentences, InputError):
             raise self.sentences
         if self.sentences is None:
             raise ConfigError(
-                "its folder has no modules.json, which says how a text becomes one vector",
+                "its folder has no modules.json, which defines the sentence embedding",
                 where="embed",
-                fix="Load a folder of sentence-transformers, or fit a TextClassifier and take its embed",
+                fix="Load a sentence-transformers folder, or fit a TextClassifier and use its embed",
             )
         was_training = self.training
         try:
@@ -164,40 +164,38 @@ class TextEncoder(TextDoors, Backbone):
             self.train(was_training)
 
 
-# --- heads that begin by looking at the tokens beside them ----------------------------------------
+# --- local attention at initialization ------------------------------------------------------------
 #
-# A start for BERT's masked-word task.
-#
-# A masked word can be guessed from its neighbors alone, and nothing but positions says where these stand.
-# With random weights every head looks everywhere alike, so for millions of tokens a model learns no more
-# than how frequent each word is. Trockman and Kolter (2023) begin a ViT's heads with maps that trained ones
-# have; these are such maps for text.
+# A masked word can be predicted from its neighbors, which a model finds through its positions. With random
+# weights the attention of every head is uniform, so that BERT first learns nothing but word frequencies, for
+# millions of tokens. Trockman and Kolter (2023) initialize the heads of a ViT with attention patterns of
+# trained ones; this does the same for text.
 
 
-# How many tokens from its own a head looks at first, head by head, layer by layer; later heads are random.
+# Relative position that a head attends to at first, head by head, layer by layer; later heads are random.
 OFFSETS = (-1, 1, -2, 2, -3, 3)
-SHARPNESS = 3.0  # by how much the score of the place beside the wanted one is lower
-LOUDNESS = 2.0  # the waves' amplitude over the tokens' standard deviation
+SHARPNESS = 3.0  # difference between the score of that position and its neighbor's
+AMPLITUDE = 2.0  # of the sinusoids, relative to the standard deviation of the tokens
 
 
 @torch.no_grad()
-def look_beside(model: TextEncoder) -> int:
-    """Begin a new BERT so that its first heads look at the token before, the one after, and so on.
+def init_local_attention(model: TextEncoder) -> int:
+    """Initialize the first heads of a new BERT to attend to the previous token, the next one, and so on.
 
-    The first P numbers of a row (P even, at most a quarter of them and no more than a head has) hold waves
-    that say where a token stands. A head's keys read them as they are; its queries read them moved on by k
-    places, which is a linear map (``shift_matrix``), so that a score is highest k places on:
+    The first P features of a row (P even, at most a quarter of them and at most the width of a head) hold
+    sinusoidal positions. The keys of a head read them directly; its queries read them shifted by k positions,
+    which is a linear map (``shift_matrix``), so that the score is highest k positions away:
 
         q_t . k_s  ~  sum_i cos(w_i (t + k - s))
 
-    Heads of the second layer read rows that the first has mixed, and so begin where they should only about.
+    In the second layer the rows are already mixed, so its heads attend to their positions approximately only.
 
-    The wavelengths run from 2 pi to 2 pi times the number of positions. Everything learns on as ever, and
-    what is saved is a BERT like any other. A model too narrow for one wave stays as it is, and so does one
-    without learned positions or without the norm after the embeddings.
+    The wavelengths run from 2 pi to 2 pi times the number of positions. All weights stay trainable, and the
+    saved model is an ordinary BERT. A model that is too narrow, or that lacks learned positions or the norm
+    after the embeddings, is not changed.
 
     Returns:
-        P, how many of the tokens' first numbers are 0 now, where the waves are; 0: the model is unchanged.
+        P, the number of features of the token embeddings that are set to 0; 0: the model is unchanged.
     """
     c, e = model.config, model.embeddings
     d, heads = c.encoder.d_model, c.encoder.num_heads
@@ -210,10 +208,10 @@ def look_beside(model: TextEncoder) -> int:
         if table is not None:
             table.weight[:, :part] = 0
     positions.weight.zero_()
-    positions.weight[:, :part] = LOUDNESS * c.init_std * sinusoidal(positions.num_embeddings, part, base)
-    # The norm brings a row to variance 1: the tokens' (and the segments') and half of the amplitude squared.
+    positions.weight[:, :part] = AMPLITUDE * c.init_std * sinusoidal(positions.num_embeddings, part, base)
+    # The norm scales a row to variance 1: that of tokens and segments plus half of the squared amplitude.
     tokens = (1 + (e.segments is not None)) * (d - part) / d
-    amplitude = LOUDNESS / math.sqrt(tokens + LOUDNESS**2 / 2 * part / d)
+    amplitude = AMPLITUDE / math.sqrt(tokens + AMPLITUDE**2 / 2 * part / d)
     rates = base ** (-torch.arange(waves, dtype=torch.float32) / waves)
     drop = amplitude**2 * float((1 - torch.cos(rates)).sum()) / math.sqrt(width)
     gain = math.sqrt(SHARPNESS / drop)

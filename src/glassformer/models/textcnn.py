@@ -1,6 +1,6 @@
-"""TextCNN (Kim, 2014): convolutions over 3, 4 and 5 words, the largest answer of each filter, a linear layer.
+"""TextCNN (Kim, 2014): convolutions over 3, 4 and 5 words, max-pooling over time, a linear layer.
 
-Differs in that texts shorter than a filter are read: beyond the ends is nothing; a filter may begin there.
+Difference from the paper: texts are zero-padded, so that they may be shorter than a filter.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from glassformer.packing import Packing
 
 @dataclass(frozen=True)
 class TextCnnConfig:
-    """Embedding, filters, head."""
+    """Config of embedding, filters and head."""
 
     embedding: EmbeddingConfig
-    d_model: int = 100  # filters of each width
-    widths: tuple[int, ...] = (3, 4, 5)  # words that a filter sees
+    d_model: int = 100  # number of filters per width
+    widths: tuple[int, ...] = (3, 4, 5)  # filter widths in words
     dropout: float = 0.5  # before the head
     num_labels: int = 2
     head_type: str = "linear"
@@ -34,7 +34,7 @@ class TextCnnConfig:
     head_activation: str = "relu"
     head_input_dropout: float = 0.0
     embedding_std: float = 0.1
-    pooling: Literal["max", "tokens"] = "max"  # tokens: the head answers each of them
+    pooling: Literal["max", "tokens"] = "max"  # "tokens": token classification
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
@@ -44,9 +44,9 @@ class TextCnnConfig:
 
 
 class PackedConvolution(nn.Module):
-    """Filters over ``width`` neighboring rows of a sequence, an answer a row: ``[N, E]`` -> ``[N, F]``.
+    """One-dimensional convolution over packed rows, zero-padded at sequence ends: ``[N, E]`` -> ``[N, F]``.
 
-    y_t = b + sum_j W_j x_(t + j - (width - 1) // 2), where rows of other sequences count as 0.
+    y_t = b + sum_j W_j x_(t + j - (width - 1) // 2)
     """
 
     def __init__(self, width: int, rows_width: int, filters: int):
@@ -55,23 +55,25 @@ class PackedConvolution(nn.Module):
         self.conv = nn.Conv1d(rows_width, filters, width)
 
     def forward(self, x: Tensor, places: Tensor, length: int) -> Tensor:
-        """``places`` ``[N]``: where each row lies in a line of ``length`` with gaps between sequences."""
+        """Convolve rows laid out on a line of ``length`` at ``places`` ``[N]``, with gaps between
+        sequences.
+        """
         line = x.new_zeros(length + self.width - 1, x.shape[1]).index_copy(
             0, places + (self.width - 1) // 2, x
         )
-        # One matrix product for each place of the filter, on shifted views of the line: nothing is copied.
+        # One matrix product per filter position, on shifted views of the line, without copies.
         out = sum(line[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
         return out[places] + self.conv.bias  # type: ignore[index,operator]  # a convolution has one
 
     def padded(self, x: Tensor) -> Tensor:
-        """``[B, T, E]``, 0 where there is no token -> ``[B, T, F]``."""
+        """The same for padded rows ``[B, T, E]``, 0 at padding: ``[B, T, F]``."""
         before = (self.width - 1) // 2
         line = nn.functional.pad(x.transpose(1, 2), (before, self.width - 1 - before))
         return self.conv(line).transpose(1, 2)
 
 
 class TextCnn(PackedClassifier):
-    """A convolutional classifier."""
+    """A convolutional text classifier."""
 
     config: TextCnnConfig
 
@@ -88,19 +90,19 @@ class TextCnn(PackedClassifier):
         self.init_embeddings()
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
-        gap = max(self.config.widths) - 1  # wide enough that no filter sees two sequences
+        gap = max(self.config.widths) - 1  # so that no filter reaches two sequences
         places = torch.arange(packing.total, device=x.device) + gap * packing.sequence_ids
         length = packing.total + gap * packing.count
-        found = [convolution(x, places, length) for convolution in self.encoder.children()]
-        states = torch.cat(found, 1).relu()  # [N, F * widths]
+        outputs = [convolution(x, places, length) for convolution in self.encoder.children()]
+        states = torch.cat(outputs, 1).relu()  # [N, F * widths]
         pooled = states if self.config.pooling == "tokens" else max_rows(states, packing)
         return states, self.dropout(pooled.float())
 
     def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
         real = mask[:, :, None]
         line = torch.where(real, x, 0.0)
-        found = [convolution.padded(line) for convolution in self.encoder.children()]  # type: ignore[operator]  # ours
-        states = torch.cat(found, 2).relu()  # [B, T, F * widths]
+        outputs = [convolution.padded(line) for convolution in self.encoder.children()]  # type: ignore[operator]  # ours
+        states = torch.cat(outputs, 2).relu()  # [B, T, F * widths]
         if self.config.pooling == "tokens":
             return states
-        return torch.where(real, states, 0.0).amax(1)  # none is below 0
+        return torch.where(real, states, 0.0).amax(1)  # after ReLU the minimum is 0

@@ -1,1 +1,1 @@
-"""The loop, what it minimises, the optimizer, and all that a checkpoint must hold."""
+"""Training: loop, objectives, optimizers, callbacks, and the state that checkpoints hold."""

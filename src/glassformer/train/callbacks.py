@@ -1,4 +1,4 @@
-"""Callbacks of training: checkpoints, history file, progress bar, clean stop on a signal."""
+"""Training callbacks: checkpoints, history file, progress bar, clean stop on a signal."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from glassformer.finite import json_text
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
 
-# --- a bar in a notebook --------------------------------------------------------------------------
+# --- progress bar in a notebook -------------------------------------------------------------------
 #
-# One cell output that is updated in place and needs no widgets.
+# One cell output that is updated in place, without widgets.
 
 
 REDRAW_SECONDS = 0.25  # between two updates: a notebook keeps up with four per second
@@ -58,7 +58,7 @@ class NotebookBar:
     def __init__(self, passing: bool = False):
         self.passing = passing
         self.done, self.total, self.what = 0, 0, ""
-        self.figures: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
         self._began = self._drawn = 0.0
         self._shown: Any = None
 
@@ -75,14 +75,14 @@ class NotebookBar:
         self._draw(always=True)
         return 0
 
-    def update(self, task: int, completed: int, **figures: float) -> None:
-        """Set the progress; ``figures`` are shown next to the bar."""
-        self.done, self.figures = completed, figures
+    def update(self, task: int, completed: int, **metrics: float) -> None:
+        """Set the progress; ``metrics`` are shown next to the bar."""
+        self.done, self.metrics = completed, metrics
         self._draw(always=completed >= self.total)
 
     def advance(self, task: int, done: int) -> None:
         """Add to the progress."""
-        self.update(task, self.done + done, **self.figures)
+        self.update(task, self.done + done, **self.metrics)
 
     def stop(self) -> None:
         """Draw the bar for the last time, or remove it."""
@@ -96,17 +96,17 @@ class NotebookBar:
     def html(self) -> str:
         """The current bar as HTML."""
         spent = time.monotonic() - self._began
-        said = [f"{self.done:,} of {self.total:,}"]
-        if "epoch" in self.figures:
-            said.append(f"epoch {self.figures['epoch']:.0f}")
-        if "loss" in self.figures:
-            said.append(f"loss {self.figures['loss']:.3f}")
-        if "speed" in self.figures:
-            said.append(f"{self.figures['speed']:,.0f} tokens/s")
-        said.append(f"{spent:,.0f} s")
-        words = escape(f"{self.what}: {', '.join(said)}")
+        parts = [f"{self.done:,} of {self.total:,}"]
+        if "epoch" in self.metrics:
+            parts.append(f"epoch {self.metrics['epoch']:.0f}")
+        if "loss" in self.metrics:
+            parts.append(f"loss {self.metrics['loss']:.3f}")
+        if "speed" in self.metrics:
+            parts.append(f"{self.metrics['speed']:,.0f} tokens/s")
+        parts.append(f"{spent:,.0f} s")
+        text = escape(f"{self.what}: {', '.join(parts)}")
         bar = f'<progress max="{self.total}" value="{self.done}" aria-label="{escape(self.what)}"></progress>'
-        return f"<div>{bar} <span>{words}</span></div>"
+        return f"<div>{bar} <span>{text}</span></div>"
 
     def _draw(self, always: bool = False) -> None:
         now = time.monotonic()
@@ -128,12 +128,12 @@ Told = Callable[[int], None] | None  # called with the number of further example
 Count = Callable[[str, int], AbstractContextManager[Told]]  # arguments: name of the work, number of examples
 
 
-STOPPED = "interrupted"  # the reason why ``auto`` left a model out
+STOPPED = "interrupted"  # the reason why model selection (``auto``) skipped a candidate
 GO_ON = "continue with --resume, in Python resume=True"  # the command line replaces it with a full command
 
 
 class Interrupted(GlassformerError):
-    """Training was asked to stop and did so between two steps; the command line exits with 130.
+    """Training was asked to stop and stopped between two steps; the command line exits with 130.
 
     Cause: Ctrl-C, SIGTERM or SIGHUP.
     Fix: give the command that the line ends with.
@@ -196,9 +196,9 @@ class Checkpoints(Callback):
                 sweep(self.folder)  # otherwise nothing would, if no step is left to save
         except GlassformerError as error:
             refusal = error
-        told = ranks.agree(refusal and str(refusal))
-        if told:
-            raise refusal or ConfigError(told)
+        message = ranks.agree(refusal and str(refusal))
+        if message:
+            raise refusal or ConfigError(message)
         try:
             if newest := ranks.agree(newest_state(self.folder)):
                 if not resume:
@@ -345,13 +345,13 @@ class Progress(Callback):
 
     def start(self, training: Training) -> None:
         self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
-        self.last_judged, self.best = self.began, ""
+        self.last_evaluated, self.best = self.began, ""
         self.told: set[str] = set()  # evaluations that already have a line
         # If the head is fitted in advance, there are no steps and no learning rate to show.
         self.solved = training.total_steps == 1 and training.config.lr == 0
         if training.chosen and not self.solved:
-            said = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
-            self._line(f"chosen: {said} ({counted(training.total_steps, 'step')})")
+            values = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
+            self._line(f"chosen: {values} ({counted(training.total_steps, 'step')})")
         if not self.live:
             return
         if self.notebook:
@@ -382,7 +382,7 @@ class Progress(Callback):
 
     def step(self, training: Training, info: StepInfo) -> None:
         if (solution := getattr(training, "solution", "")) and info.evaluation is not None:
-            line = _judged(1, info.evaluation, training.config, False)
+            line = _evaluation_line(1, info.evaluation, training.config, False)
             self._line(f"solved: {solution}  {line.removeprefix('epoch 1  ')}")
             return
         if self.bar is not None:
@@ -395,16 +395,16 @@ class Progress(Callback):
             when = f"  ({time_left(left)} left)" if done < total else ""
             self._line(f"step {done}/{total}{when}  loss {loss:.4f}  {speed:,.0f} tokens/s")
         if (e := info.evaluation) is not None:
-            line = _judged(info.epoch + 1, e, training.config, info.is_best)
+            line = _evaluation_line(info.epoch + 1, e, training.config, info.is_best)
             self.best = line if info.is_best else self.best
             last = training.finished
-            due = not self.told or time.monotonic() - self.last_judged >= self.every
+            due = not self.told or time.monotonic() - self.last_evaluated >= self.every
             if self.bar is not None or last or due:
                 if last and self.bar is None and self.best and self.best not in (line, *self.told):
                     self._line(f"best: {self.best}")  # its line was skipped, but its weights are kept
                 self._line(line)
                 self.told.add(line)
-                self.last_judged = time.monotonic()
+                self.last_evaluated = time.monotonic()
 
     def _line(self, text: str) -> None:
         self.last_line = time.monotonic()
@@ -426,9 +426,9 @@ class Progress(Callback):
             yield self._counted(what, total)
             return
         if self.notebook:
-            with NotebookBar(passing=True) as one:
-                one.add_task(what, total=total)
-                yield lambda done: one.advance(0, done)
+            with NotebookBar(passing=True) as bar:
+                bar.add_task(what, total=total)
+                yield lambda done: bar.advance(0, done)
             return
         from rich import progress as rp
 
@@ -439,18 +439,18 @@ class Progress(Callback):
 
     def _counted(self, what: str, total: int) -> Callable[[int], None]:
         """A function that is called with the number of further examples; it logs every ``every`` seconds."""
-        began = said = time.monotonic()
+        began = last_line = time.monotonic()
         done = 0
 
-        def told(more: int) -> None:
-            nonlocal done, said
+        def advance(more: int) -> None:
+            nonlocal done, last_line
             done += more
-            if done < total and (now := time.monotonic()) - said >= self.every:
+            if done < total and (now := time.monotonic()) - last_line >= self.every:
                 left = time_left((now - began) / max(done, 1) * (total - done))
                 self._line(f"{what}: {done:,} of {total:,}  ({left} left)")
-                said = now
+                last_line = now
 
-        return told
+        return advance
 
 
 def time_left(seconds: float) -> str:
@@ -464,13 +464,13 @@ def time_left(seconds: float) -> str:
 NOT_SHARES = {"score": "score {:.4f}", "r2": "R² {:.4f}", "mae": "mean absolute error {:.4g}"}
 
 
-def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
+def _evaluation_line(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     """The line of an evaluation; the metric that selects the best weights is first, "(best)" marks it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
     if "loss" in e and "accuracy" not in e:  # predictions are not right or wrong
-        told = [form.format(e[key]) for key, form in NOT_SHARES.items() if key in e]
-        told = told or [f"{config.monitor.replace('_', ' ')} {e[config.monitor]:.4f}"]
-        return "  ".join([f"{line}validation loss {e['loss']:.4f}", *told]) + "  (best)" * best
+        scores = [form.format(e[key]) for key, form in NOT_SHARES.items() if key in e]
+        scores = scores or [f"{config.monitor.replace('_', ' ')} {e[config.monitor]:.4f}"]
+        return "  ".join([f"{line}validation loss {e['loss']:.4f}", *scores]) + "  (best)" * best
     if "accuracy" not in e:
         counted = e["train_accuracy"] and not hasattr(
             config, "number_scale"
@@ -486,7 +486,7 @@ def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     names.setdefault(monitor, "F1" if monitor == "f1" else monitor.replace("_", " "))
     shares = {key: f"{called} {e[key]:.4f}" for key, called in names.items() if key in e}
     first = shares.pop(monitor, shares["accuracy"])
-    others = "" if monitor == "accuracy" else "".join(f"  {said}" for said in shares.values())
+    others = "" if monitor == "accuracy" else "".join(f"  {share}" for share in shares.values())
     return f"{line}{loss}  {first}" + "  (best)" * best + others
 
 
@@ -501,7 +501,7 @@ def _recent(training: Training) -> tuple[float, float]:
 
 # --- the weights of every epoch -------------------------------------------------------------------
 #
-# Weights of each epoch, kept to be evaluated after training.
+# The weights of each epoch, saved for evaluation after training.
 #
 #     checkpoints/epochs/epoch-0001/   weights.safetensors, manifest.json
 #
@@ -521,7 +521,7 @@ class KeepEpochs(Callback):
 
     def __init__(self, checkpoints: str | Path | None):
         if checkpoints is None:
-            what = "the weights of each epoch are kept beside checkpoints, and there are none"
+            what = "the weights of each epoch are saved next to the checkpoints, but there are none"
             raise ConfigError(what, where="keep_epochs", fix="Give fit a folder: checkpoints=...")
         self.folder = Path(checkpoints) / "epochs"
 
@@ -553,8 +553,7 @@ def kept_epochs(folder: Path) -> list[tuple[int, Path]]:
     """Numbers (from 1) and folders of the kept epochs, in order."""
     if not folder.is_dir():
         return []
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return sorted(found)
+    return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
 
 
 def epoch_weights(path: Path) -> tuple[int, dict[str, Tensor]]:
@@ -565,5 +564,5 @@ def epoch_weights(path: Path) -> tuple[int, dict[str, Tensor]]:
     """
     step = verify_folder(path)["extra"].get("step")
     if not isinstance(step, int):
-        raise CheckpointError("does not say which step it is of", where=str(path))
+        raise CheckpointError("the manifest has no step", where=str(path))
     return step, read_tensors(path, "weights")

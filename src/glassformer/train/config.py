@@ -1,4 +1,4 @@
-"""Settings of a fit: those of every fit, and those of texts, classifiers, regressors and word vectors."""
+"""Training settings, and how defaults of learning rate, epochs and batch size are chosen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LORA_TARGETS = ("q", "v")  # as in the paper
 
 
 def no_class_weight(value: Any) -> BadValueError:
-    """The error of a ``class_weight`` that is none."""
+    """The error for an invalid ``class_weight``."""
     fix = "Use 'balanced' or {label: weight}"
     if isinstance(value, str) and get_close_matches(value.casefold(), ["balanced"]):
         fix = "Did you mean 'balanced'? {label: weight} is possible, too"
@@ -143,7 +143,7 @@ class FitConfig(Section):
             raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
         if self.strategy == "fsdp" and self.optimizer == "muon":
             raise ConfigError(
-                "muon needs whole matrices, and fsdp gives each process a part",
+                "muon needs whole matrices, but fsdp gives each process a part",
                 where="strategy",
                 fix="Use ddp",
             )
@@ -168,7 +168,7 @@ class TokenBatches(Section):
 
 @section
 class SearchLimit(Section):
-    """When the search for the best model (``model = "auto"``) ends."""
+    """Time limit of the search for the best model (``model = "auto"``)."""
 
     time_limit: float | None = setting(
         None,
@@ -182,7 +182,7 @@ SUITED = "none: chosen from the model and the number of examples"
 
 @section
 class SuitedFitConfig(FitConfig):
-    """A fit whose unset epochs, learning rate and batch size suit the model and the number of examples."""
+    """Settings of a fit that chooses epochs, learning rate, warm-up and batch size if they are unset."""
 
     epochs: int | None = setting(None, f"passes over the training examples; {SUITED}")
     lr: float | None = setting(None, f"peak learning rate, reached at the end of the warm-up; {SUITED}")
@@ -229,13 +229,13 @@ class SolvedFitConfig(Maskable, SuitedFitConfig):
             what = f"start_share = {self.start_share!r} is not a share"
             raise BadValueError(what, where="start_share", fix="auto, or a number")
         if self.maskable and self.train_layers == 0 and not self.unfreeze_every:
-            what = "an encoder that stays as it is does not learn to read hidden inputs"
+            what = "a frozen encoder cannot learn from masked inputs"
             raise ConfigError(what, where="maskable", fix="Leave out train_layers, or maskable")
 
 
 @section
 class ClassifierFitConfig(SolvedFitConfig):
-    """One fit of a classifier."""
+    """Settings of a classifier."""
 
     calibration: Literal["auto", "none"] = setting(
         "auto",
@@ -281,13 +281,13 @@ class ClassifierFitConfig(SolvedFitConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keep_epochs and self.lora_rank:
-            what = "low-rank updates become part of the weights at the end, those of an epoch do not"
+            what = "the weights of an epoch cannot include LoRA updates"
             raise ConfigError(what, where="keep_epochs", fix="Leave out keep_epochs or lora_rank")
 
 
 @section
 class NumberFitConfig(SolvedFitConfig):
-    """One fit of a regressor. The loss is the squared error of standardized numbers."""
+    """Settings of a regressor. The loss is the squared error of standardized numbers."""
 
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss",
@@ -301,7 +301,7 @@ class NumberFitConfig(SolvedFitConfig):
     )
 
 
-# Keys that every recipe of texts once had: files and calls that have them at these values go on being read.
+# Keys that every text recipe once had. Old files with these values are still accepted.
 OF_CLASSIFIERS = {
     "class_weight": (None, "class_weight belongs to classification"),
     "word_dropout": (0.0, "word_dropout belongs to classification"),
@@ -310,7 +310,7 @@ OF_CLASSIFIERS = {
 
 @section
 class VectorsConfig:
-    """One fit."""
+    """Settings of word2vec."""
 
     dim: int = setting(100, "size of the word vectors")
     window: int = setting(
@@ -357,7 +357,7 @@ class VectorsConfig:
         check_ranges(self, VECTOR_RANGES)
         if self.centers == "words" and (self.optimizer != "adam" or self.subsample):
             key = "optimizer" if self.optimizer != "adam" else "subsample"
-            what = "where an epoch meets each word once, the compiled loops and subsampling have no part"
+            what = "centers = words works with optimizer = adam and without subsampling only"
             raise ConfigError(
                 what, where=key, fix="Set optimizer = adam and subsample = 0, or centers = places"
             )
@@ -371,65 +371,66 @@ VECTOR_RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-# --- defaults that learn --------------------------------------------------------------------------
+# --- defaults of learning rate, epochs, batch size and warm-up ------------------------------------
 #
-# Rate, epochs, batches and warm-up for a classifier, where a fit is told none.
-#
-# A fit learns in steps, not in epochs: 64 texts in batches of 32 are two steps an epoch, and three epochs
-# of them leave random weights as they were. So the number of steps is settled first, then how many passes.
+# What matters is the number of steps, not of epochs: three epochs over 64 texts in batches of 32 are six
+# steps, which hardly change random weights. So the number of steps is chosen first, then the number of
+# epochs.
 
 
 CHOSEN = ("lr", "epochs", "batch_size", "warmup")
-SOLVED_BATCH = 1024  # of a pass in which nothing is learned
-FEW = 36  # steps that teach nothing
+SOLVED_BATCH = 1024  # batch size if no weights are trained
+MIN_STEPS = 36  # fewer steps are too few to learn from
 FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
-HURRY = 300  # steps in which a rate for long trainings gets nowhere
+SHORT_STEPS = 300  # below, Kind.short_factor applies to the learning rate
 BATCHES = (32, 16, 8, 4, 2)
-TOO_HIGH = 100  # times the usual rate
-MOST_RATE = 4.0
-EPOCH_STEPS = 8  # an epoch has at least so many where the batches allow it
-GIVEN_STEPS = 72  # likewise all epochs together, where their number is given
+TOO_HIGH = 100  # times the default learning rate: a warning is given
+MAX_RATE_FACTOR = 4.0  # see Kind.for_classes
+EPOCH_STEPS = 8  # the batch size is chosen so that an epoch has at least this many steps, if possible
+GIVEN_STEPS = 72  # likewise for all epochs together, if their number is given
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What one kind of training wants.
+    """Default training settings of one kind of model.
 
     Args:
-        lr: the rate at ``width``, or at any where there is none.
-        steps: wanted in all, of batches of 32.
-        least, most: epochs.
-        width, power: the rate falls with ``(d_model / width) ** power``: wide layers want smaller steps.
-        low, high: the rate's bounds.
-        hurried: factor on the rate where the epochs that are given leave fewer than ``HURRY`` steps.
-        by_classes: whether more classes than three want a higher rate and more steps (``for_classes``).
+        lr: learning rate, for models of width ``width`` if that is not 0.
+        steps: number of steps with batches of 32.
+        min_epochs, max_epochs: bounds of the number of epochs.
+        warmup: share of the steps.
+        width, power: the learning rate is divided by ``(d_model / width) ** power``.
+        low, high: bounds of the learning rate.
+        short_factor: factor of the learning rate if given epochs make fewer than ``SHORT_STEPS`` steps.
+        by_classes: whether steps and learning rate grow with the number of classes (``for_classes``).
     """
 
     lr: float
     steps: int
-    least: int
-    most: int
+    min_epochs: int
+    max_epochs: int
     warmup: float = 0.06
     width: int = 0
     power: float = 0.0
     low: float = 0.0
     high: float = 1.0
-    hurried: float = 1.0
+    short_factor: float = 1.0
     by_classes: bool = False
 
     def for_classes(self, classes: int) -> Kind:
-        """As many classes want it: with the logarithm of their number, the rate up to ``MOST_RATE`` times."""
-        more = max(math.log2(max(classes, 1)) / 1.5, 1.0) if self.by_classes else 1.0
-        return replace(self, lr=self.lr * min(more, MOST_RATE), steps=round(self.steps * more))
+        """The settings for this number of classes: steps and rate grow with its logarithm, the rate at most
+        by ``MAX_RATE_FACTOR``."""
+        factor = max(math.log2(max(classes, 1)) / 1.5, 1.0) if self.by_classes else 1.0
+        return replace(self, lr=self.lr * min(factor, MAX_RATE_FACTOR), steps=round(self.steps * factor))
 
     def rate(self, d_model: int, steps: float = math.inf) -> float:
-        """The learning rate for a model of this width, two digits of it."""
+        """The learning rate for a model of this width, rounded to two digits."""
         scale = (self.width / d_model) ** self.power if self.width and d_model else 1.0
-        hurry = self.hurried if steps < HURRY else 1.0
-        return float(f"{hurry * min(max(self.lr * scale, self.low), self.high):.1e}")
+        factor = self.short_factor if steps < SHORT_STEPS else 1.0
+        return float(f"{factor * min(max(self.lr * scale, self.low), self.high):.1e}")
 
 
-# Figures: benchmarks/quality/defaults.py, docs/defaults.md.
+# Measurements: benchmarks/quality/defaults.py, docs/defaults.md.
 KINDS: dict[str, Kind] = {
     "pretrained": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
     "solved": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3, by_classes=True),
@@ -437,7 +438,7 @@ KINDS: dict[str, Kind] = {
     "head": Kind(1e-2, 1500, 10, 60),
     "solved head": Kind(1e-2, 1500, 10, 60),
     "encoder": Kind(1e-3, 1000, 3, 60, width=128, power=1.0, low=1e-4, high=2e-3),
-    "recurrent": Kind(1e-3, 700, 3, 30, hurried=3.0),
+    "recurrent": Kind(1e-3, 700, 3, 30, short_factor=3.0),
     "convolution": Kind(1e-3, 700, 3, 30),
 }
 
@@ -445,41 +446,41 @@ KINDS: dict[str, Kind] = {
 def chosen(
     train: ClassifierFitConfig, kind: str, d_model: int, examples: int, classes: int = 0
 ) -> dict[str, Any]:
-    """What each setting of ``CHOSEN`` that is unset becomes.
+    """Values for the settings in ``CHOSEN`` that are unset.
 
     Args:
         kind: a key of ``KINDS``.
-        d_model: width of the model's rows.
-        examples: of training.
-        classes: of the head; 0: it has none.
+        d_model: width of the model.
+        examples: number of training examples.
+        classes: number of classes; 0: no classification head.
     """
     out: dict[str, Any] = {}
-    # Nothing is left to learn, unless a rate or epochs are given.
+    # The head is fitted already, so without a given rate or epochs no weights are trained.
     if kind == "solved head" and train.lr is None and train.epochs is None:
         out = {"lr": 0.0, "epochs": 1, "warmup": 0.0}
         out |= {"batch_size": SOLVED_BATCH} if train.batch_size is None else {}
         train = replace(train, **out)
-    want = KINDS[kind].for_classes(classes)
+    defaults = KINDS[kind].for_classes(classes)
     batch, epochs = train.batch_size, train.epochs
     if batch is None:
         needed = EPOCH_STEPS if epochs is None else math.ceil(GIVEN_STEPS / epochs)
         needed *= train.accumulate
         batch = out["batch_size"] = next((b for b in BATCHES if examples >= needed * b), BATCHES[-1])
-    each = (batch or BATCHES[0]) * train.accumulate  # examples a step; batch 0: as many as fit batch_tokens
-    epoch_steps = math.ceil(max(examples, 1) / each)
+    step_examples = (batch or BATCHES[0]) * train.accumulate  # batch 0: limited by batch_tokens only
+    epoch_steps = math.ceil(max(examples, 1) / step_examples)
     if epochs is None:
-        passes = math.ceil(want.steps * min(BATCHES[0], 2 * each) / max(examples, 1))
-        passes = min(max(passes, want.least), want.most)
-        out["epochs"] = max(passes, math.ceil(FEW / epoch_steps))
+        passes = math.ceil(defaults.steps * min(BATCHES[0], 2 * step_examples) / max(examples, 1))
+        passes = min(max(passes, defaults.min_epochs), defaults.max_epochs)
+        out["epochs"] = max(passes, math.ceil(MIN_STEPS / epoch_steps))
     if train.lr is None:
-        out["lr"] = want.rate(d_model, math.inf if epochs is None else epochs * epoch_steps)
+        out["lr"] = defaults.rate(d_model, math.inf if epochs is None else epochs * epoch_steps)
     if train.warmup is None:
-        out["warmup"] = want.warmup
+        out["warmup"] = defaults.warmup
     return {key: out[key] for key in CHOSEN if key in out}
 
 
 def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) -> str:
-    """Which of ``KINDS`` a training is: what of the model learns, and from where."""
+    """The key of ``KINDS`` for a training, from the trained parts of the model and its initial weights."""
     if network.fixed or (train.train_layers == 0 and not train.unfreeze_every):
         return "solved head" if solved and not train.lora_rank else "head"
     if train.lora_rank:
@@ -490,13 +491,13 @@ def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) 
 
 
 def settled(train: Any, values: Mapping[str, Any]) -> Any:
-    """The settings with what was chosen in them; ``values`` of a saved model may hold other keys."""
+    """The settings with the chosen ``values``; other keys in ``values`` are ignored."""
     known = {key: values[key] for key in CHOSEN if key in values}
     return replace(train, **known) if known else train
 
 
 def outside() -> int:
-    """The ``stacklevel`` of a warning in the calling function that names the user's line, not one of ours."""
+    """The ``stacklevel`` with which a warning of the calling function names the user's line of code."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "glassformer":
         frame, level = frame.f_back, level + 1
@@ -504,18 +505,18 @@ def outside() -> int:
 
 
 def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
-    """Warn where the settings that were given leave too few steps to learn from."""
+    """Warn if the settings that the user gave lead to fewer than ``MIN_STEPS`` steps."""
     named = {key: fix for key, fix in FIXES.items() if key in given}
-    if steps >= FEW or not named:
+    if steps >= MIN_STEPS or not named:
         return
-    said = ", ".join(f"{key} = {given[key]}" for key in named)
-    what = f"{steps} optimizer {'step is' if steps == 1 else 'steps are'} too few to learn from ({said})"
+    values = ", ".join(f"{key} = {given[key]}" for key in named)
+    what = f"{steps} optimizer {'step is' if steps == 1 else 'steps are'} too few to learn from ({values})"
     fix = " or ".join(named.values())
     warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=outside())
 
 
 def warn_of_high_rate(train: Any, kind: str, d_model: int) -> None:
-    """Warn of a rate that is more than ``TOO_HIGH`` times the usual one."""
+    """Warn of a learning rate that is more than ``TOO_HIGH`` times the default."""
     usual = KINDS[kind].rate(d_model)
     if train.lr is not None and train.lr > TOO_HIGH * usual:
         what = f"lr = {train.lr:g} is {train.lr / usual:,.0f} times the usual {usual:g} of such a model"
@@ -524,14 +525,14 @@ def warn_of_high_rate(train: Any, kind: str, d_model: int) -> None:
 
 
 def warn_of_idle(train: Any, judged: bool, chosen: Mapping[str, Any]) -> None:
-    """Warn of a rate at which nothing is learned, and of stopping early with nothing to judge by.
+    """Warn of a learning rate of 0, and of early stopping without validation examples.
 
     Args:
-        judged: whether examples are held out.
-        chosen: what settings that were left unset became.
+        judged: whether there are validation examples.
+        chosen: values of settings that the user left unset.
     """
     if train.lr == 0 and "lr" not in chosen:
-        what = "lr = 0 changes no weight; raise it, or leave it unset where it may be"
+        what = "lr = 0 changes no weight; raise it, or leave it unset"
         warnings.warn(what, IdleSettingWarning, stacklevel=outside())
     if train.early_stopping and not judged:
         what = f"early_stopping = {train.early_stopping} stops nothing without validation data"

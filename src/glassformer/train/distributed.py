@@ -1,11 +1,11 @@
-"""Training in several processes: which rows of a batch each computes, and what they tell each other.
+"""Distributed training.
 
     torchrun --nproc-per-node 4 -m glassformer train RECIPE
 
-Every process (a rank) prepares the same data and the same weights. Of each batch it computes a share of the
-rows with nearly the same number of tokens as the others have; PyTorch's own DDP or FSDP2 adds the gradients.
-The batches, the loss and what a checkpoint holds are those of one process, so a run may go on with another
-number of them. Rank 0 alone writes files. Values travel as JSON and plain bytes: nothing is pickled.
+Every process (rank) prepares the same data and the same weights. It computes some rows of each batch, with
+nearly the same number of tokens as the other processes; PyTorch's DDP or FSDP2 sums the gradients. Batches,
+loss and checkpoints equal those of a single process, so a run can resume with another number of processes.
+Only rank 0 writes files. Processes exchange JSON and plain bytes; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -30,19 +30,17 @@ from glassformer.checkpoints.native import LoadedState
 from glassformer.errors import ConfigError, GlassformerError, SeveralProcessesWarning
 from glassformer.runtime import generator_states, set_generator_states, set_seed, world
 
-PATIENCE = timedelta(
-    minutes=10
-)  # with a process that is alive and silent; one that has died is noticed at once
+TIMEOUT = timedelta(minutes=10)  # of communication; a process that has died is noticed at once
 
 
 def refuse_several(what: str, fix: str) -> None:
-    """Raises ConfigError under ``torchrun`` with more than one process, or with what is left of one."""
+    """Raises ConfigError if there is more than one process (``WORLD_SIZE``)."""
     if (size := world()[1]) > 1:
         raise ConfigError(what, where="torchrun", fix=f"{fix}, or unset WORLD_SIZE (now {size})")
 
 
 class Ranks:
-    """One process: nothing to share and nobody to ask. ``Several`` overrides every method."""
+    """Communication between processes, here for a single one; ``Several`` overrides every method."""
 
     rank, size, sharded = 0, 1, False
 
@@ -54,77 +52,77 @@ class Ranks:
     # --- the model -------------------------------------------------------------------------------
 
     def wrap(self, model: nn.Module, uneven: bool) -> None:
-        """Let gradients be added over the processes; ``uneven``: a step may leave weights without one."""
+        """Sum gradients over processes; ``uneven``: some weights may have no gradient in a step."""
 
     def local(self, x: Any) -> Any:
-        """The part of a weight or gradient that lies in this process."""
+        """This process's part of a sharded weight or gradient."""
         return x
 
     def part(self, full: Tensor) -> Tensor:
-        """That part of a tensor that is whole here."""
+        """This process's part of a full tensor."""
         return full
 
     def whole(self, part: Tensor, shape: torch.Size) -> Tensor:
-        """The whole tensor of which every process has a part."""
+        """The full tensor from the parts of all processes."""
         return part
 
     def norm(self, norm: Tensor) -> Tensor:
-        """The norm of gradients of which each process knows that of its part."""
+        """The norm over all processes from the norm of each part."""
         return norm
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Inside, the model is whole in each process and can be called freely, without gradients."""
+        """Context in which each process has all weights, for calls without gradients."""
         yield
 
     # --- a step ----------------------------------------------------------------------------------
 
     def divide(self, stream: Any, objective: Callable) -> tuple[Any, Callable]:
-        """The batches and the objective, of which this process computes its share."""
+        """The batches and the objective, restricted to this process's rows."""
         return stream, objective
 
     def adding(self, now: bool) -> Any:
-        """The context of a backward pass: after the last of a step the gradients are added."""
+        """Context of a backward pass; with ``now`` the gradients are summed over processes."""
         return nullcontext()
 
     def sum(self, **values: float) -> dict[str, float]:
-        """Sums over the processes."""
+        """Sum values over processes."""
         return values
 
     def any(self, flag: bool) -> bool:
-        """Whether it holds in at least one process; every one hears the same."""
+        """Whether ``flag`` is True in at least one process; the same in all of them."""
         return flag
 
     # --- data and states -------------------------------------------------------------------------
 
     def own(self, examples: Sequence[Any]) -> Sequence[Any]:
-        """The examples that this process judges."""
+        """The examples that this process evaluates."""
         return examples
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """The rows of all examples, from those of ``own`` in each process."""
+        """The rows of all examples, from each process's rows of its ``own`` examples."""
         return rows
 
     def agree(self, value: Any) -> Any:
-        """What rank 0 has, for JSON."""
+        """The value of rank 0, which must be JSON-serializable."""
         return value
 
     def share_state(self, found: LoadedState | None) -> LoadedState:
-        """A checkpoint that rank 0 has read."""
+        """The checkpoint that rank 0 has read, in all processes."""
         assert found is not None
         return found
 
     def generators(self) -> dict[str, Tensor]:
-        """The states of every process's random generators."""
+        """The states of the random generators of all processes."""
         return generator_states()
 
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
-        """Go on drawing where a checkpoint's process of this rank stood."""
+        """Restore this rank's random generators from a checkpoint."""
         set_generator_states(tensors)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Inside, the end of another process is one clear error."""
+        """Context that turns the death of another process into one clear error."""
         yield
 
 
@@ -132,13 +130,13 @@ ALONE = Ranks()
 
 
 def join(strategy: str, device: torch.device, seed: int) -> Ranks:
-    """Meet the other processes that ``torchrun`` has started; without any, ``ALONE``.
+    """Connect to the other processes that ``torchrun`` has started; returns ``ALONE`` for a single process.
 
     Args:
-        strategy: ``auto`` and ``ddp``: every process has all weights; ``fsdp``: a part of each.
+        strategy: ``auto`` and ``ddp``: every process has all weights; ``fsdp``: weights are sharded.
 
     Raises:
-        ConfigError: the others do not come within ``PATIENCE``; as ``world``.
+        ConfigError: the other processes do not connect within ``TIMEOUT``; see also ``world``.
     """
     rank, size = world()
     if size < 2:
@@ -146,27 +144,29 @@ def join(strategy: str, device: torch.device, seed: int) -> Ranks:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():
-        _meet(size, "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+        _connect(size, "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     return Several(rank, size, strategy == "fsdp", device, seed)
 
 
-def _meet(size: int, backend: str) -> None:
-    """Wait for the other processes. Who was not started by ``torchrun`` is told so: there may be none."""
+def _connect(size: int, backend: str) -> None:
+    """Wait for the other processes; warns if this one was not started by ``torchrun``."""
     address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     fix = f"Unset WORLD_SIZE for one process, or use torchrun --nproc-per-node {size}"
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        waiting = f"WORLD_SIZE is {size}: waiting for {size} processes to meet at {address}"
+        waiting = f"WORLD_SIZE is {size}: waiting for {size} processes to connect at {address}"
         warnings.warn(f"{waiting}. {fix}", SeveralProcessesWarning, stacklevel=5)
     try:
-        dist.init_process_group(backend, timeout=PATIENCE)
+        dist.init_process_group(backend, timeout=TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        what = f"the {size} processes that WORLD_SIZE names did not meet at {address} ({reason(error)})"
+        what = f"WORLD_SIZE is {size}, but not all processes connected at {address} ({reason(error)})"
         raise ConfigError(what, where="WORLD_SIZE", fix=fix) from None
 
 
 @dataclass
 class Share:
-    """This process's rows of a batch; ``idle``: more processes than rows, so it helps out for nothing."""
+    """This process's rows of a batch; ``idle``: there are fewer rows than processes, and none for
+    this one.
+    """
 
     batch: Any
     idle: bool
@@ -178,7 +178,7 @@ class Share:
 
 @dataclass(frozen=True)
 class SharedStream:
-    """The batches of a stream, each cut down to the rows of one process."""
+    """The batches of a stream, restricted to the rows of one process."""
 
     stream: Any
     rank: int
@@ -198,7 +198,7 @@ class SharedStream:
 
 
 class Together(nn.Module):
-    """Model and objective as one module, because DDP and FSDP act on the call of a module."""
+    """Model and objective as one module: DDP and FSDP hook into the call of a module."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -206,7 +206,7 @@ class Together(nn.Module):
 
     def forward(self, objective: Callable, batch: Any) -> tuple[Any, Any]:
         out = objective(self.model, batch)
-        return getattr(out, "loss", None), out  # FSDP looks for tensors in tuples only
+        return getattr(out, "loss", None), out  # FSDP finds tensors in tuples only
 
 
 class Several(Ranks):
@@ -215,12 +215,12 @@ class Several(Ranks):
     def __init__(self, rank: int, size: int, sharded: bool, device: torch.device, seed: int):
         self.rank, self.size, self.sharded, self.device, self.seed = rank, size, sharded, device, seed
         self._together: Any = None
-        self._pieces: list[Any] = []  # modules whose weights FSDP shards together, the outermost last
+        self._pieces: list[Any] = []  # modules that FSDP shards as a unit, the root module last
 
     # --- the model -------------------------------------------------------------------------------
 
     def wrap(self, model: nn.Module, uneven: bool) -> None:
-        if self.rank:  # each process draws its own dropout; rank 0 draws as one process would
+        if self.rank:  # each process has its own dropout; rank 0 uses the seed of a single process
             set_seed(self._own_seed(0))
         together = Together(model)
         if not self.sharded:
@@ -236,7 +236,7 @@ class Several(Ranks):
         for piece in self._pieces:
             fully_shard(piece, mesh=mesh)
         self._together = together
-        with torch.no_grad():  # the first call settles which module is the outermost
+        with torch.no_grad():  # the first call determines the root module
             together(lambda model, batch: None, None)
         for piece in self._pieces:
             piece.reshard()
@@ -247,7 +247,7 @@ class Several(Ranks):
     def part(self, full: Tensor) -> Tensor:
         if not self.sharded or full.ndim == 0:
             return full
-        parts = full.chunk(self.size)  # as FSDP cuts: along the first axis, the last parts may be empty
+        parts = full.chunk(self.size)  # FSDP shards along the first axis; the last parts may be empty
         return parts[self.rank].clone() if self.rank < len(parts) else full[:0].clone()
 
     def whole(self, part: Tensor, shape: torch.Size) -> Tensor:
@@ -318,9 +318,7 @@ class Several(Ranks):
 
     def own(self, examples: Sequence[Any]) -> Sequence[Any]:
         mine = examples[self.rank :: self.size]
-        return (
-            mine if len(mine) else examples[:1]
-        )  # fewer examples than processes: judged here and not counted
+        return mine if len(mine) else examples[:1]  # fewer examples than processes: evaluated, not counted
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         counts = self._each(torch.tensor([len(rows)]))
@@ -328,10 +326,10 @@ class Several(Ranks):
         padded = np.zeros((longest, *rows.shape[1:]), rows.dtype)
         padded[: len(rows)] = rows
         parts = [x.numpy() for x in self._each(torch.from_numpy(padded))]
-        # Example i was judged by rank i % size, as its number i // size.
-        woven = np.stack(parts, 1).reshape(-1, *rows.shape[1:])
+        # Example i was evaluated by rank i % size, as its example i // size.
+        interleaved = np.stack(parts, 1).reshape(-1, *rows.shape[1:])
         real = np.stack([np.arange(longest) < int(n) for n in counts], 1).reshape(-1)
-        return woven[real]
+        return interleaved[real]
 
     def _each(self, x: Tensor) -> list[Tensor]:
         parts = [torch.empty_like(x) for _ in range(self.size)]
@@ -374,7 +372,7 @@ class Several(Ranks):
 
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
         if f"rng/torch/{self.size - 1}" not in tensors or f"rng/torch/{self.size}" in tensors:
-            if self.rank:  # another number of processes wrote it: no state is mine
+            if self.rank:  # saved with another number of processes: there is no state for this rank
                 set_seed(self._own_seed(step))
                 return
             super().set_generators(tensors, step)
@@ -391,12 +389,12 @@ class Several(Ranks):
     def watched(self) -> Iterator[None]:
         try:
             yield
-        except RuntimeError as error:  # DistError is one, and gloo's own are nothing more
+        except RuntimeError as error:  # DistError is a subclass; gloo raises plain RuntimeErrors
             if not isinstance(error, dist.DistError) and not re.search(
                 r"gloo|nccl|c10d|connection (closed|reset|refused)|broken pipe", str(error), re.IGNORECASE
             ):
                 raise
             raise GlassformerError(
-                f"process {self.rank} of {self.size} lost another one of this training, which has ended or "
-                "cannot be reached; the newest checkpoint is whole: continue with --resume"
+                f"process {self.rank} of {self.size} lost the connection to another process, which "
+                "has ended or cannot be reached; continue from the newest checkpoint with --resume"
             ) from error

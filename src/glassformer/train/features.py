@@ -1,9 +1,8 @@
-"""Training on a frozen encoder: what the head reads is computed once, and kept for the next run.
+"""Training on cached features of a frozen encoder.
 
-The features of a text or of an image are one vector, the same in every epoch, as long as nothing below the
-head learns or is drawn at random. Where the upper layers learn, the features of an image are the rows that
-enter the lowest of these. They lie in the user's cache under the SHA-256 of the weights and of the tokens or
-pixels that they were made from.
+If nothing below the head is trained or random, an example has the same pooled vector in every epoch, which is
+computed once. If upper layers are trained, the features of an image are the input rows of the lowest trained
+layer. Features are stored in the user's cache under the SHA-256 of weights and inputs.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from glassformer.train.freezing import fixed_layers
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, ImageClassification, targets_and_weights
 
-FORMAT = 1  # of a cached matrix; another one is computed anew
-MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones go first
-MOST_ROWS = 1 << 29  # bytes of the rows of a table of images that are kept where upper layers learn
+FORMAT = 1  # version of cached features; other versions are recomputed
+MAX_CACHE_BYTES = 2 << 30  # of all cached features; the least recently used ones are removed
+MAX_ROW_BYTES = 1 << 29  # of the features of an image data set if upper layers are trained
 
 
 def can_be_cached(model: Any, *changes: float) -> bool:
-    """Whether an input gives the head the same vector at every step: nothing below it learns or is random.
+    """Whether the input of the head is the same at every step: nothing below is trained or random.
 
     Args:
-        changes: rates of what changes the input at random; each must be 0.
+        changes: rates of random changes of the input; each must be 0.
     """
     if not (model.has_attention and model.has_features):
         return False
@@ -56,19 +55,18 @@ def can_be_cached(model: Any, *changes: float) -> bool:
 
 
 def cached_layers(model: Any, config: FitConfig, images: int, *changes: float) -> int:
-    """Behind how many of the lowest layers the rows of so many images are the same at every step, and few
-    enough to keep; 0: behind none. The layers above learn."""
+    """The number of frozen lowest layers whose output can be cached for this many images; 0: no caching."""
     if not model.has_attention or _is_random(model) or any(changes):
         return 0
     size = next(model.encoder.parameters()).element_size()
-    if images * model.config.embedding.num_tokens * model.width * size > MOST_ROWS:
+    if images * model.config.embedding.num_tokens * model.width * size > MAX_ROW_BYTES:
         return 0
     layers = fixed_layers(model, config)
     return layers if layers < len(model.encoder.layers) else 0
 
 
 def _is_random(model: Any) -> bool:
-    """Whether anything is left out at random in training, below the head."""
+    """Whether there is any dropout below the head."""
     c = model.config
     e = c.encoder
     rates = (c.embedding.dropout, e.dropout, e.attention_dropout, e.feed_forward_dropout, e.stochastic_depth)
@@ -83,20 +81,20 @@ def features_of(
     device: torch.device,
     home: Path | None = None,
 ) -> Tensor:
-    """What ``compute`` gives, ``[n, ...]`` in the model's number format; from the cache if computed before.
+    """The result of ``compute`` ``[n, ...]`` in the model's dtype, from the cache if possible.
 
-    A cached matrix that is damaged is computed anew; a cache that cannot be written is done without.
+    Damaged cached features are recomputed; a cache that is not writable is ignored.
 
     Args:
-        inputs: arrays that the features are made from, ``setting`` how; another byte, another matrix.
+        inputs, setting: the arrays and the settings that determine the features, for the cache key.
     """
     folder = (home or cache_folder() / "features") / _key(model, inputs, setting)
     with suppress(CheckpointError):
         verify_folder(folder)
-        found = read_tensors(folder, "features")["features"]
+        cached = read_tensors(folder, "features")["features"]
         with suppress(OSError):
-            os.utime(folder)  # used: kept longest
-        return found.to(device)
+            os.utime(folder)  # marks it as recently used
+        return cached.to(device)
     out = torch.from_numpy(compute()).to(next(model.encoder.parameters()).dtype)
 
     def write(path: Path) -> None:
@@ -104,7 +102,7 @@ def features_of(
 
     with suppress(GlassformerError, OSError):
         write_folder(folder, write, overwrite=True)
-        _prune(folder.parent, MOST_BYTES, folder)
+        _prune(folder.parent, MAX_CACHE_BYTES, folder)
     return out.to(device)
 
 
@@ -113,9 +111,9 @@ def _read_features(model: Any, batch: TextBatch) -> Tensor:
 
 
 def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) -> str:
-    """SHA-256 of all that decides the features: weights, their format, the way to read them, the inputs."""
+    """SHA-256 of everything that determines the features: weights, settings, inputs."""
     digest = hashlib.sha256()
-    c: Any = model.config  # of which the head has no part in the features
+    c: Any = model.config
     device = next(model.parameters()).device.type
     digest.update(f"{FORMAT} {torch.__version__} {device} {c.embedding} {c.encoder} {setting}".encode())
     for name, x in model.state_dict().items():
@@ -128,9 +126,9 @@ def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) ->
 
 
 def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
-    """Remove what was not used for longest until no more than ``most`` bytes are left.
+    """Remove the least recently used features until at most ``most`` bytes are left.
 
-    What was just written counts as used last, whatever the clock says: it may have been set back since.
+    ``fresh`` counts as the most recently used, in case the clock was set back.
     """
     folders = [path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")]
     total = 0
@@ -142,8 +140,8 @@ def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Features ``[B, D]``, or rows of images ``[B, T, D]``; the packing of the inputs they stand for, and
-    which examples they are ``[B]``."""
+    """Features ``[B, D]``, or rows of images ``[B, T, D]``, with the packing of the original inputs and the
+    numbers of the examples ``[B]``."""
 
     features: Tensor
     packing: Packing
@@ -152,7 +150,7 @@ class FeatureBatch:
 
 @dataclass(frozen=True)
 class FeatureStream(TextStream):
-    """The batches of a ``TextStream``, with features in the place of tokens."""
+    """The batches of a ``TextStream``, with features instead of tokens."""
 
     features: Tensor
 
@@ -163,7 +161,7 @@ class FeatureStream(TextStream):
 
 @dataclass(frozen=True)
 class PictureFeatureStream(ImageStream):
-    """The batches of an ``ImageStream``, with features in the place of pixels."""
+    """The batches of an ``ImageStream``, with features instead of pixels."""
 
     features: Tensor
 
@@ -174,7 +172,7 @@ class PictureFeatureStream(ImageStream):
 
 @dataclass
 class HeadClassification(Classification):
-    """``Classification`` from features: the same loss, pooling and head alone being computed."""
+    """``Classification`` on features: only pooling and head are computed."""
 
     def inputs(self, batch: FeatureBatch) -> dict[str, Tensor]:
         return {"features": batch.features} | targets_and_weights(self, batch.index, batch.features.device)
@@ -185,7 +183,7 @@ class HeadClassification(Classification):
 
 @dataclass
 class UpperClassification(HeadClassification):
-    """``HeadClassification`` from the rows of images ``[B, T, D]`` behind the lowest ``layers``."""
+    """``HeadClassification`` on outputs ``[B, T, D]`` of the lowest ``layers`` for images."""
 
     layers: int = 0
 
@@ -195,7 +193,7 @@ class UpperClassification(HeadClassification):
 
 
 def text_features(model: Any, table: Any, batch_tokens: int, device: torch.device) -> Tensor:
-    """What the head reads of each text of a ``TokenTable``, ``[n, D]``."""
+    """The input of the head for each text of a ``TokenTable``, ``[n, D]``."""
 
     def compute() -> np.ndarray:
         return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
@@ -207,7 +205,9 @@ def text_features(model: Any, table: Any, batch_tokens: int, device: torch.devic
 def image_features(
     model: Any, table: PixelTable, transform: Any, batch_size: int, device: torch.device, layers: int = 0
 ) -> Tensor:
-    """What the head reads of each image ``[n, D]``, or the rows behind the lower ``layers`` ``[n, T, D]``."""
+    """The input of the head for each image ``[n, D]``, or the output of the lowest ``layers`` ``[n,
+    T, D]``.
+    """
 
     def compute() -> np.ndarray:
         what = layers or "features"
@@ -225,9 +225,10 @@ def on_features(
     batch_tokens: int,
     how: str = "mean",
 ) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """The same training on features: its batches, loss, and logits of held-out texts (None: none).
+    """Batches, objective and validation logits for training on features.
 
-    ``how``: the logits of a text in several windows are their "mean" or their "max".
+    The last is a function that computes the logits of the validation texts, or None without any. ``how``:
+    "mean" or "max" of the logits of a text's windows.
     """
 
     def prepare(table: Any) -> Tensor:
@@ -238,10 +239,10 @@ def on_features(
     head = HeadClassification(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
     if held is None:
         return train, head, None
-    judged = prepare(held.table)
+    validation = prepare(held.table)
 
     def logits() -> np.ndarray:
-        rows = _classify(model, judged)
+        rows = _classify(model, validation)
         return rows if held.owners is None else pool_windows(rows, held.owners, held.texts, how)
 
     return train, head, logits
@@ -255,7 +256,7 @@ def on_picture_features(
     batch_size: int,
     layers: int = 0,
 ) -> tuple[PictureFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """As ``on_features``, for images that are not changed at random; ``layers`` 0: the head alone learns."""
+    """As ``on_features``, for images without augmentation; ``layers`` 0: only the head is trained."""
     s, o = stream, objective
 
     def prepare(table: PixelTable) -> Tensor:
@@ -276,8 +277,8 @@ def on_picture_features(
     head = kind(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
     if held is None:
         return train, head, None
-    judged = prepare(held)
-    return train, head, lambda: classify_rows(model, judged, layers, batch_size)
+    validation = prepare(held)
+    return train, head, lambda: classify_rows(model, validation, layers, batch_size)
 
 
 @torch.inference_mode()
@@ -289,7 +290,7 @@ def _classify(model: Any, features: Tensor) -> np.ndarray:
 
 @torch.inference_mode()
 def classify_rows(model: Any, features: Tensor, layers: int, batch_size: int) -> np.ndarray:
-    """The logits ``[n, C]`` of features of images, or of their rows ``[n, T, D]`` behind ``layers``."""
+    """The logits ``[n, C]`` of image features, or of outputs ``[n, T, D]`` of the lowest ``layers``."""
     if not layers:
         return _classify(model, features)
     model.eval()

@@ -1,13 +1,11 @@
-"""The forward and backward pass of a step as CUDA graphs: captured once for each shape, then replayed.
+"""CUDA graphs of the forward and backward pass, captured once per shape and then replayed.
 
-A small encoder keeps a GPU busy for less time than the processor needs to start its hundreds of kernels. A
-graph starts them all with one call, but on fixed shapes and memory. So a batch of texts is filled up to one
-of ``SIZES`` numbers of tokens with sequences whose target counts for nothing, so that their loss and gradient
-are 0. Images have one shape anyway.
+For a small encoder, the CPU needs more time to launch hundreds of kernels than the GPU to run them. A graph
+launches all with one call, but with fixed shapes and memory. So a batch of texts is padded to one of
+``SIZES`` numbers of tokens, with sequences whose targets are ignored. Images have fixed shapes anyway.
 
-Off unless ``GLASSFORMER_GRAPHS=1``, since what they gain has not been measured on a GPU of one's own; then
-used for classification in bf16. What cannot be captured is computed without, and a warning says
-why.
+Enabled by ``GLASSFORMER_GRAPHS=1``, for classification in bf16; the gain has not been measured on a dedicated
+GPU. If capturing fails, a warning gives the reason and training continues without graphs.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ from glassformer.train.objectives import (
 )
 from glassformer.train.state import Training
 
-SIZES = 8  # numbers of tokens that batches are filled up to
-WARM_UP = 2  # plain passes, and one more, before a capture: torch's notes on CUDA graphs ask for some
+SIZES = 8  # number of different batch sizes in tokens
+WARM_UP = 2  # ordinary passes before a capture, as torch's notes on CUDA graphs recommend
 FILLING = {"ids": 0, "segments": 0, "targets": IGNORED, "weights": 0}
 
 Compute = Callable[[nn.Module, Any, float], StepLoss]
@@ -46,16 +44,16 @@ Capture = Callable[[Callable[[], tuple[Tensor, ...]]], tuple[Callable[[], None],
 
 
 def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None:
-    """How to compute the batches of this training with graphs; None where that is not to be."""
-    wanted = os.environ.get("GLASSFORMER_GRAPHS") == "1" and type(objective) in (
+    """A function that computes the batches of this training with graphs; None if graphs are not used."""
+    enabled = os.environ.get("GLASSFORMER_GRAPHS") == "1" and type(objective) in (
         Classification,
         ImageClassification,
     )
     weights = list(training.model.parameters())
     steady = training.ranks.size == 1 and not training.config.unfreeze_every
-    if getattr(getattr(training.model, "config", None), "sides", None):  # where sides end, the host must know
+    if getattr(getattr(training.model, "config", None), "sides", None):  # needs lengths on the host
         return None
-    if not (wanted and steady and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
+    if not (enabled and steady and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
         return None
     texts = type(objective) is Classification
     sizes = Sizes.of(stream, training.config.epochs) if texts else None
@@ -64,7 +62,9 @@ def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None
 
 @dataclass(frozen=True)
 class Sizes:
-    """Multiples of ``step`` tokens, always in ``count`` sequences of at most ``longest``."""
+    """Padded batch sizes: multiples of ``step`` tokens in ``count`` sequences of at most
+    ``longest`` tokens.
+    """
 
     step: int
     count: int
@@ -72,17 +72,17 @@ class Sizes:
 
     @staticmethod
     def of(stream: Any, epochs: int) -> Sizes:
-        """For every batch of so many epochs of a ``TextStream``."""
+        """Sizes that fit every batch of ``epochs`` epochs of a ``TextStream``."""
         lengths = stream.table.lengths
         batches = [index for epoch in range(epochs) for micro in stream.steps(epoch) for index in micro]
         longest, most = int(lengths.max()), max(int(lengths[index].sum()) for index in batches)
         step = -(-most // SIZES)
-        # Of the sequences that fill there is one at least, and so many that none is longer than a real one.
+        # At least one padding sequence, and enough that none is longer than the longest real one.
         filling = 1 + -(-step // max(longest - 1, 1))
         return Sizes(step, max(map(len, batches)) + filling, longest)
 
     def filled(self, packing: Packing) -> Packing:
-        """The sequences of a batch, then those that fill it up: one token each, more where needed."""
+        """The packing of a batch with padding sequences added."""
         extra = self.count - packing.count
         total = -(-(packing.total + extra) // self.step) * self.step
         each, more = divmod(total - packing.total, extra)
@@ -91,10 +91,10 @@ class Sizes:
 
 
 class FixedPacking(Packing):
-    """A packing whose tensors keep their shapes and places while the lengths in them change: for CUDA graphs.
+    """A packing for CUDA graphs: its tensors keep their shapes and memory while the lengths change.
 
-    A captured graph replays the same kernels on the same memory, so nothing in it may depend on lengths that
-    the host knows; asking for them raises. ``max_length`` is the longest that may come.
+    A captured graph replays the same kernels on the same memory, so it must not depend on lengths on the
+    host; reading ``lengths`` raises ShapeError. ``max_length`` is an upper bound.
     """
 
     REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
@@ -108,7 +108,7 @@ class FixedPacking(Packing):
     count: int = 0
 
     def refill(self, packing: Packing) -> None:
-        """Take over the lengths of ``packing``, which has as many sequences and tokens."""
+        """Copy the lengths of ``packing``, which has the same number of sequences and tokens."""
         for name in self.REFILLED:
             getattr(self, name).copy_(getattr(packing, name))
 
@@ -123,23 +123,24 @@ class FixedPacking(Packing):
 
 
 class Graphs:
-    """Computes batches as ``with_gradients`` does, by replaying what was captured for their shape.
+    """Computes batches like ``with_gradients``, by replaying a captured graph.
 
     Args:
-        sizes: how texts are filled up; None: batches come in few shapes by themselves.
-        capture: records a function; gives how to repeat it, and its results, which each repetition renews.
+        sizes: padded sizes for texts; None: batches have few shapes anyway.
+        capture: captures a function; returns a function that replays it, and the result tensors, which each
+            replay overwrites.
     """
 
     def __init__(self, objective: Any, sizes: Sizes | None, capture: Capture):
         self.objective, self.sizes, self.capture = objective, sizes, capture
         self.captured: dict[tuple, _Pass] = {}
-        self.weights: dict[str, Tensor] = {}  # that the loss reaches
-        self.gradients: dict[str, Tensor] = {}  # their sums over a step, where all graphs add
-        self.refused = False
+        self.weights: dict[str, Tensor] = {}  # those with a gradient
+        self.gradients: dict[str, Tensor] = {}  # summed over a step by all graphs
+        self.failed = False
 
     def __call__(self, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
-        """Loss and counts of a batch; its gradients are added to those on the model."""
-        if self.refused:
+        """Loss and counts of a batch; adds its gradients to those of the model."""
+        if self.failed:
             return with_gradients(self.objective, model, batch, per_step)
         given, packing, count = self.objective.inputs(batch), batch.packing, batch.packing.count
         if self.sizes is not None:
@@ -148,10 +149,10 @@ class Graphs:
         shape = tuple((name, x.shape, x.dtype) for name, x in given.items())
         if shape not in self.captured:
             try:
-                with same_draws(packing.device):  # neither trying nor capturing counts as a step
+                with same_draws(packing.device):  # capturing must not advance the random generators
                     self.captured[shape] = self._new(model, given, packing, per_step)
             except (RuntimeError, GlassformerError) as error:
-                self.refused = True
+                self.failed = True
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 warnings.warn(f"no CUDA graphs for this training: {reason}", stacklevel=2)
                 return with_gradients(self.objective, model, batch, per_step)
@@ -178,7 +179,7 @@ class Graphs:
             torch.ops.aten._foreach_add_.List(sums, list(torch.autograd.grad(out.loss / divisor, weights)))
             return out.loss.detach(), out.correct
 
-        before = [x.clone() for x in sums]  # of this step's earlier batches; capturing runs the function too
+        before = [x.clone() for x in sums]  # of earlier batches of this step; capturing also adds gradients
         try:
             repeat, results = self.capture(function)
         finally:
@@ -188,14 +189,12 @@ class Graphs:
 
 @dataclass
 class _Pass:
-    """What was captured for one shape, and the memory it reads."""
+    """A captured graph for one shape, and its input memory."""
 
     given: dict[str, Tensor]
     packing: Packing
     divisor: Tensor
-    tables: tuple[
-        Tensor, ...
-    ]  # which the model may replace by longer ones while the graph goes on reading these
+    tables: tuple[Tensor, ...]  # buffers that the graph reads, kept alive if the model replaces them
     repeat: Callable[[], None]
     results: tuple[Tensor, ...]
 
@@ -208,22 +207,21 @@ class _Pass:
 
 
 def _longer(name: str, x: Tensor, packing: Packing) -> Tensor:
-    """A tensor of a batch of texts filled up to the tokens or the sequences of ``packing``."""
-    wanted = packing.total if name in ("ids", "segments") else packing.count
-    return F.pad(x, (0, wanted - len(x)), value=FILLING[name])
+    """Pad a tensor of a batch to the number of tokens or of sequences in ``packing``."""
+    length = packing.total if name in ("ids", "segments") else packing.count
+    return F.pad(x, (0, length - len(x)), value=FILLING[name])
 
 
 def _reached(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """The weights that have a gradient: that of the others stays None, so that they do not decay."""
+    """The weights with a gradient; the gradient of the others stays None, so that they do not decay."""
     weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
-    found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
-    return {
-        name: w for (name, w), gradient in zip(weights.items(), found, strict=True) if gradient is not None
-    }
+    gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
+    pairs = zip(weights.items(), gradients, strict=True)
+    return {name: w for (name, w), gradient in pairs if gradient is not None}
 
 
 def on_gpu(device: torch.device) -> Capture:
-    """Captures into CUDA graphs that share one pool of memory, since no two of them run at once."""
+    """A ``Capture`` whose graphs share one memory pool, since they never run at the same time."""
     return partial(_capture, device=device, pool=torch.cuda.graph_pool_handle())
 
 
@@ -237,16 +235,16 @@ def _capture(
             with torch.cuda.stream(side):
                 for _ in range(WARM_UP):
                     function()
-                # A capture in which the host waits for the GPU cannot be undone cleanly: found out before.
-                _waiting_is("error")
+                # A capture fails if the host synchronizes with the GPU; detect that before.
+                _set_sync_mode("error")
                 function()
-                _waiting_is("default")
+                _set_sync_mode("default")
             main.wait_stream(side)
             with torch.cuda.graph(graph, pool=pool):
                 results = function()
         except BaseException:
-            _waiting_is("default")
-            torch.cuda.set_stream(main)  # which a failed capture may have left
+            _set_sync_mode("default")
+            torch.cuda.set_stream(main)  # a failed capture may have switched the stream
             main.wait_stream(side)
             raise
 
@@ -257,15 +255,15 @@ def _capture(
     return repeat, results
 
 
-def _waiting_is(mode: str) -> None:
-    """What happens where the host waits for the GPU; torch warns that it does not notice every such place."""
+def _set_sync_mode(mode: str) -> None:
+    """Set what happens when the host synchronizes with the GPU; torch detects most such calls."""
     with without_warnings("torch", UserWarning):
         torch.cuda.set_sync_debug_mode(mode)
 
 
 @contextmanager
 def same_draws(device: torch.device) -> Iterator[None]:
-    """What is drawn at random inside is drawn again after it."""
+    """Restore the state of the random generators at the end of the context."""
     states = generator_states(device)
     try:
         yield

@@ -1,9 +1,9 @@
-"""Callbacks that log a training to TensorBoard or MLflow, where these are installed and asked for.
+"""Callbacks that log a training to TensorBoard or MLflow.
 
     clf.fit(X, y, callbacks=[TensorBoard("logs/one")])        glassformer train europe --log tensorboard
 
-Both write the records of the history: of each step the loss, the rate and the tokens, of each evaluation
-every figure. A training that is resumed goes on in the same log, behind what its checkpoint knows.
+Both log the history: loss, learning rate and tokens of each step, and all metrics of each evaluation. A
+resumed training continues the same log after the step of its checkpoint.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from glassformer.errors import BadValueError, NotInstalledError
 from glassformer.train.callbacks import Callback
 
 OF_STEPS = ("loss", "lr", "tokens")
-NO_FIGURES = {"kind", "step", "epoch", "seconds", "best"}
-MOST_METRICS = 1000  # of one request to MLflow, and
-MOST_PARAMS = 100  # likewise
+NOT_METRICS = {"kind", "step", "epoch", "seconds", "best"}
+MOST_METRICS = 1000  # per request to MLflow
+MOST_PARAMS = 100  # per request to MLflow
 MOST_VALUE = 500  # characters of a parameter
 
 
-def figures_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """What a record of the history says, under the names of the logs: ``train/...`` or ``evaluation/...``."""
+def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a history record, named ``train/...`` or ``evaluation/...``."""
     if record["kind"] == "step":
         return {f"train/{key}": float(record[key]) for key in OF_STEPS if key in record}
     return {
         f"evaluation/{key}": float(value)
         for key, value in record.items()
-        if key not in NO_FIGURES and isinstance(value, int | float) and not isinstance(value, bool)
+        if key not in NOT_METRICS and isinstance(value, int | float) and not isinstance(value, bool)
     }
 
 
 def need(package: str, extra: str) -> None:
-    """Raises ConfigError where a package that is to be logged to is not installed."""
+    """Raises ConfigError if ``package`` is not installed."""
     if find_spec(package) is None:
         fix = f"pip install 'glassformer[{extra}]'"
         raise NotInstalledError(f"{package} is not installed", where=f"log to {extra}", fix=fix)
 
 
 class Log(Callback, ABC):
-    """Base of the loggers: each record once, by the rank that leads, and a last time at the end."""
+    """Base class of loggers; only rank 0 logs."""
 
     def __init__(self) -> None:
         self._written = 0
@@ -56,7 +56,7 @@ class Log(Callback, ABC):
         ranks = getattr(training, "ranks", None)
         if ranks is not None and not ranks.leads:
             return
-        self._written = len(training.history)  # a training that goes on has logged these
+        self._written = len(training.history)  # logged before a resume
         self._begin(training)
         self._open = True
 
@@ -85,7 +85,7 @@ class TensorBoard(Log):
     """Write TensorBoard's event files; ``tensorboard --logdir FOLDER`` shows them.
 
     Args:
-        folder: made where it is not there.
+        folder: created if missing.
 
     Raises:
         ConfigError: tensorboard is not installed.
@@ -100,17 +100,17 @@ class TensorBoard(Log):
     def _begin(self, training: Any) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        purge = training.step + 1 if training.step else None  # what a killed process had logged beyond it
+        purge = training.step + 1 if training.step else None  # drop what was logged after the checkpoint
         with disk_errors(self.folder):
             self._writer = SummaryWriter(str(self.folder), purge_step=purge)
         settings = settings_in(training)
         if settings and not training.step:
-            lines = "\n".join(f"    {key} = {value}" for key, value in settings)  # indented: Markdown's code
+            lines = "\n".join(f"    {key} = {value}" for key, value in settings)  # a Markdown code block
             self._writer.add_text("settings", lines, 0)
 
     def _records(self, records: Sequence[dict[str, Any]]) -> None:
         for record in records:
-            for name, value in figures_of(record).items():
+            for name, value in metrics_in(record).items():
                 self._writer.add_scalar(name, value, record["step"])
 
     def _end(self, finished: bool) -> None:
@@ -118,15 +118,15 @@ class TensorBoard(Log):
 
 
 class MLflow(Log):
-    """Log a training as a run of MLflow, to where ``MLFLOW_TRACKING_URI`` says.
+    """Log a training as an MLflow run, on the server in ``MLFLOW_TRACKING_URI``.
 
-    An active run of the calling program is used, and left open; else one is begun, and ended with the
-    training (``FINISHED``, or ``KILLED`` where it stopped early).
+    An active run is used and left open. Otherwise a run is started, and ended with the training
+    (``FINISHED``, or ``KILLED`` if it was interrupted).
 
     Args:
-        name: of the run that is begun.
-        folder: of the training; one that goes on there goes on in the same run of MLflow.
-        every: steps between two requests; what came since goes along.
+        name: name of a started run.
+        folder: folder of the training; a resumed training continues the MLflow run of its folder.
+        every: number of records per request.
 
     Raises:
         ConfigError: mlflow is not installed.
@@ -165,7 +165,7 @@ class MLflow(Log):
                 mlflow.log_params(dict(part))
 
     def _before(self) -> str | None:
-        """The run of MLflow that the folder's training was logged to, where one is found."""
+        """The id of the MLflow run of this folder; None if there is none."""
         from mlflow.tracking import MlflowClient
 
         if self.folder is None:
@@ -190,7 +190,7 @@ class MLflow(Log):
         metrics = [
             Metric(name, value, now, record["step"])
             for record in self._waiting
-            for name, value in figures_of(record).items()
+            for name, value in metrics_in(record).items()
         ]
         self._waiting = []
         for part in _parts(metrics, MOST_METRICS):
@@ -199,14 +199,14 @@ class MLflow(Log):
     def _end(self, finished: bool) -> None:
         import mlflow
 
-        with suppress(Exception):  # the training is over, and its own files hold every figure
+        with suppress(Exception):  # the training is over, and its own files have all metrics
             self._send()
         if self._own:
             mlflow.end_run("FINISHED" if finished else "KILLED")
 
 
 def settings_in(training: Any) -> list[tuple[str, Any]]:
-    """Every setting of a training that has a value, what was chosen for it among them."""
+    """All settings of a training that have a value, including chosen ones."""
     settings = dict(getattr(training, "fingerprint", None) or {})
     return [(key, value) for key, value in settings.items() if value is not None]
 
@@ -219,17 +219,17 @@ LOGS = ("tensorboard", "mlflow")
 
 
 def loggers(names: Sequence[str], folder: Path) -> list[Callback]:
-    """The callbacks of a run in ``folder`` that ``--log`` names.
+    """The callbacks for the values of ``--log``, for a run in ``folder``.
 
     Raises:
-        ConfigError: no such log, or its package is not installed.
+        ConfigError: an unknown log, or a package that is not installed.
     """
     from glassformer.config import nearest
 
     made: list[Callback] = []
     for name in dict.fromkeys(names):
         if name not in LOGS:
-            raise BadValueError(f"no log {name!r}", where="--log", fix=nearest(name, LOGS))
+            raise BadValueError(f"unknown log {name!r}", where="--log", fix=nearest(name, LOGS))
         tensorboard = name == "tensorboard"
         made.append(TensorBoard(folder / name) if tensorboard else MLflow(folder.name, folder=folder))
     return made

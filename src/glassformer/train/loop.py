@@ -1,4 +1,4 @@
-"""The training loop: a generator that yields what happened at each step. All else belongs to callbacks."""
+"""The training loop, a generator that yields information about each step, for callbacks."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from glassformer.train.objectives import with_gradients
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
 
-# Among judged figures, what decides where the monitor says little of such targets; it is not kept.
+# Key in an evaluation: a score that replaces the monitored metric; removed from the record.
 INSTEAD = "instead of the monitor"
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """One optimizer step; ``evaluation`` is set when the validation data were judged after it."""
+    """One optimizer step; ``evaluation`` is set if the model was evaluated after it."""
 
     step: int
     epoch: int
@@ -47,7 +47,7 @@ class StepInfo:
 
 
 class Steps(Protocol):
-    """What can be counted before anything is computed."""
+    """Batches whose number is known in advance."""
 
     def steps(self, epoch: int) -> list[list]:
         """The optimizer steps of an epoch, each a list of micro-batches (indices of examples)."""
@@ -55,11 +55,11 @@ class Steps(Protocol):
 
 
 class Stream(Steps, Protocol):
-    """The batches of every epoch. The same epoch gives the same batches, whatever was drawn before."""
+    """The batches of every epoch; they depend on the epoch only, not on the state of random generators."""
 
     @property
     def examples(self) -> int:
-        """Of one epoch."""
+        """Number of examples per epoch."""
         ...
 
     def pack(self, index: Any) -> Any:
@@ -67,18 +67,18 @@ class Stream(Steps, Protocol):
         ...
 
     def cut(self, index: Any, rank: int, size: int) -> Any:
-        """The rows of a batch that one of ``size`` processes computes; None where none are left for it."""
+        """The rows of a batch that process ``rank`` of ``size`` computes; None if there are none."""
         ...
 
 
 def count_steps(stream: Steps, epochs: int) -> int:
-    """Optimizer steps in so many epochs."""
+    """Number of optimizer steps in ``epochs`` epochs."""
     return sum(len(stream.steps(epoch)) for epoch in range(epochs))
 
 
 @dataclass(frozen=True)
 class TextStream:
-    """The batches of every epoch, from a ``TokenTable``; any step of any epoch can be asked for."""
+    """The batches of every epoch, from a ``TokenTable``."""
 
     table: Any
     settings: BatchSettings
@@ -101,7 +101,7 @@ class TextStream:
 
     @cached_property
     def resident(self) -> ResidentTable | None:
-        """The tokens in a GPU's memory, where they fit."""
+        """The tokens in GPU memory; None if they do not fit."""
         return ResidentTable.of(self.table, self.device) if fits(self.device, self.table.ids.nbytes) else None
 
     def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
@@ -111,16 +111,16 @@ class TextStream:
 
 @dataclass(frozen=True)
 class WordStream(TextStream):
-    """The same where an example is a word: the loss is a mean over words, in whatever batch they are."""
+    """A ``TextStream`` whose examples are words: the loss is the mean over all words of an epoch."""
 
-    words: int = 0  # that are learned from in an epoch
+    words: int = 0  # number of words with a target per epoch
 
     @property
     def examples(self) -> int:
         return self.words
 
 
-SHARES = (0.0, 0.25, 0.5, 0.75)  # of the start in the weights to keep
+SHARES = (0.0, 0.25, 0.5, 0.75)  # candidates for the weight of the initial checkpoint (WiSE-FT)
 
 
 def run(
@@ -129,13 +129,12 @@ def run(
     objective: Callable,
     evaluate: Callable[[], dict[str, float]] | None = None,
 ) -> Iterator[StepInfo]:
-    """Train from where ``training`` stands to its end.
+    """Train from the current state of ``training`` to the end.
 
-    When a step is yielded everything about it is in ``training``, evaluation included: a checkpoint written
-    then resumes to the same bits.
+    When a step is yielded, ``training`` includes its evaluation: a checkpoint saved then resumes bit for bit.
 
     Raises:
-        GlassformerError: the loss is no longer finite.
+        GlassformerError: the loss is not finite.
     """
     config, model, optimizer, ranks = training.config, training.model, training.optimizer, training.ranks
     examples = stream.examples
@@ -143,14 +142,14 @@ def run(
     stream, objective = ranks.divide(stream, objective)
     compute = compute or partial(with_gradients, objective)
     if training.judge_start and evaluate is not None and training.step == 0:
-        _judge_start(training, evaluate)
+        _evaluate_start(training, evaluate)
     while not training.finished:
         steps = stream.steps(training.epoch)
-        if not steps:  # subsampling may leave no pair of words in an epoch
+        if not steps:  # subsampling may remove all words of an epoch
             training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}
             continue
-        # Batches may differ in size; dividing by the mean size gives every sequence the same weight. Several
-        # processes take the mean of their gradients, which is to be the sum.
+        # Batches may differ in size; dividing by the mean size gives every sequence the same weight.
+        # Processes average their gradients, so multiply by their number to get the sum.
         per_step = examples / len(steps) / ranks.size
         for micro_batches in steps[training.cursor :]:
             started = time.perf_counter()
@@ -164,7 +163,7 @@ def run(
                 count += out.count
                 tokens += batch.packing.total if out.count else 0
             gradient_norm = optimizer.gradient_norm()
-            # Here, once a step, the host waits for a GPU.
+            # The only synchronization with a GPU per step.
             *parts, norm = torch.stack(
                 [x.to(read[0].device).double() for x in (*read, gradient_norm)]
             ).tolist()
@@ -185,7 +184,7 @@ def run(
             info = {
                 "step": training.step,
                 "epoch": epoch,
-                "loss": loss_sum / max(count, 1),  # of masked words there may be none to guess
+                "loss": loss_sum / max(count, 1),  # a batch may have no masked words
                 "lr": lr,
                 "tokens": tokens,
             }
@@ -193,7 +192,7 @@ def run(
             evaluation, is_best = None, False
             due = training.step % config.evaluate_every == 0 if config.evaluate_every else ends_epoch
             if due or training.step == training.total_steps:  # the last weights may be the best ones
-                evaluation, is_best = _judge(training, evaluate, epoch)
+                evaluation, is_best = _evaluate(training, evaluate, epoch)
             if ends_epoch:
                 training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}
             yield StepInfo(**info, gradient_norm=norm, evaluation=evaluation, is_best=is_best)
@@ -201,8 +200,8 @@ def run(
                 return
 
 
-def _judge_start(training: Training, evaluate: Callable) -> None:
-    """Evaluate the weights before the first step: the ones to keep unless a later evaluation is better."""
+def _evaluate_start(training: Training, evaluate: Callable) -> None:
+    """Evaluate the initial weights, which are kept unless a later evaluation is better."""
     config = training.config
     training.model.eval()
     with training.evaluation_weights():
@@ -215,7 +214,7 @@ def _judge_start(training: Training, evaluate: Callable) -> None:
 
 
 def _score(training: Training, record: dict[str, Any]) -> float:
-    """What decides which weights are best, the higher the better."""
+    """The score that selects the best weights; higher is better."""
     score, monitor = record.pop(INSTEAD, None), training.config.monitor
     if score is not None:
         return score
@@ -224,25 +223,25 @@ def _score(training: Training, record: dict[str, Any]) -> float:
 
 @torch.no_grad()
 def choose_share(training: Training, evaluate: Callable[[], dict[str, float]]) -> float:
-    """Move the weights to keep towards those that the training began with, by the share that does best.
+    """Interpolate the final weights towards the initial ones, by the share with the best score.
 
     Returns:
-        The share, one of ``SHARES``; of equal scores, that of the lower validation loss.
+        The share, one of ``SHARES``; ties are decided by the lower validation loss.
     """
     optimizer, end = training.optimizer, training.final_weights()
-    found: list[tuple[float, float, float]] = []  # score, minus the loss, minus the share
+    candidates: list[tuple[float, float, float]] = []  # score, minus the loss, minus the share
     training.model.eval()
     for share in SHARES:
         optimizer.load(optimizer.towards_start(end, share))
         record = evaluate()
-        found.append((_score(training, record), -record["loss"], -share))
-    share = -max(found)[-1]
+        candidates.append((_score(training, record), -record["loss"], -share))
+    share = -max(candidates)[-1]
     training.best_weights = optimizer.towards_start(end, share)
     return share
 
 
-def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[dict[str, Any], bool]:
-    """Judge the validation data, keep the best weights, and count the evaluations without improvement."""
+def _evaluate(training: Training, evaluate: Callable | None, epoch: int) -> tuple[dict[str, Any], bool]:
+    """Evaluate, keep the best weights, and count evaluations without improvement (early stopping)."""
     config, sums = training.config, training.epoch_sums
     record: dict[str, Any] = {
         "train_loss": sums["loss"] / max(sums["count"], 1),
@@ -256,7 +255,7 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
         score = _score(training, record)
         finite(np.array([record["loss"], score]), "validation losses or scores")
         better = training.best_score is None or score > training.best_score
-        is_best = better or (score == training.best_score and training.surer(record["loss"]))
+        is_best = better or (score == training.best_score and training.better_by_loss(record["loss"]))
         if is_best:
             training.best_score, training.best_loss = score, record["loss"]
             training.best_step = training.step
@@ -264,7 +263,7 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
                 training.best_weights = training.optimizer.weights()
         if better:
             training.bad_evaluations = 0
-        else:  # a tie spends patience, whichever of the two is kept
+        else:  # a tie counts as no improvement
             training.bad_evaluations += 1
             training.stopped_early = 0 < config.early_stopping <= training.bad_evaluations
     training.history.append(

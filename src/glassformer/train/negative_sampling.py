@@ -1,19 +1,18 @@
-"""Skip-gram with negative sampling as compiled loops: the loss of ``models/skipgram.py``, many times as fast.
+"""Skip-gram with negative sampling as compiled loops: the loss of ``models/skipgram.py``, but much faster.
 
-Two things make it fast. All pairs of a window share its negatives (pWord2Vec, Ji et al., 2016): few rows are
-fetched for many products. The pairs are taken as word2vec's own code takes them: the center vector of each
-neighbor tells the word in the middle from the negatives. So a word meets new negatives in each window that
-it stands in, about ``window + 1`` times ``negative`` of them at every place. Taken the other way, from the
-middle to its neighbors, it would meet those of one window only, and learn less. The two ways have the same
-pairs, for whether two places are paired does not depend on which of them is the middle. And the width of a
-row is a constant, a multiple of 16, so the loops have no remainder.
+All pairs of a window share its negatives (pWord2Vec, Ji et al., 2016), so that few rows are fetched for many
+products. As in word2vec's code, the center vector of each neighbor is trained to distinguish the middle word
+from the negatives. Thus a word gets new negatives in each window that contains it, about
+``(window + 1) * negative`` per position; training the middle word to predict its neighbors would give it the
+negatives of one window only. Both ways have the same pairs. The width of a row is a compile-time constant, a
+multiple of 16, so the loops have no remainder.
 
-Threads write into the same tables without locks (Niu et al., 2011). With one thread results repeat.
+Threads write into the same tables without locks (Niu et al., 2011). With one thread, results are
+reproducible.
 
-Where the package came with kernels, ``nn/kernels/skip_gram.c`` runs these loops, with sums in another order.
-Else numba compiles those below in each process (four seconds). They are not kept on disk: numba writes the
-index of its cache before the code that the index names, so that another process could run another width's
-code on narrower rows.
+If the package has kernels, ``nn/kernels/skip_gram.c`` runs these loops, with another order of summation.
+Otherwise numba compiles the loops below in each process (four seconds), without its cache on disk: numba
+writes the index before the code, so that another process could run code for another width.
 """
 
 from __future__ import annotations
@@ -28,17 +27,18 @@ import numpy as np
 from glassformer.nn import kernels
 from glassformer.nn.kernels import skip_gram
 
-LANES = 16  # fp32 numbers in a 512-bit register; rows are a multiple of them, in 64-byte steps
-LOSS_EVERY = 32  # the loss is computed in every 32nd window: it is only looked at
+LANES = 16  # fp32 numbers in a 512-bit register; the width of rows is a multiple
+LOSS_EVERY = 32  # the loss, which is only logged, is computed in every 32nd window
 FULL = 2.0**32 - 1.0
 
-# What the compiler may assume of sums: their order is free. Infinities and NaN keep their meaning.
+# Numba's fast-math flags: sums may be reordered, but infinities and NaN are respected.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 class Sampler(NamedTuple):
-    """What is drawn from: all arrays ``[V]``. A word w is kept where a 32-bit draw is <= keep[w]; the other
-    two are Walker's alias table of the noise distribution."""
+    """Tables ``[V]`` for random draws. A word w is kept if a 32-bit random number is <= keep[w]; the other
+    two are Walker's alias table of the noise distribution.
+    """
 
     keep: np.ndarray  # uint64
     probability: np.ndarray  # uint64
@@ -46,7 +46,7 @@ class Sampler(NamedTuple):
 
 
 def make_sampler(keep: np.ndarray, noise: np.ndarray) -> Sampler:
-    """From the probabilities ``[V]`` of being kept and of being drawn as a negative."""
+    """A ``Sampler`` from the probabilities ``[V]`` of keeping a word and of drawing it as a negative."""
     size = len(noise)
     scaled = noise * size
     alias, probability = np.arange(size, dtype=np.int32), np.ones(size)
@@ -66,15 +66,15 @@ def padded_width(dim: int) -> int:
 
 
 def empty_table(size: int, dim: int) -> np.ndarray:
-    """``[size, padded_width(dim)]`` fp32 of zeros, each row at a multiple of 64 bytes."""
+    """Zeros ``[size, padded_width(dim)]``, fp32, with rows aligned to 64 bytes."""
     width = padded_width(dim)
-    room = np.zeros(size * width + LANES, np.float32)
-    start = (-room.ctypes.data // 4) % LANES
-    return room[start : start + size * width].reshape(size, width)
+    memory = np.zeros(size * width + LANES, np.float32)
+    start = (-memory.ctypes.data // 4) % LANES
+    return memory[start : start + size * width].reshape(size, width)
 
 
 class Kernel(NamedTuple):
-    """Compiled functions for one width: ``window`` updates for given words, ``sentences`` draws, calls it."""
+    """Compiled functions for one width: ``window`` trains on one window, ``sentences`` on whole sentences."""
 
     window: Any
     sentences: Any
@@ -83,17 +83,18 @@ class Kernel(NamedTuple):
 @cache
 def kernel(width: int) -> Kernel:
     """Compile for rows of ``width`` numbers (a multiple of 16)."""
-    import numba  # a second, and not needed where the package has kernels
+    import numba  # takes a second, and is not needed if the package has kernels
 
     @numba.njit(nogil=True, fastmath=FAST)
     def update_window(centre_table, context_table, around, count, words, drawn, lr, steps, grad, judge):
         """One step of gradient descent for each pair of a window.
 
         Args:
-            around: [>= count] the neighbors; their rows of ``centre_table`` move.
-            words: [>= drawn] the middle word, then the negatives; their rows of ``context_table`` move.
-            steps, grad: [>= drawn], [width]: room to work in.
-            judge: whether the loss is wanted; else 0 is returned.
+            around: [>= count] the neighbors; their rows of ``centre_table`` are updated.
+            words: [>= drawn] the middle word, then the negatives; their rows of ``context_table`` are
+                updated.
+            steps, grad: [>= drawn], [width]: working memory.
+            judge: whether to compute the loss; otherwise 0 is returned.
         """
         one, zero, bound = np.float32(1.0), np.float32(0.0), np.float32(20.0)
         loss = 0.0
@@ -141,10 +142,11 @@ def kernel(width: int) -> Kernel:
         fall,
         state,
     ):
-        """Train on sentences ``first`` to ``last``; the learning rate ``rate`` falls by ``fall`` a word.
+        """Train on sentences ``first`` to ``last``; the learning rate ``rate`` decreases by ``fall`` per
+        word.
 
         Returns:
-            Pairs trained on; the summed loss of the windows looked at, and their pairs.
+            Number of pairs; summed loss of the windows with a computed loss; number of pairs in these.
         """
         longest = 0
         for i in range(first, last):
@@ -197,18 +199,20 @@ def kernel(width: int) -> Kernel:
 
 
 def loops(width: int) -> Callable[..., tuple[int, float, int]]:
-    """``train_sentences`` for rows of ``width`` numbers, by the package's kernels where there are some."""
+    """``train_sentences`` for rows of ``width`` numbers, from the package's kernels if there are any."""
     return kernel(width).sentences if kernels.why_not() else skip_gram.train_sentences
 
 
 def compiled_by() -> str:
-    """Whose code ``loops`` gives: each adds in its own order, and so has its own bits."""
-    found = kernels.level()
-    return f"kernels of {found.title}" if found else "numba"
+    """The origin of the code of ``loops``; results differ in the last bits between origins."""
+    level = kernels.level()
+    return f"kernels of {level.title}" if level else "numba"
 
 
 def random_state(*numbers: int) -> np.uint64:
-    """A start for the generator, from the seed and the place in the training (SplitMix64)."""
+    """The initial state of a random generator, from the seed and the position in the training
+    (SplitMix64).
+    """
     x = 0
     for number in numbers:
         x = (x + number + 0x9E3779B97F4A7C15) % 2**64

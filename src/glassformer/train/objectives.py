@@ -1,7 +1,7 @@
-"""What a training step minimises, as a sum over examples; the loop divides once.
+"""Objectives: losses of a batch as sums over examples; the training loop divides once.
 
-Nothing here waits for a GPU: what is counted stays a tensor, and the loop reads all of a step at once. A
-classification has two halves, the tensors of a batch (``inputs``) and what is computed from them alone
+Nothing here synchronizes with a GPU: counts stay tensors, which the loop reads once per step. A
+classification objective is split into the tensors of a batch (``inputs``) and the computation on them
 (``compute``), for CUDA graphs (``train/graphs.py``).
 """
 
@@ -29,63 +29,63 @@ from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
 from glassformer.train.config import no_class_weight
 
-# --- losses of numbers and sets of labels ---------------------------------------------------------
+# --- losses for regression and multi-label classification -----------------------------------------
 #
-# A ``Classification`` objective is handed one of these instead of its cross-entropy.
+# They replace the cross-entropy of a ``Classification`` objective.
 
 
 @dataclass(frozen=True)
 class BinaryCrossEntropy:
-    """Several labels an example: a sigmoid and a yes or no for each, their losses' mean.
+    """Multi-label loss: the mean binary cross-entropy over the labels.
 
     Args:
-        pos_weight: ``[K]``, what a yes of each label counts, a no being 1; None: 1.
-        smoothing: share of each target spread over yes and no.
+        pos_weight: ``[K]`` weight of positive targets of each label; None: 1.
+        smoothing: label smoothing.
     """
 
     pos_weight: tuple[float, ...] | None = None
     smoothing: float = 0.0
 
     def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """``[B, K]`` logits and targets from 0 to 1 -> losses ``[B]``, examples with all labels right."""
-        wanted = targets.float()
+        """Losses ``[B]`` and the number of examples with all labels right; logits and targets ``[B, K]``."""
+        targets = targets.float()
         weight = None if self.pos_weight is None else logits.new_tensor(self.pos_weight)
-        soft = wanted * (1 - self.smoothing) + self.smoothing / 2 if self.smoothing else wanted
+        soft = targets * (1 - self.smoothing) + self.smoothing / 2 if self.smoothing else targets
         losses = F.binary_cross_entropy_with_logits(logits, soft, pos_weight=weight, reduction="none").mean(1)
-        return losses, ((logits.detach() > 0) == (wanted > 0.5)).all(1).sum()
+        return losses, ((logits.detach() > 0) == (targets > 0.5)).all(1).sum()
 
 
 @dataclass(frozen=True)
 class SquaredError:
-    """A number an example, standardized: the squared error; right is what is less than half a spread off."""
+    """Regression loss on standardized numbers; an error below 0.5 counts as right."""
 
     def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """``[B, 1]`` logits and targets ``[B]`` -> losses ``[B]`` and the number that is right."""
+        """Losses ``[B]`` and the number of right examples, for logits ``[B, 1]`` and targets ``[B]``."""
         gaps = logits[:, 0] - targets.float()
         return gaps.square(), (gaps.detach().abs() < 0.5).sum()
 
 
 def mixed_targets(targets: Tensor, partner: Tensor, share: Tensor) -> Tensor:
-    """The targets of images that were mixed, each with its partner's by their shares."""
-    wanted = targets.float()
-    share = share.to(wanted.device).view(-1, *[1] * (wanted.dim() - 1))
-    return torch.lerp(wanted[partner.to(wanted.device)], wanted, share)
+    """The targets of mixed images: the weighted mean with the partner's targets."""
+    targets = targets.float()
+    share = share.to(targets.device).view(-1, *[1] * (targets.dim() - 1))
+    return torch.lerp(targets[partner.to(targets.device)], targets, share)
 
 
-# --- hidden inputs --------------------------------------------------------------------------------
+# --- masked inputs --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Hiding:
-    """What a step hides from the model, drawn anew each time.
+    """Random masking of the input in training.
 
     Args:
-        share: of all tokens (word dropout).
-        maskable: in half of the examples, by chance, a share of the tokens or patches that is drawn from 0
-            to 1 is hidden besides (faithfulness-measurable models; Madsen et al., 2024).
-        token: the id that takes their place.
-        kept: ids that are never hidden so: special tokens.
-        first: whether the first token of a text may be hidden by ``share``.
+        share: share of all tokens to mask (word dropout).
+        maskable: in a random half of the examples, also mask a share of the tokens or patches that is drawn
+            from 0 to 1 (faithfulness-measurable models; Madsen et al., 2024).
+        token: id of the replacement token.
+        kept: ids that ``maskable`` never masks: special tokens.
+        first: whether ``share`` may mask the first token of a text.
     """
 
     share: float = 0.0
@@ -95,7 +95,7 @@ class Hiding:
     first: bool = True
 
     def tokens(self, ids: Tensor, packing: Packing) -> Tensor:
-        """Ids ``[N]`` with some of them replaced."""
+        """Ids ``[N]`` with masked tokens replaced."""
         draws = torch.rand(ids.shape, device=ids.device, generator=generator_on(ids.device))
         hidden = draws < self.share
         if not self.first:
@@ -108,7 +108,7 @@ class Hiding:
         return ids.masked_fill(hidden, self.token)
 
     def patches(self, pixels: Tensor, size: tuple[int, int]) -> Tensor:
-        """Normalized pixels ``[B, C, H, W]``, in which whole patches ``size`` are 0, the mean color."""
+        """Normalized pixels ``[B, C, H, W]`` with masked patches of ``size`` set to 0, the mean color."""
         grid = [len(pixels), 1, *(-(-side // own) for side, own in zip(pixels.shape[2:], size, strict=True))]
         draws = torch.rand(grid, device=pixels.device, generator=generator_on(pixels.device))
         hidden = draws < self._rates(len(pixels), pixels.device).view(-1, 1, 1, 1)
@@ -117,13 +117,13 @@ class Hiding:
         return pixels.masked_fill(hidden, 0.0)
 
     def _rates(self, count: int, device: torch.device) -> Tensor:
-        """The share hidden of each example ``[count]``: 0 in half of them."""
+        """The masked share of each example ``[count]``: 0 in half of them."""
         coins, rates = torch.rand((2, count), device=device, generator=generator_on(device))
         return torch.where(coins < 0.5, rates, 0.0)
 
 
 def hiding_of(train: Any, tokenizer: Any, *, first: bool) -> Hiding | None:
-    """What the settings of a fit of texts ask to hide; see ``Hiding``."""
+    """The ``Hiding`` for the settings of a fit on texts; None if nothing is masked."""
     if not (train.word_dropout or train.maskable):
         return None
     known = Vocabulary.of(tokenizer)
@@ -135,20 +135,20 @@ def hiding_of(train: Any, tokenizer: Any, *, first: bool) -> Hiding | None:
 
 
 Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # logits, targets -> losses [B], those right
-IGNORED = -100  # the target of what counts for nothing: ``ignore_index`` of torch's cross-entropy
+IGNORED = -100  # a target that is ignored: ``ignore_index`` of torch's cross-entropy
 
 
 @dataclass
 class StepLoss:
-    """Sums over a batch: the weighted loss (differentiable), and plain counts for the history."""
+    """Sums over a batch: the weighted loss (differentiable), and counts for the history."""
 
     loss: Tensor
-    correct: Tensor  # with soft labels, the share of the predicted class in each
+    correct: Tensor  # with soft labels, the summed share of the predicted classes
     count: int
 
 
 def with_gradients(objective: Callable, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
-    """The loss of a batch, and its gradients added to the weights', as the share of a step."""
+    """Compute the loss of a batch, divided by ``per_step``, and add its gradients to those of the weights."""
     out = objective(model, batch)
     (out.loss / per_step).backward()
     return out
@@ -161,25 +161,26 @@ class Classification:
     Args:
         targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
         weights: ``[n]`` with mean 1 (class weights times sample weights), or None.
-        hide: what is hidden at each step; None: nothing.
+        hide: masking of the input; None: no masking.
+        criterion: another loss than cross-entropy.
     """
 
     targets: np.ndarray
     weights: np.ndarray | None = None
     label_smoothing: float = 0.0
     hide: Hiding | None = None
-    criterion: Criterion | None = None  # of targets that are no class numbers; None: cross-entropy
+    criterion: Criterion | None = None
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         return self.compute(model, self.inputs(batch), batch.packing)
 
     def inputs(self, batch: TextBatch) -> dict[str, Tensor]:
-        """The tensors of a batch, by name: ids and segments ``[N]``, targets and weights ``[B]``."""
+        """The tensors of a batch by name: ids and segments ``[N]``, targets and weights ``[B]``."""
         given = {"ids": batch.ids} | ({} if batch.segments is None else {"segments": batch.segments})
         return given | targets_and_weights(self, batch.index, batch.ids.device)
 
     def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
-        """The loss of a batch from its tensors; an ``IGNORED`` target counts for nothing."""
+        """The loss of a batch from its ``inputs``."""
         logits, targets = self.logits(model, given, packing).float(), given["targets"]  # [B, C], [B]
         if self.criterion is not None:
             losses, right = self.criterion(logits, targets)
@@ -191,7 +192,7 @@ class Classification:
         return StepLoss(losses.sum(), right, len(targets))
 
     def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
-        """``[B, C]``, some of the words hidden where that was asked for."""
+        """Logits ``[B, C]``, with masking if configured."""
         ids = given["ids"]
         if self.hide is not None:
             ids = self.hide.tokens(ids, packing)
@@ -200,25 +201,26 @@ class Classification:
 
 @dataclass
 class ImageClassification:
-    """Cross-entropy over images, with soft labels where two were mixed into one.
+    """Cross-entropy over images, with soft labels for mixed images (mixup, cutmix).
 
     Args:
-        targets: ``[n]`` class numbers of the whole training set.
-        weights: ``[n]`` with mean 1, or None; a mixed image takes the share-weighted mean of its two.
-        hide: what is hidden at each step; None: nothing.
+        targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
+        weights: ``[n]`` with mean 1, or None; a mixed image has the weighted mean of its two weights.
+        criterion: another loss than cross-entropy.
+        hide: masking of the input; None: no masking.
     """
 
     targets: np.ndarray
     weights: np.ndarray | None = None
     label_smoothing: float = 0.0
-    criterion: Criterion | None = None  # of targets that are no class numbers; None: cross-entropy
+    criterion: Criterion | None = None
     hide: Hiding | None = None
 
     def __call__(self, model: nn.Module, batch: ImageBatch) -> StepLoss:
         return self.compute(model, self.inputs(batch), batch.packing)
 
     def inputs(self, batch: ImageBatch) -> dict[str, Tensor]:
-        """The tensors of a batch, by name: pixels ``[B, C, H, W]``, the others ``[B]``."""
+        """The tensors of a batch by name: pixels ``[B, C, H, W]``, the others ``[B]``."""
         device = batch.pixels.device
         given = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
         if batch.mixed is not None:
@@ -226,7 +228,7 @@ class ImageClassification:
         return given
 
     def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
-        """The loss of a batch from its tensors."""
+        """The loss of a batch from its ``inputs``."""
         pixels = given["pixels"]
         if self.hide is not None:
             pixels = self.hide.patches(pixels, model.config.embedding.patch_size)  # type: ignore[union-attr]  # of an image encoder
@@ -238,13 +240,13 @@ class ImageClassification:
             share = mixed.share.to(weights)
             weights = share * weights + (1 - share) * weights[mixed.partner]
         if self.criterion is not None:
-            wanted = targets if mixed is None else mixed_targets(targets, mixed.partner, mixed.share)
-            losses, right = self.criterion(logits, wanted)
+            soft = targets if mixed is None else mixed_targets(targets, mixed.partner, mixed.share)
+            losses, right = self.criterion(logits, soft)
         else:
             classes = logits.shape[1]
-            wanted = one_hot(targets, classes) if mixed is None else mixed.soften(targets, classes)
-            losses = F.cross_entropy(logits, wanted, reduction="none", label_smoothing=self.label_smoothing)
-            right = wanted.gather(1, logits.detach().argmax(1, keepdim=True)).sum()
+            soft = one_hot(targets, classes) if mixed is None else mixed.soften(targets, classes)
+            losses = F.cross_entropy(logits, soft, reduction="none", label_smoothing=self.label_smoothing)
+            right = soft.gather(1, logits.detach().argmax(1, keepdim=True)).sum()
         if weights is not None:
             losses = losses * weights
         return StepLoss(losses.sum(), right, len(targets))
@@ -253,19 +255,19 @@ class ImageClassification:
 def targets_and_weights(
     objective: Classification | ImageClassification, index: np.ndarray, device: torch.device
 ) -> dict[str, Tensor]:
-    """The targets, and the weights where there are some, of the examples ``index``."""
+    """The targets, and the weights if there are any, of the examples ``index``."""
     arrays = {"targets": objective.targets, "weights": objective.weights}
     return {name: send(torch.from_numpy(a[index]), device) for name, a in arrays.items() if a is not None}
 
 
 @dataclass
 class TaggedWords:
-    """Cross-entropy of the words' first pieces, a sum over words; all other tokens count for nothing.
+    """Token classification: cross-entropy of the first token of each word, summed over words.
 
     Args:
-        targets: ``[N]`` the class number of every token of the training table, ``IGNORED`` where it is none.
-        starts: ``[n + 1]`` of the table: row i of it is ``targets[starts[i]:starts[i + 1]]``.
-        hide: what is hidden at each step; None: nothing.
+        targets: ``[N]`` class numbers of all tokens of the training table, ``IGNORED`` for other tokens.
+        starts: ``[n + 1]`` row starts of the table: row i is ``targets[starts[i]:starts[i + 1]]``.
+        hide: masking of the input; None: no masking.
     """
 
     targets: np.ndarray
@@ -284,7 +286,7 @@ class TaggedWords:
         return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))
 
 
-LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9  # of a class; 0 besides: beyond them fp32 holds one class only
+LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9  # range of class weights other than 0, which fp32 can represent
 
 
 def _fits(weight: Any) -> bool:
@@ -292,9 +294,7 @@ def _fits(weight: Any) -> bool:
 
 
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
-    """A weight per example with mean 1, from ``"balanced"`` or a table ``{label: weight}``;
-    None: no weights.
-    """
+    """One weight per example with mean 1, from ``"balanced"`` or ``{label: weight}``; None: no weights."""
     if class_weight is None:
         return None
     from sklearn.utils.class_weight import compute_class_weight
@@ -337,46 +337,46 @@ class Translation:
         memory = model.encode(batch.source, batch.source_packing)  # type: ignore[operator]  # a Seq2Seq
         states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # a Seq2Seq
         weight, bias = model.output_layer()  # type: ignore[operator]  # a Seq2Seq
-        losses, said = linear_cross_entropy(states, weight, bias, batch.labels, self.label_smoothing)
-        return StepLoss(losses.sum(), (said == batch.labels).sum(), len(losses))
+        losses, predicted = linear_cross_entropy(states, weight, bias, batch.labels, self.label_smoothing)
+        return StepLoss(losses.sum(), (predicted == batch.labels).sum(), len(losses))
 
 
 @dataclass
 class MaskedWords:
-    """Cross-entropy of the masked tokens, computed at their rows only, plus that of the next sentence.
+    """Masked language modeling: cross-entropy of the masked tokens, plus next-sentence prediction if enabled.
 
-    The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``, Devlin et al.'s
-    sum of two means once the loop has divided.
+    The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``, which after the
+    division in the loop is the sum of two means (Devlin et al., 2019).
     """
 
     def __call__(self, model: nn.Module, batch: MaskedBatch) -> StepLoss:
-        losses, said, strange, _ = masked_losses(model, batch)
+        losses, predicted, next_sentence, _ = masked_losses(model, batch)
         total = losses.sum()
-        if strange is not None:
-            total = total + strange.mean() * len(losses)
-        return StepLoss(total, (said == batch.labels).sum(), len(losses))
+        if next_sentence is not None:
+            total = total + next_sentence.mean() * len(losses)
+        return StepLoss(total, (predicted == batch.labels).sum(), len(losses))
 
 
 def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """``[K]`` losses of the masked tokens and the most probable ones; where the next sentence is learnt,
-    ``[B]`` losses of it and whether it was told rightly.
+    """Losses and predictions of the masked tokens, ``[K]`` each, and for next-sentence prediction (else None)
+    losses and whether predictions are right, ``[B]`` each.
     """
     x = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
     hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]
     table = model.embeddings.tokens.weight
-    losses, said = linear_cross_entropy(hidden, table, model.mlm.bias, batch.labels)
+    losses, predicted = linear_cross_entropy(hidden, table, model.mlm.bias, batch.labels)
     if batch.strangers is None or model.nsp is None:
-        return losses, said, None, None
+        return losses, predicted, None, None
     logits = model.nsp(model.pooling(x, batch.packing)).float()  # [B, 2]
     right = logits.argmax(1) == batch.strangers
-    return losses, said, F.cross_entropy(logits, batch.strangers, reduction="none"), right
+    return losses, predicted, F.cross_entropy(logits, batch.strangers, reduction="none"), right
 
 
 @dataclass
 class HiddenPatches:
-    """Mean squared error over each image's hidden patches, summed over images (He et al., 2022).
+    """Mean squared error over the masked patches of each image, summed over images (He et al., 2022).
 
-    What counts as right is the share of their variance that is explained, 1 - loss.
+    ``correct`` is the explained share of their variance, 1 - loss.
     """
 
     def __call__(self, model: nn.Module, batch: SeenBatch) -> StepLoss:
@@ -384,14 +384,11 @@ class HiddenPatches:
         return StepLoss(losses.sum(), (1.0 - losses.detach()).sum(), len(losses))
 
 
-# --- answers that are spans -----------------------------------------------------------------------
-#
-# Cross-entropy of its first and of its last token.
+# --- question answering ---------------------------------------------------------------------------
 
 
 def log_shares(logits: Tensor, packing: Packing) -> Tensor:
-    """A softmax over the tokens of each sequence, column by column: logits ``[N, 2]`` -> logarithms of shares
-    ``[N, 2]``."""
+    """Log-softmax over the tokens of each sequence, for each column of the logits ``[N, 2]``: ``[N, 2]``."""
     sequence = packing.sequence_ids
     index = sequence[:, None].expand_as(logits)
     highest = logits.new_full((packing.count, logits.shape[1]), -torch.inf)
@@ -403,11 +400,12 @@ def log_shares(logits: Tensor, packing: Packing) -> Tensor:
 
 @dataclass
 class AnswerSpans:
-    """Mean of two cross-entropies a window, over all its tokens (Devlin et al., 2019); a sum over windows.
+    """Extractive question answering: mean cross-entropy of start and end token (Devlin et al., 2019), summed
+    over windows.
 
     Args:
-        targets: ``[W, 2]`` of the whole training table: the first and the last token of the answer, counted
-            in the window; [CLS], 0, where none stands in it.
+        targets: ``[W, 2]`` first and last token of the answer in each window of the training table; 0, [CLS],
+            if the window contains no answer.
     """
 
     targets: np.ndarray
@@ -417,9 +415,9 @@ class AnswerSpans:
         logits = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits.float()
         shares = log_shares(logits, batch.packing)  # [N, 2]
         rows = batch.packing.first_rows[:, None] + targets
-        found = shares.gather(0, rows)  # [B, 2]
-        best = shares.detach().new_full(found.shape, -torch.inf)
+        answer = shares.gather(0, rows)  # [B, 2]
+        best = shares.detach().new_full(answer.shape, -torch.inf)
         index = batch.packing.sequence_ids[:, None].expand_as(shares)
         best = best.scatter_reduce(0, index, shares.detach(), "amax")
-        right = (found.detach() >= best).all(1).sum()
-        return StepLoss(-found.mean(1).sum(), right, len(targets))
+        right = (answer.detach() >= best).all(1).sum()
+        return StepLoss(-answer.mean(1).sum(), right, len(targets))

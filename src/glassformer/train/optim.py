@@ -1,4 +1,4 @@
-"""AdamW or Muon with fp32 masters, decay groups, layer-wise rates, schedules, a running mean of weights."""
+"""Optimizers with fp32 master weights, parameter groups, learning-rate schedules and weight averaging."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from glassformer.train.distributed import ALONE, Ranks
 
 # --- AdamW with "epsilon hat" ---------------------------------------------------------------------
 #
-# Its eps counts before bias correction: Kingma and Ba (2015, end of section 2).
+# Epsilon is added before bias correction: Kingma and Ba (2015, end of section 2).
 #
 #     m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
 #     w = w - lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + eps)
 #     w = w - lr decay w                                            decay last, on the new weight
 #
-# ``torch.optim.AdamW`` divides by ``sqrt(v / (1 - b2^t)) + eps`` instead, so that eps weighs less in the
-# first steps: with b2 = 0.999, a thirtieth of it at the first. The class of this name in transformers up to
-# 4.48, which many published fine-tunings used, is this one.
+# ``torch.optim.AdamW`` divides by ``sqrt(v / (1 - b2^t)) + eps`` instead, so that eps has less weight in the
+# first steps (with b2 = 0.999, a thirtieth at the first). AdamW in transformers up to 4.48, with which many
+# published models were fine-tuned, is this one.
 #
-# The update without decay is torch's own with ``eps / sqrt(1 - b2^t)`` in the place of eps, and so its
-# fused kernel does it, which reads and writes each number once where seven operations in turn did.
+# The update without decay equals torch's with ``eps / sqrt(1 - b2^t)`` as eps, so torch's fused kernel is
+# used.
 
 
 class AdamWHat(torch.optim.Optimizer):
-    """The update at the top of this file; the state has the names of ``torch.optim.AdamW``'s."""
+    """AdamW with "epsilon hat"; the state has the same keys as that of ``torch.optim.AdamW``."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class AdamWHat(torch.optim.Optimizer):
                 if not state:
                     state["step"] = torch.zeros((), dtype=torch.float32)
                     state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(w), torch.zeros_like(w)
-                # A weight that had no gradient in some step has taken fewer, and has another eps. The fused
-                # kernel goes through memory as it lies, whatever the strides.
+                # Weights without a gradient in some steps have another step count, and so another eps. The
+                # fused kernel ignores strides.
                 flat = all(x.is_contiguous() for x in (w, w.grad, state["exp_avg"], state["exp_avg_sq"]))
                 alike[state["step"].item(), flat and w.is_cpu].append(w)
             for (taken, fused), weights in alike.items():
@@ -78,17 +78,17 @@ class AdamWHat(torch.optim.Optimizer):
             [s["exp_avg_sq"] for s in states],
             [],
             [s["step"] for s in states],
-            fused=fused,  # on a CPU only: the fused kernel of a GPU wants the counts in its own memory
+            fused=fused,  # on a CPU only: on a GPU the fused kernel needs the step counts in its memory
             foreach=not fused,
             amsgrad=False,
             beta1=b1,
             beta2=b2,
             lr=group["lr"],
-            weight_decay=0.0,  # torch's comes first
+            weight_decay=0.0,  # torch applies it first
             eps=group["eps"] / (1.0 - b2**t) ** 0.5,
             maximize=False,
         )
-        torch.autograd.graph.increment_version(weights)  # the fused kernel tells nobody
+        torch.autograd.graph.increment_version(weights)  # the fused kernel does not
         if group["weight_decay"]:
             torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]  # torch's own optimizers take it
 
@@ -96,11 +96,11 @@ class AdamWHat(torch.optim.Optimizer):
 # --- optimizers and schedules ---------------------------------------------------------------------
 
 
-KEPT = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and of Muon, for each weight
+KEPT = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # state of AdamW and Muon that is saved
 
 
 def learning_rate(step: int, total: int, config: FitConfig) -> float:
-    """The rate of step 0 ... total - 1: linear warm-up, then linear or cosine decay to 0, or constant."""
+    """Learning rate of step 0 to total - 1: linear warm-up, then linear or cosine decay to 0, or constant."""
     warmup = round(config.warmup * total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
@@ -113,22 +113,22 @@ def learning_rate(step: int, total: int, config: FitConfig) -> float:
 
 
 class MasterOptimizer:
-    """AdamW or Adam on fp32 copies of the weights, while the model computes in ``dtype``.
+    """An optimizer on fp32 copies ("masters") of the weights, while the model computes in ``dtype``.
 
-    bf16 has 8 bits of precision: an update of a thousandth of a weight would vanish in it. Tables and heads
-    that stay in fp32 are their own masters. Weight decay spares biases, norms and position tables.
+    bf16 has 8 bits of precision, too few for small updates. Embeddings and heads, which stay in fp32, are
+    their own masters. Weight decay is not applied to biases, norms and position embeddings.
 
     Args:
-        model: in fp32, weights to train marked by ``requires_grad``; its encoder becomes ``dtype`` here.
-        ranks: the processes that train together. Sharded among them, a master is this process's part of a
-            weight; what ``weights``, ``tensors`` and ``load_tensors`` speak of is always whole.
+        model: in fp32, with ``requires_grad`` set for trained weights; its encoder is converted to ``dtype``.
+        ranks: the processes that train together. With sharding, masters are this process's parts of the
+            weights; ``weights``, ``tensors`` and ``load_tensors`` use full tensors.
     """
 
     def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = ALONE):
         self.config, self.ranks = config, ranks
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         originals = {name: p.detach().clone() for name, p in self.params.items()}
-        # Weights that stay as they are, in full precision: computing in bf16 must not round what is saved.
+        # Frozen weights in full precision: saved weights must not be rounded to bf16.
         self.frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
         self.shapes = {name: p.shape for name, p in originals.items()}
         model.set_compute_dtype(dtype)  # type: ignore[operator]  # every model here has it
@@ -142,20 +142,19 @@ class MasterOptimizer:
         self.copied = [name for name in self.apart if self.params[name].dtype != torch.float32]
         self.optimizers = self._make(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
-        self.decay = config.average  # of that mean; see bound_average
-        # Steps whose weights the mean has seen; a tensor, as all that is kept.
-        self.averaged = torch.zeros(())
+        self.decay = config.average  # decay of the average; see bound_average
+        self.averaged = torch.zeros(())  # number of averaged steps; a tensor because it is saved
         self.start_share = getattr(config, "start_share", 0.0)
         if self.start_share:
             self.start = {n: m.detach().clone() for n, m in self.masters.items()}
-        if self.start_share == "auto":  # chosen once the training is over (``choose_share``)
+        if self.start_share == "auto":  # chosen after the training (``choose_share``)
             self.start_share = 0.0
 
     def _make(self, config: FitConfig) -> list[torch.optim.Optimizer]:
-        """AdamW or Adam for everything, or Muon for the matrices of the encoder and AdamW for the rest.
+        """AdamW or Adam for all weights, or Muon for the matrices of the encoder and AdamW for the rest.
 
-        A group is what shares a rate factor and a weight decay. Muon (Jordan et al., 2024) makes each update
-        orthogonal; it is scaled so that the rate means what it means for AdamW.
+        Weights with the same learning-rate factor and weight decay form a group. Muon (Jordan et al., 2024)
+        orthogonalizes updates, scaled so that learning rates are comparable to AdamW's.
         """
         num_layers = 1 + max((depth for n in self.params if (depth := _depth(n)) is not None), default=-1)
         groups: dict[bool, dict[tuple[float, float], list[Tensor]]] = {True: {}, False: {}}
@@ -165,8 +164,8 @@ class MasterOptimizer:
             by_muon = config.optimizer == "muon" and master.ndim == 2 and _depth(name) is not None
             groups[by_muon].setdefault(key, []).append(master)
         listed = {
-            by_muon: [{"params": ps, "weight_decay": wd, "factor": f} for (f, wd), ps in found.items()]
-            for by_muon, found in groups.items()
+            by_muon: [{"params": ps, "weight_decay": wd, "factor": f} for (f, wd), ps in by_key.items()]
+            for by_muon, by_key in groups.items()
         }
         made: list[torch.optim.Optimizer] = []
         if listed[False]:
@@ -181,25 +180,25 @@ class MasterOptimizer:
         return made
 
     def step(self, lr: float) -> float:
-        """One update from the gradients on the model; returns the norm of the gradient before clipping."""
+        """Update the weights from the gradients of the model; returns the gradient norm before clipping."""
         norm = self.gradient_norm()
         self.update(lr, norm)
         return float(norm)
 
     def gradient_norm(self) -> Tensor:
-        """Give the masters the gradients of the model; their norm, before any clipping."""
-        found = {name: self.ranks.local(self.params[name].grad) for name in self.apart}
-        for name, grad in found.items():
+        """Copy the gradients of the model to the masters; returns their norm before clipping."""
+        local = {name: self.ranks.local(self.params[name].grad) for name in self.apart}
+        for name, grad in local.items():
             self.masters[name].grad = None if grad is None else in_full(grad)
-        if given := [name for name in self.apart if found[name] is not None and found[name].is_cuda]:
+        if on_gpu := [name for name in self.apart if local[name] is not None and local[name].is_cuda]:
             torch.ops.aten._foreach_copy_(
-                [self.masters[name].grad for name in given], [found[name] for name in given]
+                [self.masters[name].grad for name in on_gpu], [local[name] for name in on_gpu]
             )
         grads = [m.grad for m in self.masters.values() if m.grad is not None]
         return self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
 
     def update(self, lr: float, norm: Tensor) -> None:
-        """Clip the masters' gradients, whose norm is given, and take a step with them; waits for no GPU."""
+        """Clip the gradients of the masters, whose norm is ``norm``, and update; does not wait for a GPU."""
         nn.utils.clip_grads_with_norm_(
             self.masters.values(), self.config.clip or math.inf, norm, foreach=True
         )
@@ -209,7 +208,7 @@ class MasterOptimizer:
             optimizer.step()
         for p, master in zip(self.params.values(), self.masters.values(), strict=True):
             p.grad = master.grad = None
-        self.publish()
+        self.copy_to_model()
         if self.average is not None:
             with torch.no_grad():
                 torch.ops.aten._foreach_lerp_.Scalar(
@@ -217,25 +216,22 @@ class MasterOptimizer:
                 )
 
     def _share_of_newest(self) -> float:
-        """What the weights of this step count in the mean: 1 - average in the end, all at the first step.
-
-        Divided by the sum of all shares so far (as Adam's moments are: Kingma and Ba, 2015, section 3), so
-        that the random weights before the first step have no part in the mean, however short the training.
+        """The share of this step's weights in the average, with bias correction (Kingma and Ba, 2015, section
+        3), so that the initial weights have no share.
         """
         self.averaged += 1
         return (1.0 - self.decay) / (1.0 - self.decay ** self.averaged.item())
 
     def bound_average(self, total_steps: int) -> None:
-        """Let the mean reach over at most a third of the run: 1 / (1 - decay) steps count in it.
+        """Limit the decay so that the average covers at most about a third of the steps, 1 / (1 - decay).
 
-        A decay that suits thousands of steps would make the mean of a short run one over all of it, the first
-        weights as much as the last.
+        Otherwise in a short run early and late weights would have the same share.
         """
         self.decay = min(self.config.average, max(0.0, 1.0 - 3.0 / max(total_steps, 1)))
 
     @torch.no_grad()
-    def publish(self) -> None:
-        """Copy the masters into the weights that the model computes with."""
+    def copy_to_model(self) -> None:
+        """Copy the masters into the weights of the model."""
         if self.copied:
             torch.ops.aten._foreach_copy_(
                 [self.ranks.local(self.params[n]) for n in self.copied],
@@ -244,19 +240,19 @@ class MasterOptimizer:
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Replace the masters (this process's parts of them) and publish them."""
+        """Set the masters (this process's parts) and the weights of the model."""
         for name, master in self.masters.items():
             master.copy_(weights[name])
-        self.publish()
+        self.copy_to_model()
 
     @property
-    def judges_masters(self) -> bool:
-        """Whether the weights to judge are those that learn."""
+    def evaluates_masters(self) -> bool:
+        """Whether the masters themselves are evaluated, without averaging or interpolation."""
         return self.average is None and not self.start_share
 
-    def judged(self) -> dict[str, Tensor]:
-        """This process's parts of the weights to judge: the running mean where there is one, else the
-        masters, with the share of the start that is given."""
+    def evaluated(self) -> dict[str, Tensor]:
+        """This process's parts of the weights to evaluate: the average or the masters, interpolated towards
+        the initial weights if ``start_share`` is set."""
         source = self.average if self.average is not None else self.masters
         return self.towards_start(source, self.start_share) if self.start_share else source
 
@@ -265,8 +261,8 @@ class MasterOptimizer:
         return {n: torch.lerp(w.detach(), self.start[n], share) for n, w in weights.items()}
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights to judge and to keep, whole: a copy."""
-        return {name: w.clone() for name, w in self._whole(self.judged()).items()}
+        """A copy of the weights to evaluate and to save."""
+        return {name: w.clone() for name, w in self._whole(self.evaluated()).items()}
 
     def _whole(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: self.ranks.whole(w.detach(), self.shapes[name]) for name, w in parts.items()}
@@ -275,7 +271,7 @@ class MasterOptimizer:
         return [m.detach() for m in self.masters.values()]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that decides the next update, by name."""
+        """The complete state of the optimizer, by name."""
         out = {f"master/{n}": m for n, m in self._whole(self.masters).items()}
         for name, master in self.masters.items():
             for optimizer in self.optimizers:
@@ -287,42 +283,40 @@ class MasterOptimizer:
         return out
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """The reverse of ``tensors``."""
+        """Restore the state that ``tensors`` returned."""
         part = self.ranks.part
         self.load({n: part(tensors[f"master/{n}"]) for n in self.masters})
         for name, master in self.masters.items():
             for optimizer in self.optimizers:
                 if any(master is p for group in optimizer.param_groups for p in group["params"]):
-                    found = {
+                    state = {
                         k: part(tensors[f"{k}/{name}"]).to(master.device, copy=True)
                         for k in KEPT
                         if f"{k}/{name}" in tensors
                     }
-                    if found:
-                        optimizer.state[master] = found
+                    if state:
+                        optimizer.state[master] = state
         if self.average is not None:
             self.average = {
                 n: part(tensors[f"average/{n}"]).to(m.device, copy=True) for n, m in self.masters.items()
             }
-            # A checkpoint from before the count was kept goes on with the plain running mean that it has.
+            # Old checkpoints have no count and no bias correction.
             self.averaged = tensors.get("averaged", torch.tensor(math.inf)).clone()
 
 
 def in_full(grad: Tensor) -> Tensor:
-    """A gradient in fp32; on a GPU its place alone, since all of them are filled by one call."""
+    """A gradient in fp32; on a GPU uninitialized memory, which one call fills for all gradients."""
     return torch.empty_like(grad, dtype=torch.float32) if grad.is_cuda else grad.float()
 
 
 def decays(name: str, weight: Tensor) -> bool:
-    """Whether weight decay applies: matrices of products and token tables, not biases, norms, positions."""
+    """Whether weight decay applies: to matrices and token embeddings, not to biases, norms and positions."""
     return weight.ndim >= 2 and not any(part in name for part in ("positions", "segments", "relative"))
 
 
 def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
-    """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less.
-
-    ``embedding_lr`` is for what is seen seldom, rows of words, and for all that makes inputs of them or of
-    patches; rows of positions or segments, and norms, learn each step at the usual rate.
+    """The learning-rate factor of a weight: layer-wise decay (ELECTRA, Clark et al., 2020), and
+    ``embedding_lr`` for embeddings except positions, segments and norms, which get a gradient in each step.
     """
     if name.startswith(("embeddings.", "target_embeddings.", "encoder.relative.")):
         often = any(part in name for part in ("positions", "segments", "norm", "relative"))
@@ -332,6 +326,6 @@ def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
 
 
 def _depth(name: str) -> int | None:
-    """The number of a weight's layer, counted from the input; None above and below the stack."""
-    found = re.match(r"encoder\.layers\.(\d+)\.", name)
-    return int(found[1]) if found else None
+    """The layer number of a weight, from 0 at the input; None outside the encoder layers."""
+    match = re.match(r"encoder\.layers\.(\d+)\.", name)
+    return int(match[1]) if match else None

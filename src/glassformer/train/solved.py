@@ -1,4 +1,4 @@
-"""What callbacks see of weights that are solved at once: a training of one step, with nothing to save."""
+"""A training of one step, for callbacks of models whose weights are fitted without gradient steps."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from glassformer.train.state import History
 
 @dataclass
 class Solved:
-    """As a ``Training``, of one step. A solution of seconds has no checkpoints: one that was stopped is
-    begun again, and gives the same bits.
-    """
+    """A stand-in for ``Training`` with one step and without checkpoints: fitting takes seconds and is
+    deterministic."""
 
     model: nn.Module
     config: Any
@@ -37,7 +36,7 @@ class Solved:
     history: History = field(default_factory=History)
     skipped: Sequence[str] = ()
     calls: Sequence[Callback] = ()
-    solution: str = ""  # what was chosen, in words
+    solution: str = ""  # description of the chosen settings
 
     @property
     def finished(self) -> bool:
@@ -45,10 +44,10 @@ class Solved:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Callbacks are told of the start, and of the end whatever happens."""
+        """Context that calls ``start`` and ``end`` of the callbacks, the latter also after an error."""
         try:
             for call in self.calls:
-                call.start(self)  # type: ignore[arg-type]  # what they ask of a training, this has
+                call.start(self)  # type: ignore[arg-type]  # has all attributes that callbacks use
             yield
         finally:
             with ExitStack() as ends:
@@ -56,18 +55,18 @@ class Solved:
                     ends.callback(call.end, self)  # type: ignore[arg-type]  # as above
 
     def pause(self) -> None:
-        """Between two solutions: raises Interrupted where a signal has asked for an end."""
+        """Raises Interrupted if a signal was received; called between two fits."""
         for call in self.calls:
             if isinstance(call, StopOnSignal) and call.signals.received is not None:
                 call.signals.obeyed = True
-                raise Interrupted(f"stopped before the weights were solved; {GO_ON}")
+                raise Interrupted(f"stopped before the weights were fitted; {GO_ON}")
 
     def done(self, loss: float, evaluation: dict[str, Any]) -> None:
-        """Tell the callbacks of the one step.
+        """Report the step to the callbacks.
 
         Args:
-            loss: of the training examples.
-            evaluation: as a record of the history has it.
+            loss: training loss.
+            evaluation: metrics as in the history.
         """
         seconds = round(time.perf_counter() - self.began, 3)
         self.step = self.epoch = 1
@@ -79,7 +78,7 @@ class Solved:
 
 
 def refuse_checkpoints(folder: str | Path | None) -> None:
-    """Raises CheckpointError where a folder holds checkpoints, which are of a model that learns in steps."""
+    """Raises CheckpointError if a folder has checkpoints, which must be those of another model."""
     if folder is not None and (newest := newest_state(Path(folder))):
-        what = "is a checkpoint of a model that learns in steps, and this one is solved at once"
+        what = "is a checkpoint of another model; this one is fitted without training steps"
         raise CheckpointError(what, where=str(newest), fix="Use another folder")

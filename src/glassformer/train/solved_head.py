@@ -1,7 +1,7 @@
-"""Heads that are solved: the best linear layer on the vectors of a frozen encoder, without a gradient step.
+"""Linear heads on the vectors of a frozen encoder, fitted by logistic or ridge regression.
 
-A fit of a checkpoint starts from it (linear probing first; Kumar et al., 2022), and with ``train_layers = 0``
-it is the whole fit. How strongly its weights are kept small is chosen by cross-validation.
+Fine-tuning starts from such a head (linear probing first; Kumar et al., 2022); with ``train_layers = 0`` it
+is the final model. The regularization strength is chosen by cross-validation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 from glassformer.process import one_thread, without_warnings
 
-STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # inverse regularization C, for vectors of mean length 1
-PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)  # of ridge regression, for the same vectors
+STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # C of logistic regression, for vectors of mean length 1
+PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)  # alpha of ridge regression, for the same vectors
 FOLDS = 3
-MOST = 5_000  # examples that choose a strength
-TOLERANCE = 1e-4  # of the solver: at 1e-3 accuracy still moved by two points
+MOST = 5_000  # maximum number of examples in cross-validation
+TOLERANCE = 1e-4  # of the solver; with 1e-3 the accuracy still changed by two points
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,8 @@ class SolvedHead:
 
     Args:
         weight, bias: ``[C, D]`` and ``[C]``, fp32.
-        strength: what cross-validation chose.
-        held_out: ``[n, C]`` fp64, the outputs for each example of a layer that did not learn from it; NaN for
-            the rows that were in no fold.
+        strength: chosen by cross-validation.
+        held_out: ``[n, C]`` fp64 cross-validated outputs; NaN for examples in no fold.
     """
 
     weight: np.ndarray
@@ -45,16 +44,16 @@ def solve_classes(
 
     Args:
         vectors: ``[n, D]``.
-        targets: ``[n]`` class numbers from 0 on, every class at least once.
-        weights: ``[n]``, of the examples; None: all count the same.
-        seed: of the folds.
+        targets: ``[n]`` class numbers from 0; each class occurs.
+        weights: ``[n]`` example weights; None: all equal.
+        seed: random seed of the folds.
     """
     classes = int(targets.max()) + 1
 
     def solve(rows: np.ndarray, strength: float, made: dict) -> tuple[np.ndarray, np.ndarray]:
         fitted = _regression(vectors[rows], targets[rows], strength, _of(weights, rows), made, 0)
         weight, bias = np.zeros((classes, vectors.shape[1])), np.full(classes, -np.inf)
-        if len(fitted.classes_) == 2:  # one row, of the second
+        if len(fitted.classes_) == 2:  # scikit-learn has one row, for the second class
             weight[fitted.classes_] = np.concatenate([-fitted.coef_, fitted.coef_]) / 2
             bias[fitted.classes_] = np.concatenate([-fitted.intercept_, fitted.intercept_]) / 2
         else:
@@ -72,9 +71,9 @@ def solve_classes(
 def solve_label_sets(
     vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None, seed: int = 0
 ) -> SolvedHead:
-    """A logistic regression for each label; ``targets`` ``[n, K]`` are 0 or 1."""
+    """Multi-label: one logistic regression per label; ``targets`` ``[n, K]`` are 0 or 1."""
     labels = targets.shape[1]
-    rare = 1 / (len(targets) + 2)  # what a label's share is taken for that no example, or every one, has
+    rare = 1 / (len(targets) + 2)  # smoothed share of a label that no example has
 
     def solve(rows: np.ndarray, strength: float, made: dict) -> tuple[np.ndarray, np.ndarray]:
         weight, bias = np.zeros((labels, vectors.shape[1])), np.zeros(labels)
@@ -119,12 +118,12 @@ def _solved(
     strengths: Sequence[float],
     folds: list[tuple[np.ndarray, np.ndarray]],
 ) -> SolvedHead:
-    """Choose the strength with the lowest held-out loss, and solve with it on everything."""
+    """Choose the strength with the lowest held-out loss, and fit with it on all examples."""
 
-    with one_thread():  # short steps: threads that wait for each other cost more than they save
-        # Without folds: with one or two examples of each of banking77's classes C = 4 does best.
+    with one_thread():  # the steps are too short for several threads
+        # Default without folds: C = 4 is best with one or two examples per class of banking77.
         best, best_loss, best_outputs = strengths[(len(strengths) - 1) // 2], np.inf, []
-        made: list[dict] = [{} for _ in folds]  # what each fold has solved so far: the next strength's start
+        made: list[dict] = [{} for _ in folds]  # fitted models per fold, for warm starts
         for strength in strengths if folds else ():
             outputs, losses = [], []
             for (rest, held), before in zip(folds, made, strict=True):
@@ -132,19 +131,19 @@ def _solved(
                 outputs.append(vectors[held] @ weight.T + bias)
                 losses.append(loss(outputs[-1], held))
             if (mean := float(np.mean(losses))) > best_loss:
-                break  # the loss has one valley over the strengths
+                break  # the loss is unimodal in the strength
             best, best_loss, best_outputs = strength, mean, outputs
         weight, bias = solve(np.arange(len(vectors)), best, {})
     held_out = np.full((len(vectors), len(weight)), np.nan)
-    for (_, held), found in zip(folds, best_outputs, strict=False):
-        held_out[held] = found
+    for (_, held), outputs in zip(folds, best_outputs, strict=False):
+        held_out[held] = outputs
     return SolvedHead(weight.astype(np.float32), bias.astype(np.float32), best, held_out)
 
 
 def _regression(
     vectors: np.ndarray, targets: np.ndarray, strength: float, weights: Any, made: dict, key: int
 ) -> Any:
-    """A logistic regression, which begins where the one in ``made`` has ended, and stays there."""
+    """Fit a logistic regression; the model is kept in ``made`` for a warm start of the next fit."""
     from sklearn.linear_model import LogisticRegression
 
     model = made.setdefault(key, LogisticRegression(max_iter=1000, tol=TOLERANCE, warm_start=True))
@@ -159,10 +158,9 @@ def _of(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def _folds(
     targets: np.ndarray | None, seed: int, n: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(rows to learn from, rows to evaluate) of at most ``MOST`` rows, each class in the same share.
+    """Yield (training rows, held-out rows) of stratified folds of at most ``MOST`` rows.
 
-    Examples of a class with fewer than ``FOLDS`` of them are learned from in every fold, and evaluated in
-    none: a fold without them could not know their class.
+    Examples of classes with fewer than ``FOLDS`` examples are training rows in every fold.
     """
     rng = np.random.default_rng(seed)
     n = len(targets) if targets is not None else n or 0

@@ -1,4 +1,4 @@
-"""Everything that decides how training goes on, as one object: what a checkpoint holds."""
+"""``Training``: the complete state of a training, which a checkpoint saves."""
 
 from __future__ import annotations
 
@@ -24,31 +24,29 @@ from glassformer.train.config import FitConfig, outside
 from glassformer.train.distributed import Ranks
 from glassformer.train.optim import MasterOptimizer
 
-# --- the history of steps -------------------------------------------------------------------------
+# --- history --------------------------------------------------------------------------------------
 #
-# Kept in few bytes: a run of a million steps must fit beside its model.
+# Stored compactly, so that a run of a million steps fits into memory.
 
 
-# The keys of a step's record, in order, and how each is stored: q 64-bit integers, d 64-bit floats.
+# Keys of the record of a step, in order, with array type codes: q 64-bit integers, d 64-bit floats.
 COLUMNS = {"step": "q", "epoch": "q", "loss": "d", "lr": "d", "tokens": "q", "seconds": "d"}
 _KEYS = ("kind", *COLUMNS)
 _TYPES = {"q": int, "d": float}
 
 
 class History(Sequence[dict[str, Any]]):
-    """Records in the order in which they came. Those of steps are six numbers each (48 bytes, where a dict
-    takes some 600); all others are kept as they are. What comes out equals what went in, bit for bit.
-    """
+    """A list of records that stores those of steps as six numbers (48 bytes, a dict takes about 600)."""
 
     def __init__(self, records: Iterable[dict[str, Any]] = ()):
         self._columns = {name: array(kind) for name, kind in COLUMNS.items()}
         self._others: list[dict[str, Any]] = []
-        self._places: list[int] = []  # of the others among all records, rising
+        self._places: list[int] = []  # indices of the other records, ascending
         for record in records:
             self.append(record)
 
     def append(self, record: dict[str, Any]) -> None:
-        """Put a record at the end."""
+        """Append a record."""
         if tuple(record) == _KEYS and record["kind"] == "step" and self._fits(record):
             for name, column in self._columns.items():
                 column.append(record[name])
@@ -78,21 +76,23 @@ class History(Sequence[dict[str, Any]]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def tensors(self) -> dict[str, Tensor]:
-        """The numbers of the steps, for a checkpoint: ``history/step`` and so on, ``[n]``."""
+        """The records of steps as tensors ``[n]`` named ``history/step`` and so on, for a checkpoint."""
         return {
             f"history/{name}": torch.from_numpy(np.array(column)) for name, column in self._columns.items()
         }
 
     def rest(self) -> dict[str, Any]:
-        """All else, for JSON."""
+        """The other records, for JSON."""
         return {"places": self._places, "others": self._others}
 
     @classmethod
     def restored(cls, kept: Any, tensors: Mapping[str, Tensor]) -> History:
-        """From what ``rest`` and ``tensors`` gave; in checkpoints of format 1 ``kept`` lists all records."""
+        """The inverse of ``rest`` and ``tensors``; in checkpoints of format 1 ``kept`` is a list of
+        all records.
+        """
         if isinstance(kept, list):
             return cls(kept)
         made = cls()
@@ -102,39 +102,39 @@ class History(Sequence[dict[str, Any]]):
         return made
 
 
-# --- the state ------------------------------------------------------------------------------------
+# --- state of a training --------------------------------------------------------------------------
 
 
-def arithmetic(device: str) -> dict[str, Any]:
-    """What decides the order of sums, and so the last bits of a step, beside settings and data."""
+def numerics(device: str) -> dict[str, Any]:
+    """Device, kernels and threads, on which the order of sums and so the last bits of results depend."""
     if device != "cpu":
         return {"device": device}
-    found = level()
+    kernels = level()
     return {
         "device": device,
-        "kernels": found.title if found else "none",
+        "kernels": kernels.title if kernels else "none",
         "torch": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
     }
 
 
 def warn_of_other_bits(computed: list[dict[str, Any]], ours: dict[str, Any], where: str) -> None:
-    """Warn where a training that goes on will not have the bits of one that was never stopped.
+    """Warn if a resumed training will not equal an uninterrupted one bit for bit.
 
     Args:
-        computed: each arithmetic that it was computed with so far.
-        ours: the one that it goes on with.
-        where: the place in the training, such as "step 7".
+        computed: all ``numerics`` of the training so far.
+        ours: the current ``numerics``.
+        where: position in the training, such as "step 7".
     """
-    theirs = next((one for one in computed if one != ours), None)
+    theirs = next((other for other in computed if other != ours), None)
     if theirs is None:
         return
-    other = [
+    changes = [
         f"{key} {was}, now {ours.get(key, 'none')}" for key, was in theirs.items() if was != ours.get(key)
     ]
     warnings.warn(
-        f"the training that goes on at {where} was computed before with {'; '.join(other)}: "
-        "its bits will be others than those of one that was never stopped",
+        f"the training resumed at {where} was computed before with {'; '.join(changes)}: "
+        "results will not be bit-identical to those of an uninterrupted run",
         OtherBitsWarning,
         stacklevel=outside(),
     )
@@ -142,10 +142,10 @@ def warn_of_other_bits(computed: list[dict[str, Any]], ours: dict[str, Any], whe
 
 @dataclass
 class Training:
-    """A model in training: weights, optimizer, place in the data, best so far, patience, history.
+    """A model in training: weights, optimizer, position in the data, best weights, history.
 
-    ``fingerprint`` names the data and settings; a checkpoint of another one is refused. ``before`` has the
-    values that settings count as in checkpoints made before there were such settings.
+    ``fingerprint`` identifies data and settings; loading a checkpoint with another one raises an error.
+    ``before`` has the values of settings that older checkpoints lack.
     """
 
     model: nn.Module
@@ -154,27 +154,25 @@ class Training:
     total_steps: int
     fingerprint: dict[str, Any] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
-    chosen: Mapping[str, Any] = field(default_factory=dict)  # of the settings, those that were left unset
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # chosen values of settings that were unset
     step: int = 0  # optimizer steps done
     epoch: int = 0
     cursor: int = 0  # optimizer steps done in this epoch
     epoch_sums: dict[str, float] = field(default_factory=dict)  # loss, correct, count of this epoch
     best_score: float | None = None
     best_loss: float | None = None  # of the validation data, at the best score
-    ties: Literal["loss", "first"] = "loss"  # which of equal scores is kept: of the lowest loss, or the first
+    ties: Literal["loss", "first"] = "loss"  # among equal scores, keep the lowest loss or the first
     best_step: int = 0
     best_weights: dict[str, Tensor] | None = None
     bad_evaluations: int = 0
     stopped_early: bool = False
-    seconds: float = 0.0  # of the steps, judging left out
-    earlier: float = 0.0  # seconds from beginning to stop of what a resumed training did before
+    seconds: float = 0.0  # duration of the steps, without evaluations
+    earlier: float = 0.0  # seconds spent before a resume, with evaluations
     began: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
-    judge_start: bool = False  # whether the first weights are good enough to be the best ones
-    skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
-    computed: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # each ``arithmetic`` that the steps so far were computed with
+    judge_start: bool = False  # whether to evaluate the initial weights, which may be the best ones
+    skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume skipped
+    computed: list[dict[str, Any]] = field(default_factory=list)  # all ``numerics`` of the steps so far
     _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
 
     def __post_init__(self) -> None:
@@ -194,20 +192,20 @@ class Training:
         "fingerprint",
     )
 
-    # Checkpoints made before there were these go on by the rule that they began with.
+    # Values for older checkpoints, which lack these keys.
     LATER: ClassVar[dict[str, Any]] = {"best_loss": None, "ties": "first"}
 
     @property
     def seconds_spent(self) -> float:
-        """Seconds that training took so far, judging included; of a stopped one, up to the checkpoint."""
+        """Seconds of training so far, with evaluations; before a resume, up to the checkpoint."""
         return self.earlier + time.perf_counter() - self.began
 
     @property
     def finished(self) -> bool:
         return self.stopped_early or self.epoch >= self.config.epochs
 
-    def surer(self, loss: float) -> bool:
-        """Whether an evaluation with the best score so far is to be kept for its validation loss."""
+    def better_by_loss(self, loss: float) -> bool:
+        """Whether an evaluation that ties with the best score is better because of its loss."""
         return self.ties == "loss" and self.best_loss is not None and loss < self.best_loss
 
     @property
@@ -217,13 +215,13 @@ class Training:
 
     @contextmanager
     def evaluation_weights(self):
-        """Compute with the weights to be judged (``MasterOptimizer.judged``)."""
-        if self.optimizer.judges_masters:
+        """Context in which the model has the weights to evaluate (``MasterOptimizer.evaluated``)."""
+        if self.optimizer.evaluates_masters:
             with self.ranks.gathered():
                 yield
             return
         masters = {n: m.detach().clone() for n, m in self.optimizer.masters.items()}
-        self.optimizer.load(self.optimizer.judged())
+        self.optimizer.load(self.optimizer.evaluated())
         try:
             with self.ranks.gathered():
                 yield
@@ -231,17 +229,17 @@ class Training:
             self.optimizer.load(masters)
 
     def final_weights(self) -> dict[str, Tensor]:
-        """The best evaluated weights, or the last where none were kept."""
+        """The best evaluated weights, or the last ones if the best were not kept."""
         return self.best_weights if self.best_weights is not None else self.optimizer.weights()
 
     def save(self, folder: Path, keep_last: int = 2) -> Path:
-        """Write a checkpoint; a kill leaves the one before it whole. Of several processes one writes."""
+        """Write a checkpoint; if killed, the previous one stays complete. Only rank 0 writes."""
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
         state = {key: getattr(self, key) for key in (*self.KEPT, *self.LATER)}
         state |= {"seconds_spent": self.seconds_spent, "history": self.history.rest()}
-        ours = self._arithmetic()
+        ours = self._numerics()
         state["computed"] = self.computed if ours in self.computed else [*self.computed, ours]
         path = Path(folder)
         if self.ranks.leads:
@@ -250,17 +248,17 @@ class Training:
         return path
 
     def saved_at(self, folder: Path) -> Path | None:
-        """The checkpoint in ``folder`` that this object wrote of the step it stands at, if it did."""
+        """The checkpoint of the current step in ``folder``, if this object wrote one; else None."""
         path, step = self._saved or (None, -1)
         if path is None or step != self.step:
             return None
         return path if path.parent == folder or not self.ranks.leads else None
 
     def load(self, folder: Path) -> LoadedState:
-        """Continue from the newest whole checkpoint; damaged newer ones are listed in ``skipped``.
+        """Continue from the newest complete checkpoint; damaged newer ones are listed in ``skipped``.
 
         Raises:
-            CheckpointError: none is whole, or it is of other data or settings (names the first difference).
+            CheckpointError: no complete checkpoint, or one with other data or settings.
         """
         found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
         check_fingerprint(found, self.fingerprint, self.before)
@@ -269,7 +267,7 @@ class Training:
             setattr(self, key, found.state[key])
         for key, before in self.LATER.items():
             setattr(self, key, found.state.get(key, before))
-        # Checkpoints once had the steps' seconds alone.
+        # Older checkpoints have the seconds of the steps only.
         self.earlier = found.state.get("seconds_spent", self.seconds)
         self.history = History.restored(found.state["history"], found.tensors)
         self.optimizer.load_tensors(found.tensors)
@@ -277,8 +275,8 @@ class Training:
         self.best_weights = best or None
         self.ranks.set_generators(found.tensors, self.step)
         self.computed = found.state.get("computed", [])
-        warn_of_other_bits(self.computed, self._arithmetic(), f"step {self.step}")
+        warn_of_other_bits(self.computed, self._numerics(), f"step {self.step}")
         return found
 
-    def _arithmetic(self) -> dict[str, Any]:
-        return arithmetic(next(self.model.parameters()).device.type)
+    def _numerics(self) -> dict[str, Any]:
+        return numerics(next(self.model.parameters()).device.type)

@@ -1,6 +1,6 @@
-"""Training word vectors: rounds of the compiled loops over threads, or the readable model in the one loop.
+"""Training of word vectors, by compiled loops in threads (SGD) or by the readable PyTorch model (Adam).
 
-Both can be stopped and resumed; with one thread (and with Adam) to the same bits.
+Both can be interrupted and resumed; with one thread or with Adam the result is bit-identical.
 """
 
 from __future__ import annotations
@@ -38,41 +38,43 @@ from glassformer.train.config import FitConfig, VectorsConfig, outside
 from glassformer.train.objectives import StepLoss
 from glassformer.train.state import warn_of_other_bits
 
-ROUND = 500_000  # words of a round: less than a second, and then threads meet and the curve gets a point
-LAST_RATE = 1e-4  # of stochastic gradient descent
+ROUND = 500_000  # words per round, less than a second; threads synchronize after each round
+LAST_RATE = 1e-4  # final learning rate of SGD
 
 
 def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.ndarray:
-    """Center vectors before training ``[V, D]``; context vectors start at 0.
+    """Initial center vectors ``[V, D]``; context vectors start at 0.
 
-    U(-1/dim, 1/dim) as gensim's; half as wide for Adam, as word2vec's own (Mikolov et al., 2013).
+    U(-1/dim, 1/dim) as in gensim; for Adam half as wide, as in word2vec (Mikolov et al., 2013).
     """
     bound = (1.0 if optimizer == "sgd" else 0.5) / dim
     return np.random.default_rng(seed).uniform(-bound, bound, (size, dim)).astype(np.float32)
 
 
 def vectors_before(size: int, dim: int, seed: int, told: dict[str, dict[str, float]]) -> np.ndarray:
-    """The first vectors of a training that tells their lengths: earlier versions began half as wide."""
+    """The initial vectors of a saved training, which recorded their norms: older versions started
+    half as wide.
+    """
     wide, narrow = (first_vectors(size, dim, seed, by) for by in ("sgd", "adam"))
     mean = told["before"]["mean"]
     return min(wide, narrow, key=lambda first: abs(norms(first)["mean"] - mean))
 
 
 def norms(vectors: np.ndarray) -> dict[str, float]:
-    """Mean, smallest and largest length of the rows."""
+    """Mean, smallest and largest norm of the rows."""
     lengths = np.linalg.norm(vectors, axis=1)
     return {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())}
 
 
 @dataclass
 class FastTraining:
-    """Word vectors in training with the compiled loops; everything that decides how it goes on is here."""
+    """The state of word-vector training with the compiled loops."""
 
     corpus: Corpus
     config: VectorsConfig
     fingerprint: dict[str, Any]
     before: dict[str, Any]  # see ``Training``
-    round: int = 0  # of all epochs
+    round: int = 0  # counted over all epochs
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -89,9 +91,9 @@ class FastTraining:
         self.train_sentences = loops(padded_width(c.dim))
         self.threads = c.threads or os.cpu_count() or 1
         words = len(self.corpus.ids)
-        self.rounds = max(1, round(words / ROUND))  # of an epoch
+        self.rounds = max(1, round(words / ROUND))  # per epoch
         marks = np.linspace(0, words, self.rounds + 1)
-        self.bounds = np.searchsorted(self.corpus.starts, marks)  # sentences where a round begins
+        self.bounds = np.searchsorted(self.corpus.starts, marks)  # first sentence of each round
         self.bounds[-1] = len(self.corpus)
 
     @property
@@ -100,19 +102,19 @@ class FastTraining:
 
     @property
     def vectors(self) -> np.ndarray:
-        """``[V, D]``, a copy."""
+        """A copy of the word vectors ``[V, D]``."""
         return self.centres[:, : self.config.dim].copy()
 
     def compile(self) -> None:
-        """Compile the loops where the package has none that are; no round is timed with it."""
+        """Compile the loops if the package has no compiled kernels."""
         nothing = (0, 0, *self.sampler, self.config.window, self.config.negative, 0.0, 0.0, np.uint64(1))
         self.train_sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing)
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """One record a round; when it is yielded everything about it is in this object.
+        """Train, and yield one history record per round.
 
         Raises:
-            GlassformerError: the loss or a vector is no longer finite.
+            GlassformerError: the loss or a vector is not finite.
         """
         self.compile()
         with ThreadPoolExecutor(self.threads) as pool:
@@ -178,29 +180,29 @@ class FastTraining:
         return DivergedError(f"{what}: lower lr (now {rate})")
 
     def _check(self) -> None:
-        """Say what neither the loss nor anything else does: it is that of every 32nd window."""
+        """Raise an error if a vector is not finite, which the loss, computed in few windows, may not show."""
         if not all(np.isfinite(table).all() for _, table in self._tables()):
             raise self._diverged(f"vectors are no longer finite after round {self.round}")
 
     def save(self, folder: Path) -> Path:
-        """Write a checkpoint; a kill at any instant leaves the one before it whole.
+        """Write a checkpoint; if killed, the previous one stays complete.
 
         Raises:
-            GlassformerError: a vector is no longer finite.
+            GlassformerError: a vector is not finite.
         """
         self._check()
         dim = self.config.dim
         tensors = {k: torch.from_numpy(t[:, :dim].copy()) for k, t in self._tables()}
         state = {"fingerprint": self.fingerprint, "seconds": self.seconds, "history": self.history}
-        ours = self._arithmetic()
+        ours = self._numerics()
         state["computed"] = self.computed if ours in self.computed else [*self.computed, ours]
         return save_state(folder, self.round, tensors, state)
 
     def load(self, folder: Path) -> None:
-        """Continue from the newest whole checkpoint.
+        """Continue from the newest complete checkpoint.
 
         Raises:
-            CheckpointError: none is whole, or it belongs to another corpus or other settings.
+            CheckpointError: no complete checkpoint, or one with another corpus or other settings.
         """
         found = load_state(folder)
         check_fingerprint(found, self.fingerprint, self.before)
@@ -210,10 +212,10 @@ class FastTraining:
         self.round, self.seconds = found.step, found.state["seconds"]
         self.history = found.state["history"]
         self.computed = found.state.get("computed", [])
-        if all(one["threads"] == 1 for one in self.computed):  # several write into one table as it happens
-            warn_of_other_bits(self.computed, self._arithmetic(), f"round {self.round}")
+        if all(one["threads"] == 1 for one in self.computed):  # several threads are never reproducible
+            warn_of_other_bits(self.computed, self._numerics(), f"round {self.round}")
 
-    def _arithmetic(self) -> dict[str, Any]:
+    def _numerics(self) -> dict[str, Any]:
         from glassformer.train.negative_sampling import compiled_by
 
         return {"loops": compiled_by(), "threads": self.threads}
@@ -223,15 +225,15 @@ class FastTraining:
 
 
 def run_fast(
-    training: FastTraining, folder: Path | None, tell: Callable[[dict[str, Any]], None] = lambda record: None
+    training: FastTraining, folder: Path | None, log: Callable[[dict[str, Any]], None] = lambda record: None
 ) -> None:
-    """Run to the end; ``tell`` is called with each record.
+    """Train to the end; ``log`` is called with each history record.
 
-    With a ``folder`` a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and
-    at the end, and Ctrl-C, SIGTERM or SIGHUP lets the round at hand end and saves one.
+    With a ``folder``, a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and
+    at the end. On Ctrl-C, SIGTERM or SIGHUP the current round is finished and saved.
 
     Raises:
-        Interrupted: on such a signal; a second one stops at once and saves nothing.
+        Interrupted: such a signal was received; a second one stops at once without saving.
     """
     every, signals = training.config.checkpoint_every or training.rounds, Signals()
     if folder is not None:
@@ -242,7 +244,7 @@ def run_fast(
             stop = signals.received is not None and not finished
             if folder is not None and (training.round % every == 0 or finished or stop):
                 path = training.save(folder)
-            tell(record)
+            log(record)
             if stop:
                 signals.obeyed = True
                 what = f"stopped at round {training.round} of {training.total_rounds}"
@@ -250,17 +252,17 @@ def run_fast(
     finally:
         signals.release()
     if not any(record["pairs"] for record in training.history):
-        what = "subsampling has left no pair of words, so nothing was learned"
+        what = "subsampling removed all pairs of words, so nothing was learned"
         fix = "set subsample = 0, or give more text"
         warnings.warn(f"{what}; {fix}", FewStepsWarning, stacklevel=outside())
 
 
-# --- the readable model in the one loop -------------------------------------------------------
+# --- the readable model in the ordinary training loop -----------------------------------------
 
 
 @dataclass
 class SkipGramStream:
-    """Every kept place of the corpus is a center once an epoch, with new positives and negatives."""
+    """Batches in which every position of the subsampled corpus is a center once per epoch."""
 
     corpus: Corpus
     config: VectorsConfig
@@ -276,7 +278,7 @@ class SkipGramStream:
         return len(self._epoch(0)[3])
 
     def steps(self, epoch: int) -> list:
-        """A batch is (epoch, its number, its places)."""
+        """A batch is (epoch, number, positions)."""
         order, size = self._epoch(epoch)[3], self.config.batch_size
         return [[(epoch, i, order[i * size : (i + 1) * size])] for i in range(-(-len(order) // size))]
 
@@ -291,22 +293,22 @@ class SkipGramStream:
         return SkipGramBatch(*(torch.from_numpy(np.asarray(a, np.int64)) for a in arrays))
 
     def _epoch(self, epoch: int) -> tuple[np.ndarray, ...]:
-        """The words kept in an epoch, the bounds of each one's sentence, and the order of the centers."""
+        """The subsampled words of an epoch, the bounds of their sentences, and the order of the centers."""
         if self._kept[0] != epoch:
             rng = np.random.default_rng((self.config.seed, 0, epoch))
             ids, starts = self.corpus.ids, self.corpus.starts
             kept = rng.random(len(ids)) < self.keep[ids]
-            ends = np.concatenate([[0], np.cumsum(kept)])[starts]  # where each sentence begins among the kept
+            ends = np.concatenate([[0], np.cumsum(kept)])[starts]  # sentence bounds in the subsampled corpus
             lengths = np.diff(ends)
             first, last = np.repeat(ends[:-1], lengths), np.repeat(ends[1:], lengths)
-            order = rng.permutation(np.flatnonzero(last - first > 1))  # a word alone has no context
+            order = rng.permutation(np.flatnonzero(last - first > 1))  # a single word has no context
             self._kept = epoch, (np.asarray(ids)[kept], first, last, order)
         return self._kept[1]
 
 
 @dataclass
 class WordStream:
-    """Every word is a center once an epoch; its positives come, with replacement, from all its contexts."""
+    """Batches in which every word is a center once per epoch, with positives drawn from all its contexts."""
 
     corpus: Corpus
     config: VectorsConfig
@@ -316,14 +318,14 @@ class WordStream:
         ids, starts = np.asarray(self.corpus.ids), np.asarray(self.corpus.starts)
         self.pairs, self.counts = contexts_of(ids, starts, self.size, self.config.window)
         self.cumulative = np.cumsum(noise_distribution(self.corpus.counts, self.config.exponent))
-        self.words = np.unique(self.pairs // self.size)  # a word that always stands alone has no context
+        self.words = np.unique(self.pairs // self.size)  # words that have a context
 
     @property
     def examples(self) -> int:
         return len(self.words)
 
     def steps(self, epoch: int) -> list:
-        """A batch is (epoch, its number, its words)."""
+        """A batch is (epoch, number, words)."""
         order = np.random.default_rng((self.config.seed, 0, epoch)).permutation(self.words)
         size = self.config.batch_size
         return [[(epoch, i, order[i * size : (i + 1) * size])] for i in range(-(-len(order) // size))]
@@ -339,7 +341,7 @@ class WordStream:
 
 
 def adam_config(config: VectorsConfig) -> FitConfig:
-    """The settings of the one loop: a constant rate, no decay, no clipping, fp32."""
+    """Settings of the training loop for Adam: constant learning rate, no weight decay, no clipping, fp32."""
     return FitConfig(
         epochs=config.epochs,
         lr=1e-3 if config.lr is None else config.lr,
@@ -358,7 +360,7 @@ def adam_config(config: VectorsConfig) -> FitConfig:
 
 
 def skipgram_loss(model: SkipGram, batch: SkipGramBatch) -> StepLoss:
-    """Summed over centers; ``correct`` counts centers whose first positive scores above every negative."""
+    """The loss summed over centers; ``correct`` counts centers whose first positive beats all negatives."""
     losses: Tensor = model(batch)
     with torch.no_grad():
         noise = model.scores(batch.centres, batch.negatives).masked_fill(batch.negatives == NONE, -torch.inf)

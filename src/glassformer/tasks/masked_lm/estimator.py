@@ -25,7 +25,7 @@ from glassformer.families import PRETRAINING
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.finite import finite
 from glassformer.inputs.texts import Texts
-from glassformer.models.text import TextEncoder, look_beside
+from glassformer.models.text import TextEncoder, init_local_attention
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import check_table, fitting, save_tokenizer
@@ -291,7 +291,7 @@ def build_encoder(
         encoder = replace(config.encoder, attention_dropout=model.attention_dropout)
         built = TextEncoder(replace(config, encoder=encoder))
         built.weights_source = f"random ({model.model}, from scratch)"
-        first = look_beside(built) if model.neighbours else 0
+        first = init_local_attention(built) if model.neighbours else 0
         if model.vectors is not None:
             begin_with_vectors(built, model.vectors, tokenizer, table, seed, first)
     else:

@@ -37,7 +37,7 @@ from glassformer.data.vocabulary import CLS, SEP, SPECIAL_TOKENS
 from glassformer.errors import CheckpointError, DataError, NotForThisModelError
 from glassformer.explain.alignment import Alignment
 from glassformer.inputs.texts import Texts
-from glassformer.models.decode import Hypothesis, Limits, beam_search, room
+from glassformer.models.decode import Hypothesis, Limits, beam_search, check_max_tokens
 from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn.trace import Trace
@@ -194,7 +194,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of every text, best first, in the order given; sources of one length go together."""
-        asked = None if max_tokens is None else room(max_tokens)
+        asked = None if max_tokens is None else check_max_tokens(max_tokens)
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
         found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
