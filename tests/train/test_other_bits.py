@@ -45,7 +45,7 @@ def test_the_same_arithmetic_is_silent(make_rig, saved):
 )
 def test_another_level_or_number_of_threads_is_told(make_rig, saved, monkeypatch, changed, said):
     monkeypatch.setattr(state, "arithmetic", lambda device: HERE | changed)
-    with pytest.warns(OtherBitsWarning, match="goes on at step 1") as told:
+    with pytest.warns(OtherBitsWarning, match="resumed at step 1") as told:
         resumed(make_rig, saved)
     assert said in str(told[0].message)
 
