@@ -88,7 +88,7 @@ def test_probabilities_of_zero_are_never_chosen_for_it():
 
 def test_what_cannot_choose_is_refused():
     p, y = shifted(13, 3, 0.0)
-    with pytest.raises(InputError, match="f1 is that of the second of two"):
+    with pytest.raises(InputError, match="f1 is defined for two classes only"):
         tune_class_thresholds(p, y, "f1")
     with pytest.raises(InputError, match="Did you mean 'macro_f1'"):
         tune_class_thresholds(p, y, "macrof1")  # type: ignore[arg-type]

@@ -71,10 +71,10 @@ def test_of_mean_pooling_a_contribution_is_the_product_of_two_states():
 def test_what_is_no_sum_over_tokens_is_refused():
     states = torch.randn(3, 5), torch.randn(2, 5)
     bent = Dense(torch.randn(4, 5), None, "Tanh")
-    with pytest.raises(ConfigError, match="a dense layer with Tanh makes no sum of tokens"):
+    with pytest.raises(ConfigError, match="a dense layer with Tanh is not a sum over tokens"):
         contributions(Sentences(Pool(("mean",)), (bent,)), *states)
     prompted = Sentences(Pool(("mean",), include_prompt=False), prompts={"q": "query: "}, default_prompt="q")
-    with pytest.raises(ConfigError, match="leaves tokens without a part"):
+    with pytest.raises(ConfigError, match="excluded from pooling"):
         contributions(prompted, *states)
 
 

@@ -1,1 +1,1 @@
-"""Judging: metrics, predictions, baselines."""
+"""Evaluation: metrics, predictions, baselines, calibration, significance."""

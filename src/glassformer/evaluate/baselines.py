@@ -1,6 +1,6 @@
-"""Simple models that every accuracy table carries, and what they see of texts and images.
+"""Baseline models and their features of texts and images.
 
-A Transformer that loses to one of them on the same split is not trained.
+Every accuracy table includes them: a trained Transformer should beat them on the same split.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from glassformer.errors import OneClassError, ShapeError, TooFewExamplesError
 from glassformer.process import one_thread, without_warnings
 from glassformer.runtime import computing
 
-# --- counted words of pairs -----------------------------------------------------------------------
-#
-# Of each side, of what both share and of what one alone has.
+# --- TF-IDF features ------------------------------------------------------------------------------
 
 
 def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
-    """``[n, W]`` sparse: what a vectorizer makes of its training texts, once it has learned their words.
+    """Fit a vectorizer and transform the training texts: ``[n, W]`` sparse.
 
     Raises:
-        DataError: there is no word in them.
+        DataError: the texts contain no word.
     """
     try:
         return vectorizer.fit_transform(train)
@@ -37,22 +35,22 @@ def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
 
 
 class BothSides:
-    """A vectorizer of texts as one of pairs: ``[a, b, a * b, |a - b|]``, the words counted over both sides.
+    """Vectorizer of text pairs: ``[a, b, a * b, |a - b|]`` from the features of both texts.
 
     Args:
-        vectorizer: of texts, scikit-learn's.
+        vectorizer: scikit-learn's vectorizer of texts, fitted on both texts of all pairs.
     """
 
     def __init__(self, vectorizer: Any):
         self.vectorizer = vectorizer
 
     def fit_transform(self, pairs: Sequence[TextPair]) -> Any:
-        """``[n, 4 W]`` sparse, of the training pairs."""
+        """Fit on the training pairs and transform them: ``[n, 4 W]`` sparse."""
         self.vectorizer.fit([text for pair in pairs for text in pair.sides])
         return self.transform(pairs)
 
     def transform(self, pairs: Sequence[TextPair]) -> Any:
-        """``[n, 4 W]`` sparse."""
+        """Features of pairs: ``[n, 4 W]`` sparse."""
         from scipy.sparse import hstack
 
         a, b = (self.vectorizer.transform([pair.sides[side] for pair in pairs]) for side in (0, 1))
@@ -60,10 +58,10 @@ class BothSides:
 
 
 def word_features(train: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
-    """TF-IDF weights of words and word pairs, of pairs of texts those of both sides; sparse, fp32.
+    """TF-IDF features of words and word bigrams of texts or text pairs; sparse, fp32.
 
     Raises:
-        DataError: no word at all in the training texts.
+        DataError: the training texts contain no word.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -81,7 +79,7 @@ def word_features(train: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
 
 
 def pixels(pictures: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
-    """Images of 16 x 16 pixels from 0 to 1, ``[n, channels * 256]``; ``image_range``: as in
+    """Pixels of images scaled to 16 x 16, from 0 to 1, ``[n, channels * 256]``; ``image_range``: see
     ``open_picture``."""
     from glassformer.data.transform import ImageTransform, read_pictures
 
@@ -90,7 +88,7 @@ def pixels(pictures: Sequence[Any], side: int = 16, image_range: Any = "full") -
 
 
 def pixel_features(train: Sequence[Any], *others: Sequence[Any], image_range: Any = "full") -> list[Any]:
-    """``pixels``, standardized by the training images."""
+    """``pixels``, standardized with the mean and deviation of the training images."""
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(first := pixels(train, image_range=image_range))
@@ -111,25 +109,25 @@ def tfidf_logistic(
     sample_weight: ArrayLike | None = None,
     measure: Literal["accuracy", "macro_f1"] = "accuracy",
 ) -> np.ndarray:
-    """Logistic regression on TF-IDF weights of words and word pairs; of pairs of texts, those of both sides.
+    """Logistic regression on TF-IDF features (``word_features``) of texts or text pairs.
 
     Args:
         train_texts: [n].
         y: [n] class indices in [0, K).
         test_texts: [m].
         num_classes: K; by default one more than the largest index in ``y``.
-        strengths: inverse regularisations C, of which the one with the best ``measure`` on a held-out
-            fifth of the training texts is taken, and the model fitted again on all of them.
-        seed: of the held-out fifth.
-        sample_weight: [n], of the training texts; None: all count the same.
-        measure: what chooses the strength.
+        strengths: candidates for C; the one with the best ``measure`` on a held-out fifth of the training
+            texts is chosen, then the model is fitted on all of them.
+        seed: random seed of the held-out fifth.
+        sample_weight: [n] weights of the training texts; None: all equal.
+        measure: metric that selects C.
 
     Returns:
         [m, K] probabilities, float64.
 
     Raises:
         ShapeError: texts and labels differ in number.
-        DataError: fewer than two classes, or no word at all in the training texts.
+        DataError: fewer than two classes, or the training texts contain no word.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import f1_score
@@ -137,39 +135,41 @@ def tfidf_logistic(
 
     y, num_classes = _check(len(train_texts), y, num_classes)
     weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-    train, judged = word_features(train_texts, test_texts)
+    train, test = word_features(train_texts, test_texts)
 
     def fit(rows: np.ndarray | slice, strength: float) -> LogisticRegression:
-        # A tolerance of 1e-3 stopped after ten steps and cost up to five points of accuracy.
+        # With a tolerance of 1e-3 the accuracy was up to five points lower.
         model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
-        with without_warnings(r"sklearn\."):  # on few examples a class
+        with without_warnings(r"sklearn\."):  # about classes with few examples
             return model.fit(train[rows], y[rows], None if weights is None else weights[rows])
 
     def score(model: LogisticRegression, rows: np.ndarray) -> float:
-        said = model.predict(train[rows])
+        predicted = model.predict(train[rows])
         macro = measure == "macro_f1"
-        return float(f1_score(y[rows], said, average="macro") if macro else np.mean(said == y[rows]))
+        return float(
+            f1_score(y[rows], predicted, average="macro") if macro else np.mean(predicted == y[rows])
+        )
 
     best = strengths[len(strengths) // 2]
-    with one_thread():  # its steps are short: threads that wait for each other took 25 times as long
+    with one_thread():  # the steps are short: several threads took 25 times as long
         if len(y) >= 10 * num_classes and np.bincount(y)[np.unique(y)].min() >= 2:
-            # The vocabulary and its document counts saw the held-out texts too; labels they did not.
+            # The vocabulary includes the held-out texts, but no labels were used.
             halves = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(np.zeros(len(y)), y)
             rest, held = next(halves)
             best = max(strengths, key=lambda c: score(fit(rest, c), held))
         model = fit(slice(None), best)
     probabilities = np.zeros((len(test_texts), num_classes))
     if len(test_texts):
-        probabilities[:, model.classes_] = model.predict_proba(judged)
+        probabilities[:, model.classes_] = model.predict_proba(test)
     return probabilities
 
 
-FEWEST_STEPS = 100  # of the bag of embeddings
+MIN_STEPS = 100  # training steps of the bag of embeddings
 
 
 @runtime_checkable
 class Ragged(Protocol):
-    """Token ids of many texts end to end: text i is ``ids[starts[i]:starts[i + 1]]``."""
+    """Concatenated token ids of many texts: text i is ``ids[starts[i]:starts[i + 1]]``."""
 
     @property
     def ids(self) -> np.ndarray: ...  # [N]
@@ -199,11 +199,11 @@ def bag_of_embeddings(
         test: m texts likewise.
         vocab_size: number of embeddings.
         num_classes: K; by default one more than the largest index in ``y``.
-        epochs, lr, batch_size: of the training; the rate falls linearly to 0. Unset epochs are
-            as many as 100 steps take: one of large data, more of a small table, whose epoch is a few steps.
+        epochs: None: as many as are needed for 100 steps.
+        lr: initial learning rate, which decreases linearly to 0.
         dim: width of the embeddings.
-        seed: of the initial weights and the order of the texts. torch's global generator is left alone.
-        sample_weight: [n], of the training texts; None: all count the same.
+        seed: random seed of the initial weights and the order of the texts.
+        sample_weight: [n] weights of the training texts; None: all equal.
 
     Returns:
         [m, K] probabilities, float64.
@@ -221,9 +221,9 @@ def bag_of_embeddings(
     weight = (dim**-0.5 * torch.randn(num_classes, dim, generator=rng)).requires_grad_()
     bias = torch.zeros(num_classes, requires_grad=True)
     optimizer = torch.optim.Adam([table, weight, bias], lr=lr)
-    an_epoch = -(-len(y) // batch_size)
-    epochs = epochs or -(-FEWEST_STEPS // an_epoch)
-    steps = epochs * an_epoch
+    epoch_steps = -(-len(y) // batch_size)
+    epochs = epochs or -(-MIN_STEPS // epoch_steps)
+    steps = epochs * epoch_steps
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 1e-3, total_iters=steps)
 
     def logits(ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:  # [N], [b] -> [b, K]
@@ -233,17 +233,17 @@ def bag_of_embeddings(
         for batch in torch.randperm(len(y), generator=rng).split(batch_size):
             spans = [ids[starts[i] : starts[i + 1]] for i in batch.tolist()]
             offsets = torch.tensor([0, *(len(s) for s in spans[:-1])]).cumsum(0)
-            said = logits(torch.cat(spans), offsets)
+            z = logits(torch.cat(spans), offsets)
             if weights is None:
-                loss = F.cross_entropy(said, targets[batch])
+                loss = F.cross_entropy(z, targets[batch])
             else:
-                loss = (F.cross_entropy(said, targets[batch], reduction="none") * weights[batch]).mean()
+                loss = (F.cross_entropy(z, targets[batch], reduction="none") * weights[batch]).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
 
-    with computing(1, gradients=True):  # steps of a millisecond: more threads were up to 20 times slower
+    with computing(1, gradients=True):  # the steps are short: several threads were up to 20 times slower
         for _ in range(epochs):
             train_one_epoch()
         with torch.no_grad():
@@ -260,7 +260,7 @@ def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, i
 
 
 def _ragged(texts: Ragged | Sequence[ArrayLike]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids end to end [N] and where each text starts [n + 1], both int64."""
+    """Concatenated ids [N] and the start of each text [n + 1], both int64."""
     if isinstance(texts, Ragged):
         ids, starts = np.asarray(texts.ids), np.asarray(texts.starts)
     else:
@@ -281,18 +281,17 @@ def pixel_logistic(
     sample_weight: np.ndarray | None = None,
     image_range: Any = "full",
 ) -> tuple[np.ndarray, str]:
-    """Logistic regression on images of 16 x 16 pixels: what colors and coarse shapes alone can tell.
+    """Logistic regression on the pixels of images scaled to 16 x 16.
 
     Args:
-        train, judged: images of any kind.
+        train, judged: training and test images of any kind.
         targets: ``[n]`` class numbers of the training images.
-        most: training images that are used, classes in proportion (a folder's come class by class); the
-            name says so where there are more.
-        sample_weight: ``[n]``, of the training images; None: all count the same.
-        image_range: as in ``open_picture``.
+        most: maximum number of training images, a stratified subset; then the name includes it.
+        sample_weight: ``[n]`` weights of the training images; None: all equal.
+        image_range: see ``open_picture``.
 
     Returns:
-        Probabilities ``[m, C]`` and the baseline's name.
+        Probabilities ``[m, C]`` and the name of the baseline.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

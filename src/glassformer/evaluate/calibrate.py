@@ -1,9 +1,9 @@
-"""Is a model as sure as it should be? Expected calibration error, temperature scaling, and the threshold.
+"""Calibration: expected calibration error, temperature scaling, and decision thresholds.
 
-Guo et al. (2017): one number divides all logits, chosen by the log loss on validation data. It changes how
-sure the model says it is and, without a threshold, no answer. Few mistakes, or none, would drive that number
-to 0 and every answer to certainty, so targets are smoothed by one mistake that was not made, as in Platt
-(1999); decision 0172 has what other ways cost.
+Temperature scaling (Guo et al., 2017) divides all logits by one number that minimizes the log loss on
+validation data. It changes probabilities, but without a threshold no predicted label. With few or no errors
+the temperature would approach 0, so targets are smoothed by one pseudo-error, as in Platt (1999); decision
+0172 compares alternatives.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from glassformer.config import nearest
 from glassformer.errors import BadValueError, DataError, InputError, OneClassError, ShapeError
 from glassformer.evaluate.predict import softmax
 
-BINS = 15  # of the stated probability, as in the paper
-NORMAL = 1.959964  # deviations of the normal distribution within which 95 % lie
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # temperatures that are looked at
-Metric = Literal["accuracy", "macro_f1", "f1"]  # f1: that of the second of two classes
+BINS = 15  # as in the paper
+NORMAL = 1.959964  # 97.5 % quantile of the standard normal distribution
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds of the search
+Metric = Literal["accuracy", "macro_f1", "f1"]  # f1: of the second of two classes
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The answers given with about one probability."""
+    """A bin of the reliability curve."""
 
     low: float
     high: float
@@ -46,12 +46,12 @@ def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) ->
 
 
 def smoothing(n: int) -> float:
-    """What the targets of ``n`` examples leave to the other classes: one mistake in ``n + 2`` answers."""
+    """The target probability of the other classes with ``n`` examples: one error in ``n + 2`` predictions."""
     return 1 / (n + 2)
 
 
 def smoothed_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) -> float:
-    """Log loss where each target leaves ``smoothing(n)`` to the other classes, the same to each."""
+    """Log loss with targets smoothed by ``smoothing(n)``, spread evenly over the other classes."""
     z, y = np.asarray(logits, np.float64) / temperature, np.asarray(targets)
     n, classes = z.shape
     own = z[np.arange(n), y]
@@ -62,7 +62,7 @@ def smoothed_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.
 def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     """The temperature with the lowest smoothed log loss, between ``MIN_TEMPERATURE`` and ``MAX_TEMPERATURE``.
 
-    Without a mistake among ``n`` answers their mean probability becomes about ``(n + 1) / (n + 2)``.
+    If all ``n`` predictions are right, their mean probability becomes about ``(n + 1) / (n + 2)``.
 
     Args:
         logits: [n, K] of data that the model was not trained on.
@@ -79,18 +79,18 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
         raise ShapeError(f"logits {z.shape} and targets {y.shape} do not fit")
     if not len(y):
         raise DataError("no example to calibrate on", where="calibrate")
-    # The loss is convex in the inverse temperature, and so has one valley in its logarithm.
-    found = minimize_scalar(
+    # The loss is convex in the inverse temperature, so it is unimodal in the logarithm.
+    result = minimize_scalar(
         lambda log_t: smoothed_loss(z, y, float(np.exp(log_t))),
         bounds=(np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE)),
         method="bounded",
         options={"xatol": 1e-7},
     )
-    return float(np.exp(found.x))
+    return float(np.exp(result.x))
 
 
 def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[Bin]:
-    """The reliability curve: bins of equal width of the largest probability; empty ones are left out.
+    """The reliability curve: bins of equal width of the largest probability, without empty ones.
 
     Args:
         probabilities: [n, K].
@@ -126,7 +126,7 @@ def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = 
 
 
 def gap_over_bins(stated: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
-    """The mean gap of probabilities ``[n]`` and what came true of them, weighted by bin of equal width."""
+    """Mean gap between probabilities ``[n]`` and outcomes over bins of equal width, weighted by size."""
     return _over_bins(_place(stated, bins), stated - right, bins)
 
 
@@ -148,9 +148,9 @@ def calibration_interval(
     seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> list[float]:
-    """95 % interval of the calibration error over draws of the examples; see ``error_interval``.
+    """95 % interval of the calibration error over resampled examples; see ``error_interval``.
 
-    ``groups`` ``[n]``, numbers from 0: what is drawn together, such as the words of a sentence.
+    ``groups`` ``[n]``: group numbers from 0 of examples that are drawn together, such as words of a sentence.
     """
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     stated, right = p.max(1), p.argmax(1) == y
@@ -166,21 +166,20 @@ def error_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> list[float]:
-    """95 % interval of the mean gap, weighted by bin, between what is stated and what is right.
+    """95 % interval of the calibration error ``gap_over_bins``.
 
-    A sum of absolute gaps is above 0 by its noise alone, and a resample has yet more of it. So the interval
-    is the bootstrap's basic one, reflected about the estimate, and its lower end also loses what resamples
-    lie above the estimate on average. That end is 0 where as large an error is no surprise of a model without
-    any: where the gaps' signs are drawn at random (the wild bootstrap), an example or a group at a time, more
-    than one in 40 reaches it. An estimate that is low by chance hides noise of its own, so the upper end is
-    that of the plain percentiles, less the same average, where this is higher. Few examples or groups widen
-    both by Student's t. The interval always holds the estimate; how often it holds the truth:
-    ``benchmarks/quality/error_interval.py``.
+    The error is a sum of absolute gaps, so noise makes it positive, and resamples have even more noise.
+    Therefore the interval is the basic bootstrap interval (reflected at the estimate), and the mean excess of
+    the resamples is subtracted from its lower end. The lower end is 0 if a perfectly calibrated model could
+    have as large an error: if with random signs of the gaps (wild bootstrap) more than one in 40 errors reach
+    it. The upper end is at least the percentile bootstrap's minus the same excess, in case the estimate is
+    low by chance. Student's t widens both ends for few examples or groups. The interval always contains the
+    estimate; its coverage is measured in ``benchmarks/quality/error_interval.py``.
 
     Args:
         stated: [n] probabilities.
-        right: [n], 1 where what they are of came true.
-        groups: [n], numbers from 0: what is drawn together; None: each by itself.
+        right: [n] outcomes, 0 or 1.
+        groups: [n] group numbers from 0 of examples that are drawn together; None: each by itself.
     """
     from scipy.stats import t
 
@@ -200,8 +199,8 @@ def error_interval(
     few = float(t.ppf(0.975, count - 1) / NORMAL * math.sqrt(count / (count - 1))) if count > 1 else 1.0
     mean, above = drawn.mean(), drawn.mean() - estimate
     low, high = (mean + few * (end - mean) for end in np.quantile(drawn, [0.025, 0.975]))
-    surprise = estimate > np.quantile(chance, 0.975)
-    lower = 2 * estimate - high - above if surprise else 0.0
+    significant = estimate > np.quantile(chance, 0.975)
+    lower = 2 * estimate - high - above if significant else 0.0
     upper = max(2 * estimate - low, high - above)
     return [float(min(max(lower, 0.0), estimate)), float(max(upper, estimate))]
 
@@ -224,14 +223,14 @@ def describe(
 def tune_threshold(
     positive: ArrayLike, targets: ArrayLike, metric: Metric = "accuracy"
 ) -> tuple[float, float]:
-    """The threshold on the second class's probability that serves a metric best, and its value.
+    """The threshold on the probability of the second class with the best metric, and the metric's value.
 
-    Among equally good ones the nearest to 0.5; thresholds lie half-way between neighboring probabilities.
+    Thresholds are half-way between neighboring probabilities; ties are decided by the distance to 0.5.
 
     Args:
         positive: [n] probabilities of the second class.
         targets: [n] class indices, 0 or 1.
-        metric: accuracy; macro_f1, in which both classes count the same; f1 of the second class.
+        metric: accuracy, macro_f1, or f1 of the second class.
 
     Raises:
         DataError: one class only.
@@ -244,7 +243,7 @@ def tune_threshold(
         raise OneClassError("a threshold needs examples of both classes", where="threshold")
     order = np.argsort(p, kind="stable")
     values, n, positives = p[order], len(y), int(y.sum())
-    # Cut before position i: what stands from i on is called positive.
+    # A cut before position i: examples from i on are predicted positive.
     cuts = np.flatnonzero(np.r_[True, np.diff(values) > 0, True])
     missed = np.r_[0, np.cumsum(y[order])][cuts]  # positives below the cut
     hits = positives - missed
@@ -264,57 +263,55 @@ def tune_threshold(
 
 
 def probabilities_of(logits: ArrayLike, temperature: float = 1.0) -> np.ndarray:
-    """``[n, K]`` rows that sum to 1."""
+    """Probabilities ``[n, K]`` of logits, by a softmax with temperature."""
     return softmax(np.asarray(logits), temperature)
 
 
-# --- a threshold for each of several classes ------------------------------------------------------
+# --- one threshold per class ----------------------------------------------------------------------
 #
-# The answer is the class whose probability is the largest multiple of its own threshold.
+# The predicted class is the one with the largest ratio of probability to threshold.
 #
-# Of two classes that is one threshold ``t`` on the second, for ``p >= t`` says ``p / t >= (1-p) / (1-t)``.
-# Of K it is an offset ``-log(threshold)`` to each class's log-probability. Probabilities stay as they are.
+# For two classes this is a threshold ``t`` on the second, since ``p >= t`` means ``p / t >= (1-p) / (1-t)``.
+# For K classes it is an offset ``-log(threshold)`` to each log-probability. Probabilities are not changed.
 
 
-FEW = 5  # examples of a class, below which a threshold of its own would be chance
-FURTHEST = 12.0  # that an offset may be from 0: a factor of e^12
-LEAST = 1e-300  # a probability of 0 counts as this
-SWEEPS = 50  # over all classes, at most; a handful is usual
-GAIN = 1e-12  # below which a figure is the same
-FOLDS = 5  # of the figure on examples that did not choose
+FEW = 5  # classes with fewer examples get no threshold of their own
+FURTHEST = 12.0  # maximum absolute offset: a factor of e^12
+LEAST = 1e-300  # smallest probability
+SWEEPS = 50  # maximum number of passes over all classes; a handful is usual
+GAIN = 1e-12  # smaller differences of a metric are ties
+FOLDS = 5  # of the cross-validated metric
 
 
 def class_by_threshold(probabilities: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
-    """Class numbers ``[n]`` of probabilities ``[n, K]`` by thresholds ``[K]``; equal ones: the likeliest."""
+    """Predicted classes ``[n]`` from probabilities ``[n, K]`` and thresholds ``[K]``."""
     return (_logs(probabilities) - np.log(np.asarray(thresholds, np.float64))).argmax(1)
 
 
 def tune_class_thresholds(
     probabilities: ArrayLike, targets: ArrayLike, metric: Metric = "macro_f1"
 ) -> tuple[np.ndarray, float]:
-    """The thresholds ``[K]`` that serve a metric best, and its value; they sum to 1, and are all 1/K where
-    nothing is better than the likeliest class.
+    """Thresholds ``[K]`` that maximize a metric, and its value; they sum to 1.
 
-    A search along one class at a time, exact along it: of all offsets of this class, with those of the others
-    as they are, the best one, and of equally good ones the nearest to 0. It ends where no class has a better
-    one, which is a local optimum and never below the likeliest class. A class of fewer than ``FEW`` examples
-    keeps its offset of 0.
+    The offsets are optimized by exact coordinate ascent, one class at a time; ties are decided by the
+    distance to 0. The result is a local optimum, and never worse than predicting the most probable class (all
+    thresholds 1/K). The offset of classes with fewer than ``FEW`` examples stays 0.
 
     Args:
         probabilities: [n, K] of examples that the model was not trained on.
         targets: [n] class indices.
-        metric: accuracy, or macro_f1, in which all classes count the same.
+        metric: accuracy or macro_f1.
 
     Raises:
-        DataError: no example, or none of a second class.
-        InputError: another metric.
+        DataError: fewer than two classes have examples.
+        InputError: an unsupported metric.
         ShapeError: probabilities and targets do not fit.
     """
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     if metric not in get_args(Metric):
         raise BadValueError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
     if metric == "f1":
-        what = "f1 is that of the second of two classes"
+        what = "f1 is defined for two classes only"
         raise InputError(what, where="threshold", fix="With more classes use macro_f1 or accuracy")
     if p.ndim != 2 or y.shape != p.shape[:1]:
         raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit")
@@ -342,15 +339,15 @@ def unseen_figure(
     targets: np.ndarray,
     folds: int = FOLDS,
 ) -> float | None:
-    """What a choice is worth on examples that did not choose: each fold is answered by what the others chose.
+    """Cross-validated metric of a choice: predictions of each fold use the choice on the other folds.
 
     Args:
-        answer: (numbers of the examples that choose, numbers of others) -> class numbers of the others.
-        figure: of the class numbers of all examples.
-        targets: [n] class indices, whose shares every fold has.
+        answer: (indices of the examples to choose on, indices of other examples) -> classes of the latter.
+        figure: metric of the predicted classes of all examples.
+        targets: [n] class indices, for stratification.
 
     Returns:
-        None where a class has fewer examples than there are folds: some of them could not choose.
+        The metric; None if a class has fewer examples than folds.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -367,7 +364,7 @@ def _logs(probabilities: ArrayLike) -> np.ndarray:
 
 
 def figure_of(answers: np.ndarray, y: np.ndarray, classes: int, metric: str) -> float:
-    """Accuracy, or macro-F1 over the classes that are there or given, of class numbers ``[n]``."""
+    """Accuracy, or macro-F1 over classes that occur or are predicted, of predicted classes ``[n]``."""
     if metric == "accuracy":
         return float((answers == y).mean())
     support, named = np.bincount(y, minlength=classes), np.bincount(answers, minlength=classes)
@@ -379,10 +376,10 @@ def figure_of(answers: np.ndarray, y: np.ndarray, classes: int, metric: str) -> 
 def _along(
     scores: np.ndarray, offsets: np.ndarray, y: np.ndarray, k: int, metric: str
 ) -> tuple[float, float]:
-    """The best offset of class ``k`` beside those of the others, and the figure that it reaches.
+    """The best offset of class ``k`` with the other offsets fixed, and the metric with it.
 
-    An example is answered with ``k`` from the offset on at which ``k`` overtakes the best of the others, its
-    rival. In the order of these offsets each step changes the counts of ``k`` and of one rival alone.
+    An example is predicted as ``k`` if the offset is large enough to exceed the best other class, its rival.
+    Sorted by these offsets, each example changes the counts of ``k`` and of one rival only.
     """
     n, classes = scores.shape
     others = scores + offsets
@@ -391,16 +388,16 @@ def _along(
     needed = others[np.arange(n), rival] - scores[:, k]
     order = np.argsort(needed, kind="stable")
     needed, rival, truth = needed[order], rival[order], y[order]
-    taken = np.r_[0, np.cumsum(truth == k)]  # [n + 1] of class k that are answered so, after so many steps
+    taken = np.r_[0, np.cumsum(truth == k)]  # [n + 1] hits of class k after each step
     support = np.bincount(y, minlength=classes)
-    # What the rivals lose, one after the other: each one's examples together, in their order.
+    # The losses of the rivals: examples grouped by rival, in order.
     by_rival = np.argsort(rival, kind="stable")
     owner = rival[by_rival]
     starts = np.r_[0, np.flatnonzero(np.diff(owner)) + 1]
-    place = np.arange(n) - np.repeat(starts, np.diff(np.r_[starts, n]))  # in its group, from 0
+    place = np.arange(n) - np.repeat(starts, np.diff(np.r_[starts, n]))  # index within the group
     right = (truth == rival)[by_rival]
     before = np.cumsum(right) - right
-    gone = before - np.repeat(before[starts], np.diff(np.r_[starts, n]))  # hits that left before this one
+    gone = before - np.repeat(before[starts], np.diff(np.r_[starts, n]))  # earlier lost hits of the group
     named, hits = np.bincount(rival, minlength=classes), np.bincount(rival[truth == rival], minlength=classes)
     if metric == "accuracy":
         total = hits.sum() - np.r_[0, np.cumsum(truth == rival)] + taken
@@ -412,17 +409,17 @@ def _along(
 
         left, own = named[owner] - place, support[owner]
         change = f1(hits[owner] - gone - right, left - 1, own) - f1(hits[owner] - gone, left, own)
-        fewer = (own == 0) & (left == 1)  # a class that is not there and is given no more counts no more
+        fewer = (own == 0) & (left == 1)  # a class without examples is excluded once it is not predicted
         step, lost = np.empty(n), np.empty(n, np.int64)
         step[by_rival], lost[by_rival] = change, fewer
         begun = f1(hits, named, support).sum() - f1(hits[k], named[k], support[k])
         sums = begun + np.r_[0.0, np.cumsum(step)] + f1(taken, np.arange(n + 1), support[k])
         seen = (support + named > 0).sum() - np.r_[0, np.cumsum(lost)]
-        seen[1:] += support[k] == 0  # where it is not there, it counts once it is given
+        seen[1:] += support[k] == 0  # without examples, k is included once it is predicted
         values = sums / np.maximum(seen, 1)
     edges = np.r_[needed[0] - 2.0, needed, needed[-1] + 2.0]
     middle = (edges[:-1] + edges[1:]) / 2
-    apart = (np.diff(edges) > 1e-9) & (np.abs(middle) <= FURTHEST)  # between two that are alike is no place
+    apart = (np.diff(edges) > 1e-9) & (np.abs(middle) <= FURTHEST)  # no offset fits between equal edges
     if not apart.any():
         return float(offsets[k]), -np.inf
     best = np.flatnonzero(apart & (values >= values[apart].max() - GAIN))

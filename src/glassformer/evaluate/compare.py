@@ -1,7 +1,7 @@
-"""Is one model better than another? Paired tests on the same examples, over several seeds.
+"""Comparison of models: McNemar's test, Holm's correction, paired bootstrap over examples and seeds.
 
-Dietterich (1998) on McNemar's test, Holm (1979) on several comparisons at once. The bootstrap draws examples
-and seeds, so that its interval holds what other examples *and* another seed would change.
+Dietterich (1998) for McNemar's test, Holm (1979) for multiple comparisons. Bootstrap intervals include the
+variation between examples and between seeds.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, ShapeError
 
-EXACT_BELOW = 25  # examples that only one model has right; from there on chi-squared is close enough
-CHUNK = 2**24  # counts drawn at a time, which bounds the memory
+EXACT_BELOW = 25  # examples that only one model has right; with more, chi-squared is accurate enough
+CHUNK = 2**24  # numbers drawn at a time, to limit the memory
 
-# How often each example was drawn, [c, n] -> the figure of each of S seeds, [S, c].
+# Counts of each example in c resamples, [c, n] -> the metric of each of S seeds, [S, c].
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class McNemar:
-    """The test's outcome: only examples that one of the two has right tell them apart."""
+    """The result of McNemar's test."""
 
-    wins: int  # right here, wrong in the baseline
-    losses: int
+    wins: int  # examples that are right here and wrong in the baseline
+    losses: int  # examples that are wrong here and right in the baseline
     method: Literal["exact", "chi2"]
     p: float
 
 
 def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
-    """McNemar's test of two models on the same examples, two-sided.
-
-    Args:
-        right, baseline: [n] bool, which examples each has right.
+    """McNemar's two-sided test of two models on the same examples.
 
     Exact (binomial) with fewer than ``EXACT_BELOW`` disagreements, else chi-squared with Edwards' correction.
 
+    Args:
+        right, baseline: [n] bool, whether each model has an example right.
+
     Raises:
-        ShapeError: they do not have the same length.
+        ShapeError: the lengths differ.
     """
     from scipy.stats import binomtest, chi2
 
@@ -59,7 +59,7 @@ def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: each p-value as it counts among all of these comparisons."""
+    """p-values with Holm's step-down correction for multiple comparisons."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")
     factors = len(p) - np.arange(len(p))
@@ -75,7 +75,7 @@ def accuracy_of(right: ArrayLike) -> Statistic:
 
 
 def macro_f1_of(targets: ArrayLike, predicted: ArrayLike, classes: int) -> Statistic:
-    """Macro-F1 of each seed under resampling, over the classes that a resample shows or predicts.
+    """Macro-F1 of each seed under resampling, over classes that occur in or are predicted for a resample.
 
     Args:
         targets: [n] class indices.
@@ -87,28 +87,28 @@ def macro_f1_of(targets: ArrayLike, predicted: ArrayLike, classes: int) -> Stati
 
 
 def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike, *, every: bool = True) -> Statistic:
-    """The same of several labels an example.
+    """Multi-label macro-F1 of each seed under resampling.
 
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1.
-        every: a label that is neither there nor predicted counts as 0, as in a run's own figure, instead of
-            being left out.
+        every: count labels that are neither present nor predicted as 0, as the metrics of a run do, instead
+            of excluding them.
     """
     true, made = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
 
-    def figure(counts: np.ndarray) -> np.ndarray:
+    def statistic(counts: np.ndarray) -> np.ndarray:
         support = counts @ true  # [c, K]
         hits, named = counts @ (made * true), counts @ made  # [S, c, K]
         seen = support + named > 0
         f1 = np.divide(2 * hits, support + named, out=np.zeros_like(hits), where=seen)
         return f1.mean(-1) if every else f1.sum(-1) / np.maximum(seen.sum(-1), 1)
 
-    return figure
+    return statistic
 
 
 def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
-    """A share of each seed under resampling; ``parts``: [S, n], of ``wholes``: [n]."""
+    """The ratio of sums of each seed under resampling: ``parts`` [S, n] over ``wholes`` [n]."""
     top, below = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
     return lambda counts: (top @ counts.T) / np.maximum(counts @ below, 1)
 
@@ -116,11 +116,12 @@ def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
 def span_f1_of(
     true: Sequence[ArrayLike], made: Sequence[ArrayLike], exact: Sequence[ArrayLike], *, macro: bool = False
 ) -> Statistic:
-    """Entity F1 of each of S seeds under resampling of sentences, over all spans or as a mean over kinds.
+    """Entity F1 of each of S seeds under resampling of sentences, micro or macro over entity types.
 
     Args:
-        true, made, exact: [n, K] each: true spans of a sentence by kind, predicted ones, and those that are
-            both. Seeds may know different kinds.
+        true, made, exact: per seed [n, K] counts of true, predicted and correctly predicted spans by
+            sentence and type.
+        macro: mean over types instead of over all spans.
     """
     parts = [tuple(np.asarray(x, np.float32) for x in own) for own in zip(true, made, exact, strict=True)]
     if not macro:
@@ -135,13 +136,12 @@ def span_f1_of(
 
 
 def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000, seed: int = 0) -> np.ndarray:
-    """The mean over seeds of each arm's figure, as other examples and other seeds would have it.
+    """Bootstrap distribution of each model's metric, as a mean over seeds.
 
-    Examples are drawn with replacement, the same ones for all arms, so that differences are paired. What
-    seeds add beyond that (their scatter, less the part of it that the draw of examples makes) is added as
-    Student's t with S - 1 degrees of freedom: few seeds say little of their scatter, and the interval shows
-    it. Drawing seeds as well would count the noise of single answers up to three times (Owen, 2007). With one
-    seed, the answer is about that one training.
+    Examples are drawn with replacement, the same ones for all models, so that differences are paired. The
+    variance between seeds, minus its part due to the examples, is added as Student's t with S - 1 degrees of
+    freedom. Resampling seeds as well would count the noise of single predictions up to three times (Owen,
+    2007). With one seed, the result is valid for that training only.
 
     Returns:
         [A, resamples].
@@ -169,7 +169,7 @@ def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000,
 
 
 def _with_seeds(observed: np.ndarray, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Means over seeds [resamples] from the figures [S] and the resampled ones [S, resamples]."""
+    """Bootstrap means over seeds [resamples] from the metrics [S] and the resampled ones [S, resamples]."""
     seeds, mean = len(observed), drawn.mean(0)
     if seeds == 1:
         return mean
@@ -199,15 +199,15 @@ def paired_difference(
     measure: Literal["accuracy", "macro_f1"] = "accuracy",
     resamples: int = 1000,
 ) -> dict[str, Any]:
-    """How much better one model answers than another on the same examples, and the 95 % interval of it.
+    """The difference of two models' metrics on the same examples, with its 95 % interval.
 
-    Two models are right and wrong on much the same examples, so the interval of the difference is narrower
-    than what the two models' own intervals suggest: those may overlap where the difference is beyond chance.
+    The errors of two models are correlated, so this interval is narrower than the intervals of the models
+    suggest: they may overlap although the difference is significant.
 
     Args:
         targets, ours, theirs: [n] class indices, or [n, K] of 0 and 1.
         classes: K.
-        measure: shares in [0, 1].
+        measure: the metric.
 
     Returns:
         measure, value (ours - theirs, in [-1, 1]) and interval (paired percentile bootstrap over examples).
@@ -215,17 +215,15 @@ def paired_difference(
     Raises:
         DataError: no examples.
     """
-    y, answers = (
-        np.asarray(targets),
-        [np.asarray(ours)[None], np.asarray(theirs)[None]],
-    )  # [1, n] or [1, n, K]
+    y = np.asarray(targets)
+    predictions = [np.asarray(ours)[None], np.asarray(theirs)[None]]  # [1, n] or [1, n, K]
     if measure == "accuracy":
-        hits = [(a == y).reshape(1, len(y), -1).all(-1) for a in answers]
+        hits = [(a == y).reshape(1, len(y), -1).all(-1) for a in predictions]
         arms = [accuracy_of(h) for h in hits]
     elif y.ndim == 2:
-        arms = [macro_f1_of_sets(y, a) for a in answers]
+        arms = [macro_f1_of_sets(y, a) for a in predictions]
     else:
-        arms = [macro_f1_of(y, a, classes) for a in answers]
+        arms = [macro_f1_of(y, a, classes) for a in predictions]
     drawn = bootstrap_means(arms, len(y), resamples=resamples)
     whole = np.ones((1, len(y)), np.float32)
     value = float(arms[0](whole).item() - arms[1](whole).item())

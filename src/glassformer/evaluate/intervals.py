@@ -1,9 +1,9 @@
-"""How far a share or a macro-F1 may be off, as the examples happen to be drawn.
+"""Confidence intervals of shares and of macro-F1.
 
-A macro-F1 gives a class of two examples the weight of one of two thousand. Resampled examples miss such a
-class, or have none of its mistakes, so the percentiles of a bootstrap promise too much (decision 0166). Here
-each class has Wilson's interval (1927), which holds its own for two examples; the classes are put together by
-the squares of their half-widths (Zou and Donner, 2008), with the correlations that shared mistakes make.
+Macro-F1 gives a class with two examples the same weight as one with two thousand. Resamples often miss such a
+class or its errors, so percentile bootstrap intervals are too narrow (decision 0166). Here each class has a
+Wilson interval (1927), which is valid for few examples. The intervals are combined by the squares of their
+half-widths (Zou and Donner, 2008), with correlations from shared errors.
 
 K: classes, S: seeds, n: examples.
 """
@@ -15,29 +15,26 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-Z = 1.959964  # of 95 %
-FEW = 10  # examples below which the rule of three is too rough
+Z = 1.959964  # 97.5 % quantile of the standard normal distribution
+FEW = 10  # with fewer examples the rule of three is too inaccurate
 
 
 def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals of shares, which hold these; unlike the plain ones they make sense for few answers."""
+    """Wilson's 95 % intervals of the shares ``hits / n``, valid also for small n."""
     center = (hits + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    # Exactly 0 and 1 where nothing or all is a hit: a sum that is a little off leaves the share outside.
+    # Exactly 0 and 1 for no or only hits, so that rounding does not exclude the share.
     return np.where(hits == 0, 0.0, center - half), np.where(hits == n, 1.0, center + half)
 
 
 def share_interval(share: float, n: int, drawn: Sequence[float] | None = None) -> list[float]:
-    """95 % interval of a share of ``n``, as every file, page and line has it.
+    """95 % interval of a share of ``n`` examples.
 
-    Resamples of examples that are all right are all right, and their percentiles say 1 to 1. Where all
-    examples count, or none, the "rule of three" tells how far from there the share may be (Hanley and
-    Lippman-Hand, 1983). Below ``FEW`` examples it is far too wide (3 of 3 would say "at least 0 %"): there
-    the exact bound that it approximates is taken, 0.05^(1/n).
+    For a share of 0 or 1, all resamples are alike and percentiles have no width. Then the "rule of three" is
+    used (Hanley and Lippman-Hand, 1983), or with fewer than ``FEW`` examples the exact bound 0.05^(1/n).
 
     Args:
-        drawn: the percentiles of resamples; None: Wilson's interval. One that knows more of 0 or 1 than
-            percentiles do, as of a macro-F1, stays as it is.
+        drawn: interval from resamples; None: Wilson's interval.
     """
     if share in (0, 1) and (drawn is None or drawn[0] == drawn[1]):
         reach = 3 / n if n >= FEW else 1 - 0.05 ** (1 / max(n, 1))
@@ -48,18 +45,18 @@ def share_interval(share: float, n: int, drawn: Sequence[float] | None = None) -
 
 
 def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int = 0) -> list[float]:
-    """95 % interval of the macro-F1 of one label an example, over the classes seen or predicted.
+    """95 % interval of single-label macro-F1 over classes that occur or are predicted.
 
     Args:
         confusion: [K, K] counts of examples, [true, predicted].
-        resamples: draws that say how far few examples bend the figure.
-        seed: of these draws.
+        resamples: number of resamples to estimate the bias of macro-F1 with few examples.
+        seed: random seed of the resamples.
     """
     table = np.asarray(confusion, np.float64)
     table = table[:, seen][seen] if not (seen := table.sum(0) + table.sum(1) > 0).all() else table
     hits, support, named = np.diag(table), table.sum(1), table.sum(0)
     given = support + named
-    # What an example in a cell adds to each class's F1, and sums of its products over the cells.
+    # The effect of an example in each cell on each class's F1, and the sums of products of effects.
     slope = 2 * hits / given**2
     wrong = table - np.diag(hits)
     together = (wrong + wrong.T) * np.outer(slope, slope)
@@ -71,14 +68,14 @@ def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int 
 def macro_f1_interval_of_sets(
     targets: ArrayLike, predicted: ArrayLike, *, every: bool = True, resamples: int = 1000, seed: int = 0
 ) -> list[float]:
-    """The same of examples one by one, for several labels an example and for the mean over seeds.
+    """95 % interval of macro-F1 for multi-label predictions and for means over seeds.
 
-    What seeds scatter beyond the draw of examples is added as Student's t, as in ``compare.bootstrap_means``.
+    The variation between seeds is added as Student's t, as in ``compare.bootstrap_means``.
 
     Args:
         targets: [n, K], 0 or 1.
-        predicted: [S, n, K], 0 or 1; the seeds answer the same examples.
-        every: whether a class that nothing has or is given counts as 0 in the mean; else it is left out.
+        predicted: [S, n, K], 0 or 1, for the same examples.
+        every: count classes that neither occur nor are predicted as 0 instead of excluding them.
     """
     true, made = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
     support, named, hits = true.sum(0), made.sum(1), np.einsum("nk,snk->sk", true, made)  # [K], [S, K] twice
@@ -94,7 +91,9 @@ def macro_f1_interval_of_sets(
 
 
 def _scatter(figures: np.ndarray, adds: np.ndarray) -> float:
-    """What seeds add to a squared half-width, from their figures ``[S]`` and what examples add ``[S, n]``."""
+    """The squared half-width due to seeds, from their metrics ``[S]`` and the effects of examples
+    ``[S, n]``.
+    """
     if (seeds := len(figures)) == 1:
         return 0.0
     from scipy.stats import t
@@ -105,7 +104,7 @@ def _scatter(figures: np.ndarray, adds: np.ndarray) -> float:
 
 
 def _weights(support: np.ndarray, named: np.ndarray, every: bool) -> np.ndarray:
-    """The part of each class in each seed's mean ``[S, K]``."""
+    """The weight of each class in each seed's mean ``[S, K]``."""
     counted = np.ones_like(named) if every else (support + named > 0).astype(np.float64)
     return counted / np.maximum(counted.sum(1, keepdims=True), 1)
 
@@ -123,17 +122,17 @@ def _interval(
     n: int | None = None,
     scatter: float = 0.0,
 ) -> list[float]:
-    """From counts ``[S, K]`` (``support`` ``[K]``), covariances of the classes ``[K, K]`` (any scale a class)
-    and their variances in each seed ``[S, K]``.
+    """The interval from counts ``[S, K]`` (``support`` ``[K]``), covariances of the classes ``[K, K]`` (up to
+    a scale per class) and their variances in each seed ``[S, K]``.
     """
     weight = _weights(support, named, every)
-    union = np.maximum(support + named - hits, 1)  # an F1 is 2 J / (1 + J) of J, a share of these examples
+    union = np.maximum(support + named - hits, 1)  # F1 = 2 J / (1 + J) with the Jaccard index J, a share
     f1 = 2 * hits / np.maximum(support + named, 1)
     ends = [np.clip(end, 0, 1) for end in wilson(hits, union, Z)]
     low, high = (2 * end / (1 + end) for end in ends)
     low, high = np.minimum(low, f1), np.maximum(high, f1)
     seen = support + named > 0
-    # Seeds that answer alike say no more than one; others, less than their mean half-width.
+    # The more the predictions of seeds differ, the narrower is the interval of their mean.
     variance = np.diag(together)
     alone = (weight**2 * own).mean(0) if len(hits) > 1 else variance
     alike = np.sqrt(np.divide(variance, alone, out=np.ones_like(alone), where=alone > 0))
@@ -155,10 +154,9 @@ def _lean(
     resamples: int,
     seed: int,
 ) -> float:
-    """How far above the truth a macro-F1 lies on average over test sets of this size.
+    """The bias of macro-F1 for test sets of this size, estimated from simulated test sets.
 
-    Drawn from what was counted, with half an example right and half a one wrong beside each class's own: an
-    F1 is a fraction, and few examples, or none, bend its mean.
+    Error rates are those of the counts, with half a right and half a wrong example added to each class.
     """
     n, rng, lean = int(support.sum()) if n is None else n, np.random.default_rng(seed), 0.0
     right = (hits + 0.5) / (support + 1)  # of the examples of each class, [S, K]

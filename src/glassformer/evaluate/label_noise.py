@@ -1,7 +1,7 @@
-"""Which labels are probably wrong? Confident learning (Northcutt, Jiang and Chuang, 2021).
+"""Detection of label errors by confident learning (Northcutt, Jiang and Chuang, 2021).
 
-It needs probabilities from a model that has not seen the example: out-of-fold ones. An example counts for
-class j where p(j) reaches the mean that examples labeled j get; counts off the diagonal look wrong.
+It needs out-of-fold probabilities. An example is counted for class j if p(j) reaches the mean of p(j) over
+the examples labeled j; counts off the diagonal are likely label errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glassformer.errors import DataError, ShapeError
 
 @dataclass(frozen=True)
 class LabelReview:
-    """The outcome for n examples of K classes."""
+    """Label errors among n examples of K classes."""
 
     quality: np.ndarray  # [n]: probability of the given label
     suggested: np.ndarray  # [n]: the most probable class
@@ -27,7 +27,7 @@ class LabelReview:
 
 
 def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
-    """``[K, K]`` estimated counts by label (row) and true class (column); a row sums to its label's.
+    """Estimated counts ``[K, K]`` by label (row) and true class (column); rows sum to the counts of labels.
 
     Args:
         labels: [n] class indices.
@@ -41,22 +41,25 @@ def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
     n, classes = p.shape
     count = np.bincount(y, minlength=classes)
     thresholds = np.array([p[y == k, k].mean() for k in range(classes)])
-    over = p >= thresholds - 1e-6  # rounding must not drop an example that sits on the mean
+    over = p >= thresholds - 1e-6  # tolerance for rounding errors
     confident = over.any(1)
-    # Over one threshold: that class. Over several: the most probable class, as cleanlab has it.
+    # Above one threshold: that class. Above several: the most probable class, as in cleanlab.
     member = np.where(over.sum(1) > 1, p.argmax(1), over.argmax(1))
     raw = np.zeros((classes, classes))
     np.add.at(raw, (y[confident], member[confident]), 1)
-    np.fill_diagonal(raw, np.maximum(raw.diagonal(), 1))  # a class nobody is sure of keeps its own label
+    np.fill_diagonal(
+        raw, np.maximum(raw.diagonal(), 1)
+    )  # classes without confident examples keep their label
     joint = raw / raw.sum(1, keepdims=True) * count[:, None]
     return _rounded(joint * n / joint.sum(), count)
 
 
 def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
-    """Judge every label; errors as in ``confident_joint``.
+    """Review every label; raises errors like ``confident_joint``.
 
-    Suspicious are, for each pair of label and class, as many examples as the joint says, those with the
-    largest margin between the two probabilities ("prune by noise rate"), unless the label is most probable.
+    For each pair of label and class, the number of suspicious examples comes from the joint counts; those
+    with the largest margin between the two probabilities are chosen ("prune by noise rate"), unless the label
+    is the most probable class.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape
@@ -65,10 +68,10 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     for i in range(classes):
         of_class = np.flatnonzero(y == i)
         for j in range(classes):
-            wanted = min(int(joint[i, j]), len(of_class) - 1)  # one example of a class always stays
-            if i != j and wanted > 0:
+            count = min(int(joint[i, j]), len(of_class) - 1)  # at least one example of a class is kept
+            if i != j and count > 0:
                 margin = p[of_class, j] - p[of_class, i]
-                suspicious[of_class[np.argsort(-margin, kind="stable")[:wanted]]] = True
+                suspicious[of_class[np.argsort(-margin, kind="stable")[:count]]] = True
     suggested = p.argmax(1)
     suspicious &= suggested != y
     quality = p[np.arange(n), y]
@@ -78,7 +81,7 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
 
 @dataclass(frozen=True)
 class SetReview:
-    """The outcome for n examples with several labels each, or none, of K labels: each is a yes or no."""
+    """Label errors among n multi-label examples with K labels."""
 
     quality: np.ndarray  # [n]: probability of the least sure yes or no of an example
     flips: np.ndarray  # [n, K] bool: those that look wrong; without such the least sure, if below one half
@@ -88,7 +91,7 @@ class SetReview:
 
 
 def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
-    """``review_labels`` of each label by itself; one that all examples have, or none, is not doubted.
+    """``review_labels`` for each label separately; labels that all or no examples have are not reviewed.
 
     Args:
         has: [n, K], 0 or 1.
@@ -134,7 +137,7 @@ def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.
 
 
 def _rounded(joint: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Whole numbers whose rows sum to ``count``: what rounding gained or lost goes where it changes least."""
+    """Integers whose rows sum to ``count``, as close to ``joint`` as possible."""
     out = joint.round().astype(np.int64)
     for i, row in enumerate(joint):
         while missing := int(count[i] - out[i].sum()):

@@ -1,4 +1,4 @@
-"""A metric: what it is called, which way is better, and how its values are written."""
+"""Metrics: name, direction, and formatting of values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE = "\u2013"
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share as "90.6 %". What is not quite all never rounds to 100, nor what is not nothing to 0."""
+    """A share as "90.6 %"; only 1 is shown as 100 % and only 0 as 0 %."""
     if share is None:
         return NONE
     step = 10.0**-digits
@@ -31,28 +31,28 @@ def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
 
 
 def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
-    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all count;
-    "–" of none."""
+    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or for a share of 1 "at least 97.8 %"; "–" if
+    ``n`` is 0."""
     if not n:
         return NONE
     if share is None or share not in (0, 1):
         return interval(bounds, digits)
-    low, high = intervals.share_interval(share, n, bounds)  # older files say 1 to 1
+    low, high = intervals.share_interval(share, n, bounds)  # older files have an interval from 1 to 1
     return f"at least {percent(low, digits)}" if share else f"at most {percent(high, digits)}"
 
 
 def digits_for(n: int) -> int:
-    """Decimals of a percentage that ``n`` examples can carry."""
+    """Number of meaningful decimals of a percentage of ``n`` examples."""
     return 2 if n >= 1000 else 1
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share of examples, or a mean of such."""
+    """A metric between 0 and 1 that is shown in percent."""
 
     called: str
-    short: str = ""  # where there is little room; empty: as it is called
-    lower: bool = False  # whether less of it is better
+    short: str = ""  # short name; empty: the name
+    lower: bool = False  # whether lower is better
     from_baseline = "points from baseline"
     of_difference = ", points"
     limits = (0.0, 1.0)
@@ -61,28 +61,28 @@ class Share:
         return percent(x, digits)
 
     def between(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
-        """The interval of a share of ``n``; of 0 or 1, how far from there it may be."""
+        """The interval of a share of ``n`` examples, as text."""
         return share_interval(share, bounds, n, digits) if bounds else NONE
 
     def apart(self, x: float, digits: int) -> str:
-        """A difference without its sign."""
+        """A difference without its sign, as text."""
         return f"{100 * abs(x):.{digits}f} points"
 
     def with_sign(self, x: float, digits: int) -> str:
         return f"{100 * x:+.{digits}f}"
 
     def scatter(self, sd: float | None) -> str:
-        """A standard deviation."""
+        """A standard deviation, as text."""
         return NONE if sd is None else f"{100 * sd:.2f}"
 
 
 @dataclass(frozen=True)
 class Plain(Share):
-    """A number that is no share: a correlation, R², an error in the numbers' own unit."""
+    """A metric that is not shown in percent: a correlation, R², an error in the unit of the numbers."""
 
-    form: str = ""  # how it is written; empty: four digits of an error, else digits behind the point
-    bounds: str = ""  # how the ends of its interval are; empty: likewise
-    limits: tuple[float, float] = (-math.inf, math.inf)  # between which its values lie
+    form: str = ""  # format of values; empty: four significant digits for errors, else fixed decimals
+    bounds: str = ""  # format of interval bounds; empty: as for values
+    limits: tuple[float, float] = (-math.inf, math.inf)  # range of values
     from_baseline = "from baseline"
     of_difference = ""
 

@@ -1,4 +1,4 @@
-"""Logits of many texts (length-sorted packed batches) or images, results in the order given."""
+"""Batched inference: logits or features of many texts or images, in their original order."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def predict_rows(
     """One row per text of a ``TokenTable``.
 
     Args:
-        read: what to take from the model for a batch, ``[B, ...]``.
-        progress: called with the number of texts done after each batch.
+        read: computes the rows ``[B, ...]`` of a batch.
+        progress: called after each batch with its number of texts.
 
     Returns:
         ``[n, ...]`` fp32.
@@ -43,7 +43,7 @@ def predict_rows(
             index = waiting.pop()
             try:
                 rows = read(model, pack_texts(table, index, device)).float().cpu().numpy()
-            except torch.OutOfMemoryError:  # of a GPU: smaller batches from here on
+            except torch.OutOfMemoryError:  # on a GPU: halve all remaining batches
                 if len(index) == 1:
                     raise
                 waiting = [half for one in [*waiting, index] for half in halves(one)[::-1]]
@@ -66,31 +66,31 @@ def predict_tokens(
     device: torch.device,
     progress: Callable[[np.ndarray], None] | None = None,
 ) -> np.ndarray:
-    """What a head gives for each token of a ``TokenTable``, ``[N, outputs]`` fp32.
+    """Logits of all tokens of a ``TokenTable``, ``[N, outputs]`` fp32.
 
     Args:
-        progress: called with the places of the texts that are done after each batch.
+        progress: called after each batch with the indices of its texts.
     """
     out, starts = np.empty((len(table.ids), outputs), np.float32), table.starts
     model.eval()
     with computing():
         for index in evaluation_batches(table.lengths, batch_tokens, device):
             batch = pack_texts(table, index, device)
-            found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
+            logits = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
             places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
-            out[places] = found.float().cpu().numpy()
+            out[places] = logits.float().cpu().numpy()
             if progress is not None:
                 progress(index)
     return out
 
 
 def halves(index: np.ndarray) -> list[np.ndarray]:
-    """A batch in two parts, or as it is where it is one text."""
+    """A batch in two halves; a single text stays one batch."""
     return [part for part in np.array_split(index, 2) if len(part)]
 
 
 def ahead(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-    """``prepare`` of each item in turn, the next one being prepared in a thread while this one is used."""
+    """Yield ``prepare(item)`` for each item; the next item is prepared in a thread meanwhile."""
     if len(items) < 2:
         yield from map(prepare, items)
         return
@@ -113,8 +113,10 @@ def predict_pictures(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """``"logits"`` ``[n, C]``, ``"pooled"`` or ``"features"`` ``[n, D]`` of a ``PixelTable``, or of a number
-    of layers the rows behind the lowest so many ``[n, T, D]``; fp32, in order.
+    """Outputs of an image model for a ``PixelTable``, fp32.
+
+    ``what`` is ``"logits"`` (``[n, C]``), ``"pooled"`` or ``"features"`` (``[n, D]``), or a number of lowest
+    layers, whose output is ``[n, T, D]``.
     """
     model.eval()
     out: np.ndarray | None = None
@@ -149,9 +151,9 @@ def predict_windows(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """One row per text: of its only window, or the mean or maximum over its windows; see ``predict_rows``."""
+    """One row per text, the mean or maximum over its windows; see ``predict_rows``."""
     alone = windows.owners is None
-    count = progress if alone else None  # counts texts, and a window is none
+    count = progress if alone else None  # progress is in texts, not in windows
     rows = predict_rows(model, windows.table, read, batch_tokens=batch_tokens, device=device, progress=count)
     if windows.owners is None:
         return rows
@@ -161,7 +163,7 @@ def predict_windows(
 
 
 def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, how: str) -> np.ndarray:
-    """``[w, ...]`` -> ``[n, ...]``: mean or max over the windows of each text.
+    """Mean or maximum over the windows of each text: ``[w, ...]`` -> ``[n, ...]``.
 
     Args:
         owners: [w] text of each window, ascending; every text has one.
@@ -174,13 +176,13 @@ def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, how: str) -> 
 
 
 def read_logits(model: nn.Module, batch: TextBatch) -> Tensor:
-    """``[B, C]``"""
+    """Logits ``[B, C]``."""
     options = {} if batch.values is None else {"values": batch.values}
     return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing, **options).logits
 
 
 def read_pooled(model: nn.Module, batch: TextBatch) -> Tensor:
-    """``[B, D]``, what the head reads."""
+    """Pooled vectors ``[B, D]``, the input of the head."""
     return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).pooler_output
 
 

@@ -1,4 +1,4 @@
-"""``predictions.csv`` and ``baselines.csv``: a row an example, safe in a spreadsheet, read back unchanged."""
+"""``predictions.csv`` and ``baselines.csv``: one row per example, safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ from glassformer.errors import (
 from glassformer.outputs import readable
 from glassformer.reading import open_regular
 
-# --- a table on its way to the disk ---------------------------------------------------------------
-#
-# Whatever stood there stays until the new one is complete.
+# --- atomic table writer --------------------------------------------------------------------------
 
 
 class _Readable:
-    """A text file that takes names of files which are not UTF-8; see ``readable``."""
+    """A text file that accepts file names that are not UTF-8; see ``readable``."""
 
     def __init__(self, file: Any):
         self.file = file
@@ -52,14 +50,14 @@ def table_file(
     encoding: str = "utf-8",
     line_end: str = "\r\n",
 ) -> Iterator[Any]:
-    """A writer of ``csv`` whose rows appear at ``path`` in one move; none where an error ends it.
+    """A ``csv`` writer that replaces ``path`` atomically at the end; after an error the old file stays.
 
     Args:
-        mark: whether a file in UTF-8 begins with a byte order mark, by which spreadsheets know it.
+        mark: write a byte order mark in UTF-8 files, for spreadsheets.
 
     Raises:
-        DataError: a character that the encoding does not have.
-        GlassformerError: the disk refused.
+        DataError: a character that the encoding lacks.
+        GlassformerError: the file cannot be written.
     """
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -81,8 +79,7 @@ def table_file(
 
 # --- rows of predictions.csv ----------------------------------------------------------------------
 #
-# For each example what is known of it and what is predicted; what stands behind that depends on the kind: the
-# probability of the label and of each class, or the interval of a number.
+# Known columns and the prediction, followed by probabilities (labels) or an interval (numbers).
 
 
 BEGIN = ("split", "row", "text", "label", "predicted")
@@ -93,27 +90,29 @@ NUMBER_HEADER = (*BEGIN, "low", "high")
 def cells_of(
     text: Any, predicted: Any, behind: Sequence[str], *, row: Any = None, label: Any = None, split: str = ""
 ) -> list[Any]:
-    """One row.
+    """The cells of one row.
 
     Args:
-        predicted: None: a row without a prediction.
-        behind: the cells of the kind, see ``label_cells`` and ``number_cells``.
-        row: its number in the file that the text came from.
-        label: the true one, where it is known.
+        predicted: None: no prediction.
+        behind: further cells, see ``label_cells`` and ``number_cells``.
+        row: row number in the source file.
+        label: the true label, if known.
     """
     known = (csv_safe(first_of(text)), csv_safe(label), csv_safe(predicted))
     return [csv_safe(split), "" if row is None else row, *known, *behind]
 
 
 def label_cells(share: float | None, probabilities: Sequence[float]) -> list[str]:
-    """The probability of the predicted label, and of each class ``[K]``; empty where there is none."""
+    """The probabilities of the predicted label and of each class ``[K]``; empty cells without a
+    prediction.
+    """
     if share is None:
         return [""] * (1 + len(probabilities))
     return [f"{x:.6g}" for x in (share, *probabilities)]
 
 
 def number_cells(bounds: Sequence[float] | None) -> list[str]:
-    """The interval of a number; None: nothing is known of it."""
+    """The interval of a number; empty cells if it is None."""
     return ["", ""] if bounds is None else [repr(float(x)) for x in bounds]
 
 
@@ -121,11 +120,11 @@ def number_cells(bounds: Sequence[float] | None) -> list[str]:
 def _predictions_file(
     path: str | Path, header: Sequence[str], texts: Sequence[Any], others: Mapping[str, Sequence[Any]] | None
 ) -> Iterator[Callable[..., None]]:
-    """The table in one move: call what it gives with an example's place, prediction and cells.
+    """Yields a function that writes the row of an example, given its index, prediction and cells.
 
     Args:
-        texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
-        others: further columns, behind ours: name -> [n] values.
+        texts: [n]; the second texts of pairs get an additional column ``text_pair``.
+        others: additional columns: name -> [n] values.
     """
     extra: dict[str, Sequence[Any]] = (
         {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
@@ -162,11 +161,11 @@ def write_numbers(
     rows: Sequence[int | None] | None = None,
     split: str = "",
 ) -> None:
-    """Predicted numbers as a table; every number reads back as the same.
+    """Write predicted numbers as a table, without loss of precision.
 
     Args:
         predicted: [n].
-        bounds: [n, 2] of the intervals; None: nothing is known of them.
+        bounds: [n, 2] intervals, or None.
         labels, rows, split: see ``write_predictions``.
     """
     with _predictions_file(path, NUMBER_HEADER, texts, None) as write:
@@ -189,20 +188,20 @@ def write_predictions(
     others: Mapping[str, Sequence[Any]] | None = None,
     shares: Sequence[float | None] | None = None,
 ) -> None:
-    """Write the file in one move: whatever stood at ``path`` stays until the new one is complete.
+    """Write ``predictions.csv`` atomically.
 
     Args:
         path: the file, UTF-8.
-        texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
-        probabilities: [n, K], one column a class.
+        texts: [n]; the second texts of pairs get an additional column ``text_pair``.
+        probabilities: [n, K].
         classes: [K] labels.
         labels: [n] true labels, if known.
-        predicted: [n] labels, where they are not simply the most probable class; None: a row without one, and
-            without probabilities unless ``shares`` has some.
+        predicted: [n] predicted labels, None for rows without a prediction; by default the most probable
+            classes.
         rows: [n] row numbers in the source file.
         split: name of the split, the same for every row.
-        others: further columns, behind ours: name -> [n] values.
-        shares: [n] how sure each of ``predicted`` is, where that is no single column of ``probabilities``.
+        others: additional columns: name -> [n] values.
+        shares: [n] probabilities of ``predicted``; by default those of ``probabilities``.
 
     Raises:
         ShapeError: the lengths differ.
@@ -211,32 +210,32 @@ def write_predictions(
     if p.shape != (len(texts), len(classes)):
         raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
     _check_lengths(texts, {"labels": labels, "predicted": predicted, "rows": rows})
-    said = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
+    labels_given = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
     if shares is None:
         places = {label: k for k, label in enumerate(classes)}
-        shares = [None if label is None else p[i, places[label]] for i, label in enumerate(said)]
+        shares = [None if label is None else p[i, places[label]] for i, label in enumerate(labels_given)]
     with _predictions_file(path, [*HEADER, *(f"p:{c}" for c in classes)], texts, others) as write:
-        for i, label in enumerate(said):
+        for i, label in enumerate(labels_given):
             known = {"row": _at(rows, i), "label": _at(labels, i), "split": split}
             write(i, label, label_cells(shares[i], p[i]), **known)
 
 
-# --- reading them ---------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class NumberRow:
-    """One row of such a table."""
+    """One row of a ``predictions.csv`` with numbers."""
 
     split: str
     row: str
-    text: str  # of a pair a ``TextPair``
+    text: str  # for pairs a ``TextPair``
     label: float | None
-    predicted: float | None  # None: a row without an answer
+    predicted: float | None  # None: no prediction
 
 
 def holds_numbers(path: str | Path) -> bool:
-    """Whether a table of answers is one of numbers, by its header."""
+    """Whether a ``predictions.csv`` has numbers, by its header."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return tuple(next(csv_rows(file), [])[: len(NUMBER_HEADER)]) == NUMBER_HEADER
@@ -246,7 +245,7 @@ def holds_numbers(path: str | Path) -> bool:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Iterator[dict[str, Any]]]:
-    """The rows of a table of ours by its columns; DataError where it is none, or damaged."""
+    """Yields the rows of a table as dicts; raises DataError if it cannot be read."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             yield csv_dicts(file, strict=True)
@@ -261,10 +260,10 @@ def _text_of(row: Mapping[str, Any]) -> str:
 
 
 def read_numbers(path: str | Path) -> Iterator[NumberRow]:
-    """The rows of such a table.
+    """Read the rows of a ``predictions.csv`` with numbers.
 
     Raises:
-        DataError: the file is none of ours, or damaged.
+        DataError: another kind of file, or a damaged one.
     """
     with _reading(Path(path)) as rows:
         for row in rows:
@@ -273,7 +272,7 @@ def read_numbers(path: str | Path) -> Iterator[NumberRow]:
 
 
 def texts_in(path: Path) -> Iterator[str]:
-    """The texts of such a table, pairs as ``TextPair``; DataError: the file is none of ours."""
+    """The texts of a ``predictions.csv``, pairs as ``TextPair``; raises DataError for other files."""
     with _reading(path) as rows:
         yield from map(_text_of, rows)
 
@@ -283,9 +282,9 @@ class Prediction:
     """One row of ``predictions.csv``."""
 
     split: str
-    row: str  # row number in the file the text came from; "" where it came from memory
+    row: str  # row number in the source file, or ""
     text: str
-    label: str  # "" where there is none
+    label: str  # true label, or ""
     predicted: str
     probability: float  # of the predicted class
     probabilities: dict[str, float]
@@ -296,10 +295,10 @@ class Prediction:
 
 
 def read_predictions(path: str | Path) -> Iterator[Prediction]:
-    """The rows of a ``predictions.csv``, one at a time.
+    """Read the rows of a ``predictions.csv``, one at a time.
 
     Raises:
-        DataError: no such file, another header, not UTF-8, or a damaged row, which is named.
+        DataError: the file does not exist, has another header, is not UTF-8, or has a damaged row.
     """
     path, line = Path(path), 2
     try:
@@ -326,7 +325,7 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
                 yield Prediction(
                     split, number, text, label, predicted, top, dict(zip(names, each, strict=True))
                 )
-                line = reader.line_num + 1  # of the file, where the next row begins
+                line = reader.line_num + 1  # where the next row begins
     except OSError as error:
         raise CannotReadError(error.strerror or "cannot be read", where=str(path)) from None
     except DataError:
@@ -339,17 +338,17 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
 
 # --- baselines.csv --------------------------------------------------------------------------------
 #
-# What a run's simple models answered, a column each, in the rows of predictions.csv.
+# The predictions of the baselines, one column each, in the row order of predictions.csv.
 
 
 SIMPLE = "baselines.csv"
 
 
 def write_simple(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None:
-    """The table in one move; none where there is no simple model.
+    """Write ``baselines.csv`` atomically; nothing is written without baselines.
 
     Args:
-        answers: name of a simple model -> [n] labels or numbers.
+        answers: name of a baseline -> [n] labels or numbers.
     """
     if not answers:
         return
@@ -360,10 +359,10 @@ def write_simple(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None
 
 
 def read_simple(path: str | Path) -> dict[str, list[str]]:
-    """Name -> the cells of its column; nothing where there is no such file, as in older runs.
+    """Read the columns of ``baselines.csv`` by name; empty if the file does not exist, as in older runs.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: the file cannot be read.
     """
     path = Path(path)
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Judging word vectors: similarity against people's, analogies, nearest words (Mikolov et al., 2013)."""
+"""Evaluation of word vectors: word similarity, analogies, nearest words (Mikolov et al., 2013)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from glassformer.errors import CannotReadError, DataError, NoSuchFileError, NotU
 from glassformer.finite import undefined
 from glassformer.reading import NotRegularError, open_regular
 
-MOST_FREQUENT = 30_000  # words that may answer an analogy, as usual in the field
-AT_ONCE = 1_024  # analogies
-MAX_TEST = 64 << 20  # bytes of a file of pairs or questions; the largest in use has 1 MB
+MOST_FREQUENT = 30_000  # candidate words in analogies, as is common
+AT_ONCE = 1_024  # analogies per batch
+MAX_TEST = 64 << 20  # bytes of a test file; the largest known one has 1 MB
 
 Question = tuple[str, str, str, str]  # a is to b as c is to d: man king woman queen
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two words and how alike people find them."""
+    """Two words and their similarity as rated by people."""
 
     first: str
     second: str
@@ -35,7 +35,7 @@ class Pair:
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1, fp32; a row of zeros stays."""
+    """Rows normalized to length 1, fp32; zero rows stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(norms == 0.0, 1.0, norms)).astype(np.float32)
 
@@ -54,7 +54,7 @@ def nearest_rows(
 
 
 def judge_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Spearman's correlation of cosines with people's scores, over the pairs whose words are both known."""
+    """Spearman's correlation of cosines with ratings, over the pairs with two known words."""
     from scipy.stats import spearmanr
 
     known = [p for p in pairs if p.first in numbers and p.second in numbers]
@@ -64,7 +64,7 @@ def judge_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[P
         result: Any = spearmanr(cosines, [p.score for p in known])
         value = float(result.statistic)
         out["spearman"] = value if np.isfinite(value) else None
-    few = f"{len(known)} pairs with two known words, and 3 are needed"
+    few = f"{len(known)} pairs with two known words, but 3 are needed"
     return undefined(out, {"spearman": few if len(known) < 3 else "all cosines or all scores are the same"})
 
 
@@ -74,10 +74,11 @@ def judge_analogies(
     sections: Mapping[str, Sequence[Question]],
     most_frequent: int = MOST_FREQUENT,
 ) -> dict[str, Any]:
-    """The share of questions a : b = c : ? whose nearest word to b - a + c is d, in all and by section.
+    """Accuracy of analogies a : b = c : d, in total and by section: whether d is the nearest word to b - a +
+    c.
 
-    The three words of the question cannot answer it (3CosAdd). A question with a word that is unknown, or not
-    among the ``most_frequent``, is left out and counted.
+    The words a, b and c are excluded (3CosAdd). Questions with words that are not among the ``most_frequent``
+    are skipped and counted.
     """
     table = units[:most_frequent]
     out: dict[str, Any] = {"sections": {}, "questions": 0, "known": 0, "correct": 0}
@@ -87,9 +88,7 @@ def judge_analogies(
         correct = 0
         for start in range(0, len(asked), AT_ONCE):
             a, b, c, d = asked[start : start + AT_ONCE].T
-            cosines = (
-                table[b] - table[a] + table[c]
-            ) @ table.T  # [Q, V], but for the length of the first factor
+            cosines = (table[b] - table[a] + table[c]) @ table.T  # [Q, V], up to a factor per row
             line = np.arange(len(a))
             for word in (a, b, c):
                 cosines[line, word] = -np.inf
@@ -105,8 +104,8 @@ def judge_analogies(
 
 
 def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
-    """Analogies of the corpora in ``data/corpus.py``: every ordered pair of countries, for capitals and for
-    currencies (two with one make no question), and man : king = woman : queen with the other families.
+    """Analogies for the corpora in ``data/corpus.py``: capitals and currencies of all ordered pairs of
+    countries (unless they share a currency), man : king = woman : queen, and families.
     """
     facts = {name: COUNTRIES[name] for name in countries}
     ordered = [(a, c) for a in facts for c in facts if a != c]
@@ -137,12 +136,13 @@ def given_questions() -> dict[str, list[Question]]:
 
 
 def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
-    """WordSim-353 (``word word score``), SimLex-999 (``word word POS score ...``): a pair a line, with tabs.
+    """Read word pairs, one per line and tab-separated: WordSim-353 (``word word score``) or SimLex-999
+    (``word word POS score ...``).
 
-    Lines with a ``#`` before the pairs are passed over, and so is a header: a line whose score is no number.
+    Leading lines with ``#`` and a header are skipped.
 
     Raises:
-        DataError: no such file, or a line without two words and a score.
+        DataError: the file does not exist, or a line lacks two words and a score.
     """
     path = Path(path)
     lines = list(dropwhile(lambda line: line[1].startswith("#"), _lines(path)))
@@ -169,10 +169,10 @@ def _is_number(field: str) -> bool:
 
 
 def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Question]]:
-    """Analogies in Google's format: ``: section`` lines, then four words a line.
+    """Read analogies in Google's format: ``: section`` lines, then four words per line.
 
     Raises:
-        DataError: no such file, or a line that has not four words.
+        DataError: the file does not exist, or a line does not have four words.
     """
     sections: dict[str, list[Question]] = {}
     current = "all"
@@ -209,7 +209,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 TESTS = {"wordsim353": "wordsim353.tab", "simlex999": "SimLex-999.txt", "google": "questions-words.txt"}
 
-# Analogies of the generated corpora, given whether the words are in lower case.
+# Analogies for the generated corpora; the argument is whether words are lowercase.
 CORPORA: dict[str, Callable[[bool], Mapping[str, Sequence[Question]]]] = {
     "countries": lambda lowercase: country_questions(TEN, lowercase),
     "countries-given": lambda lowercase: given_questions(),
@@ -221,17 +221,17 @@ KNOWN_TESTS = (*CORPORA, *TESTS)
 def judge_vectors(
     words: Sequence[str], vectors: np.ndarray, tests: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
-    """Every test by name.
+    """Evaluate word vectors on tests, by name.
+
+    Words of the tests are lowercased if the whole vocabulary is lowercase.
 
     Args:
-        tests: a key of ``CORPORA`` (analogies of those corpora), a key of ``TESTS``, or a file of one's own,
-            of pairs or of questions.
-        folder: where the files of ``TESTS`` lie.
-
-    Words of the tests are looked up as they are, in lower case where the vocabulary has no capital.
+        tests: keys of ``CORPORA`` (analogies for these corpora), keys of ``TESTS``, or files with pairs or
+            analogies.
+        folder: folder of the files in ``TESTS``; None: their results are None.
 
     Raises:
-        DataError: a test that is not there; without a folder the named ones are left out, and listed as None.
+        DataError: a test file does not exist.
     """
     numbers, units = {w: i for i, w in enumerate(words)}, unit_rows(vectors)
     lowercase = all(w == w.lower() for w in words)
@@ -257,6 +257,6 @@ def _asks_questions(file: Path) -> bool:
 
 
 def tests_folder(folders: Sequence[Path]) -> Path | None:
-    """Where the named tests lie: ``word-vectors`` in one of the data folders."""
+    """The folder of the files in ``TESTS``: ``word-vectors`` in one of the data folders, or None."""
     found = [f / "word-vectors" for f in folders if os.path.isdir(f / "word-vectors")]
     return found[0] if found else None

@@ -1,1 +1,1 @@
-"""Where a model looks: maps and rollout, as scores shaped like the input."""
+"""Explanations of predictions: attribution methods, attention maps and tests of faithfulness."""

@@ -1,4 +1,4 @@
-"""What each word of a translation was read from: an alignment, and its image."""
+"""Word alignments of a translation from cross-attention, and their plots."""
 
 from __future__ import annotations
 
@@ -19,22 +19,20 @@ BRAND = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><rect x="2" y="8" width="13" height="13" rx="2.5"/>'
     '<rect x="9" y="3" width="13" height="13" rx="2.5"/></svg>'
 )
-CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
-INK, SHADE = (
-    "var(--ink, currentColor)",
-    "var(--train, #b8741a)",
-)  # of our pages; elsewhere, as in a notebook, the second
+CELL, CHARACTER = 22, 7.2  # pixels per square, and per letter
+# Colors: variables of our pages; elsewhere, as in a notebook, the fallback.
+INK, SHADE = "var(--ink, currentColor)", "var(--train, #b8741a)"
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which source tokens each target token was read from: ``weights`` ``[T, S]``, rows sum to 1."""
+    """Cross-attention from target to source tokens: ``weights`` ``[T, S]``, rows sum to 1."""
 
     source: list[str]  # S tokens
-    target: list[str]  # T tokens, the end among them unless the translation was cut
+    target: list[str]  # T tokens, with the end token unless the translation was truncated
     weights: np.ndarray  # fp32, mean over the heads of the last cross-attention
     translation: str
-    text: str = ""  # what was translated
+    text: str = ""  # the source text
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -47,10 +45,10 @@ class Alignment:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (tokens and weights) or ``.html`` (a page that opens anywhere).
+        """Write ``.json`` (tokens and weights) or ``.html`` (a self-contained page).
 
         Raises:
-            InputError: another ending, or no such folder.
+            InputError: another extension, or the folder does not exist.
         """
         return save_alignments([self], path)
 
@@ -59,7 +57,7 @@ class Alignment:
 
 
 def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
-    """As ``Alignment.save``, for several: images on one page, or a JSON array.
+    """As ``Alignment.save``, for several alignments: one page, or a JSON array.
 
     Raises:
         InputError: see ``check_name``.
@@ -75,10 +73,10 @@ def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
 
 
 def check_name(path: str | Path) -> Path:
-    """The path, if an alignment can be written there.
+    """``path`` as a Path, after checking it.
 
     Raises:
-        InputError: another ending than .json or .html, or no such folder.
+        InputError: an extension other than .json or .html, or the folder does not exist.
     """
     path = Path(path)
     if path.suffix.lower() not in (".json", ".html"):
@@ -89,7 +87,7 @@ def check_name(path: str | Path) -> Path:
 
 
 def page(found: Sequence[Alignment]) -> str:
-    """A whole page with the image of each alignment over its text and translation."""
+    """An HTML page with the plot of each alignment, its text and its translation."""
     from glassformer.explain.render import asset, policy
 
     css = asset("page.css")
@@ -123,14 +121,14 @@ def picture(
     weights: Sequence[Sequence[float]],
     origin: str = "alignment",
 ) -> str:
-    """An image as SVG: a row per target token, a column per source token, darker with more attention.
+    """A plot as SVG: a row per target token, a column per source token, darker with more attention.
 
     Args:
         weights: ``[T, S]`` from 0 to 1.
-        origin: where they come from, for messages.
+        origin: where the weights come from, for error messages.
 
     Raises:
-        DataError: the weights have another shape than the tokens.
+        DataError: the shape of the weights does not match the tokens.
     """
     if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
         raise DataError(f"weights are not {len(target)} by {len(source)}", where=origin, fix="Train again")

@@ -1,7 +1,7 @@
-"""The architecture image: drawn from a model itself, from what goes in to logits, at two levels of detail.
+"""Architecture diagrams of models, from input to logits, at two levels of detail.
 
-``blocks`` reads the modules: what each one is, the shape that leaves it and its parameters, which add up to
-the model's own. ``draw`` makes SVG of that, with nothing but shapes and text; colors come from the page.
+``blocks`` describes the modules: type, output shape and number of parameters, which sum to the model's total.
+``draw`` renders them as SVG; colors come from the page.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, Literal
 from torch import nn
 
 Detail = Literal["blocks", "layers"]
-WIDTH, BOX, PART, GAP = 640, 46, 30, 22  # of the image, of a block, of a part of it, between blocks
+WIDTH, BOX, PART, GAP = 640, 46, 30, 22  # pixels: width of the diagram; height of a block, a part, a gap
 
 
 @dataclass(frozen=True)
 class Block:
-    """One box of the image."""
+    """One box of the diagram."""
 
     name: str
-    about: str = ""  # what it is, with its sizes
-    shape: str = ""  # what leaves it, in the letters of types.py
-    parameters: int = 0  # of all repeats
+    about: str = ""  # description with sizes
+    shape: str = ""  # output shape, in the letters of types.py
+    parameters: int = 0  # of all repeats together
     repeat: int = 1
-    residual: int = 0  # how many parts, up to this one, the residual connection goes past
+    residual: int = 0  # number of parts, up to this one, that the residual connection skips
     parts: list[Block] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class Block:
         return Block(**{**values, "parts": parts})
 
 
-# Children by name in the order in which data goes through them; logits come last.
+# Names of child modules in the order of the forward pass.
 ORDER = (
     "embeddings",
     "encoder",
@@ -57,9 +57,9 @@ ORDER = (
 
 
 def blocks(model: nn.Module) -> list[Block]:
-    """A model's blocks in the order in which data goes through them; a shared parameter counts once.
+    """The blocks of a model in the order of the forward pass; shared parameters are counted once.
 
-    A model of unknown parts is listed by its modules as they were made.
+    Unknown kinds of models are listed by their modules in the order of creation.
     """
     children = {name: child for name, child in model._modules.items() if child is not None}
     if getattr(model, "fixed", False):
@@ -90,7 +90,7 @@ def blocks(model: nn.Module) -> list[Block]:
 
 
 def _linear(model: Any) -> list[Block]:
-    """A linear model: what it reads, and its head."""
+    """The blocks of a linear model: features and head."""
     features = Block("features", "weighted words and n-grams of characters", "[N]")
     if model.reads == "images":
         features = Block("features", "edges and colors of cells", f"[N, {model.config.embedding.d_model}]")
@@ -98,13 +98,13 @@ def _linear(model: Any) -> list[Block]:
 
 
 class Known:
-    """The parameters that stand in a block already."""
+    """The parameters that are already counted in a block."""
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
 
     def new(self, module: nn.Module) -> int:
-        """How many numbers ``module`` adds."""
+        """The number of parameters of ``module`` that are not counted yet."""
         return sum(p.numel() for p in module.parameters() if id(p) not in self.seen)
 
     def add(self, module: nn.Module) -> None:
@@ -112,13 +112,15 @@ class Known:
 
 
 def _pooled(model: Any) -> Block:
-    """How a recurrent or a convolutional classifier sums a text up where it has no pooling of its own."""
+    """The pooling block of a recurrent or convolutional classifier without a pooling module."""
     how = "largest value" if isinstance(model.encoder, nn.ModuleList) else "last state of each direction"
     return Block("pooling", how, f"[B, {model.head.d_model}]")
 
 
 def _shapes(model: Any, translates: bool) -> dict[str, str]:
-    """What leaves each child, in the letters of types.py; in a translator M is the source, N the target."""
+    """The output shape of each child, in the letters of types.py; in translators M is the source, N
+    the target.
+    """
     d, wide = _row_widths(model)
     if translates:
         encoded = dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")
@@ -135,7 +137,7 @@ def _shapes(model: Any, translates: bool) -> dict[str, str]:
 
 
 def _row_widths(model: Any) -> tuple[int, int]:
-    """Of the rows that enter the encoder, and of those that leave it."""
+    """The widths of the encoder's input and output."""
     config = model.config
     if hasattr(model.encoder, "layers"):
         return model.encoder.config.d_model, model.encoder.config.d_model
@@ -146,7 +148,7 @@ def _row_widths(model: Any) -> tuple[int, int]:
 
 
 def _output(model: Any, known: Known) -> Block:
-    """The last product of a translator: the target's table again, or a layer of its own, and a bias."""
+    """The output layer of a translator, tied to the target embeddings or separate."""
     weight, bias = model.output_layer()
     tied = model.output is None
     about = (
@@ -157,9 +159,9 @@ def _output(model: Any, known: Known) -> Block:
 
 
 def _layers(name: str, stack: Any, shape: str, known: Known) -> Block:
-    """An encoder or a decoder: one of its layers from the inside, and how often it stands there."""
+    """The block of an encoder or decoder, with the parts of one layer and the number of layers."""
     c, layer = stack.config, stack.layers[0]
-    past = 2 if c.norm == "pre" else 1  # the residual connection goes past the norm too
+    past = 2 if c.norm == "pre" else 1  # with pre-norm the residual connection also skips the norm
     heads = f"{c.num_heads} heads of {c.d_model // c.num_heads}"
     if c.attention != "full":
         reach = f", {c.attention_window} places on either side" if c.attention == "local" else ""
@@ -195,7 +197,7 @@ def _plain(name: str, module: nn.Module, known: Known, shape: str = "", about: s
     parts = [_part(_words(module, key), child, known) for key, child in children.items() if _count(child)]
     total = known.new(module)
     own = total - sum(part.parameters for part in parts)
-    if own and parts:  # parameters of its own, beside those of its modules
+    if own and parts:  # parameters of the module itself
         parts.append(Block("own parameters", "", "", own))
     if not about:
         about = _about(module) if not parts else type(module).__name__
@@ -235,14 +237,14 @@ def _count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-# --- the image ----------------------------------------------------------------------------------
+# --- the diagram --------------------------------------------------------------------------------
 
 
 def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "tokens [N]") -> str:
-    """An ``<svg>`` element: a box for each block, and with ``layers`` what is inside of it.
+    """An ``<svg>`` element with a box per block, and with ``detail="layers"`` the parts of each.
 
-    It uses the page's variables ``--ink``, ``--muted``, ``--rule``, ``--sheet`` and ``--held``, with light
-    ones where the page has none; it holds no style attribute, no script and no link.
+    It uses the CSS variables ``--ink``, ``--muted``, ``--rule``, ``--sheet`` and ``--held`` of the page, or
+    light colors without them. It contains no style attributes, scripts or links.
     """
     out: list[str] = []
     y = 34
@@ -265,7 +267,7 @@ def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "to
 
 
 def picture(model: nn.Module, detail: Detail = "layers", *, source: str = "tokens [N]") -> str:
-    """The image of a model as the text of an ``.svg`` file."""
+    """The diagram of a model as the contents of an ``.svg`` file."""
     svg = draw(blocks(model), detail, source=source)
     return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
@@ -274,7 +276,7 @@ def _block(out: list[str], block: Block, y: int, open_: bool) -> int:
     parts = block.parts if open_ else []
     height = BOX + (PART + 6) * len(parts) + (6 if parts else 0)
     x, width = 90, WIDTH - 180
-    for k in range(min(block.repeat, 3) - 1, 0, -1):  # a pile
+    for k in range(min(block.repeat, 3) - 1, 0, -1):  # repeated blocks are drawn as a stack
         out.append(_box(x + 5 * k, y - 5 * k, width, height, "rule", 0.5))
     out.append(_box(x, y, width, height, "held", 1.0))
     name = f"{block.repeat} × {block.name}" if block.repeat > 1 else block.name
@@ -290,7 +292,7 @@ def _block(out: list[str], block: Block, y: int, open_: bool) -> int:
         out.append(_text(x + 46, top + 20, part.name, "ink"))
         out.append(_text(x + 170, top + 20, part.about, "muted"))
         out.append(_text(x + width - 26, top + 20, f"{part.parameters:,}", "muted", "end"))
-        if part.residual:  # the way past it
+        if part.residual:  # the residual connection
             start = top - 3 - (part.residual - 1) * (PART + 6)
             out.append(
                 f'<path d="M{x + 34} {start}H{x + 18}V{top + PART + 3}H{x + 30}m-5 -4l5 4l-5 4" fill="none" '

@@ -1,4 +1,4 @@
-"""``explain`` of every estimator: what a prediction rests on. Methods are loaded when first asked for."""
+"""Mixin with the ``explain`` methods of estimators; attribution methods are imported on first use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Explains:
-    """``explain`` and ``explain_many`` of a fitted estimator with ``examples_of``.
+    """Adds ``explain`` and ``explain_many`` to an estimator with ``examples_of``.
 
-    ``explain_target`` says what is explained where that is not the label of the whole input,
-    ``EXPLAINED_BY`` the method where none is named, and ``EXPLAINED_OF`` the options of ``explain_target``.
+    An estimator may define ``explain_target`` if it explains something other than the label of the whole
+    input, ``EXPLAINED_OF``, the options of ``explain_target``, and ``EXPLAINED_BY``, its default method.
     """
 
     examples_of: Any
@@ -54,7 +54,7 @@ class Explains:
     def explain_many(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
     ) -> list[Explanation]:
-        """As ``explain`` for each of several inputs, one after the other.
+        """Explain several inputs, one after the other; see ``explain``.
 
         Args:
             progress: called with 1 after each.

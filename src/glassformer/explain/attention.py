@@ -1,4 +1,4 @@
-"""Where a model looks: attention maps, attention rollout, and rollout weighted by gradients."""
+"""Attention weights, attention rollout, and gradient-weighted attention."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Fusion = Literal["mean", "max", "min"]
 
 
 def attention(subject: Subject, *, layer: int = -1, head: int | None = None) -> Scores:
-    """One layer's weights in the rows that the head reads.
+    """Attention weights of one layer, from the positions that the classification head pools.
 
     Args:
-        layer: its number; negative ones count from the end.
-        head: its number; None: the mean over heads.
+        layer: layer number; negative numbers count from the end.
+        head: head number; None: the mean over heads.
     """
     maps, reads = attention_maps(subject)
     layer = _number(layer, len(maps), "layer")
@@ -31,7 +31,7 @@ def attention(subject: Subject, *, layer: int = -1, head: int | None = None) -> 
 def attention_rollout(
     subject: Subject, *, residual: float = 0.5, fusion: Fusion = "mean", discard: float = 0.0
 ) -> Scores:
-    """Attention followed through all layers (Abnar and Zuidema, 2020), in the rows that the head reads."""
+    """Attention rollout (Abnar and Zuidema, 2020), from the positions that the classification head pools."""
     maps, reads = attention_maps(subject)
     flow = rollout(maps, residual=residual, fusion=fusion, discard=discard)
     settings = {"residual": residual, "fusion": fusion, "discard": discard}
@@ -41,18 +41,17 @@ def attention_rollout(
 def rollout(
     maps: np.ndarray, *, residual: float = 0.5, fusion: Fusion = "mean", discard: float = 0.0
 ) -> np.ndarray:
-    """``[L, H, T, T]`` -> ``[T, T]``: how much of each input token reaches each output row.
+    """The share of each input token in each output row: attention weights ``[L, H, T, T]`` -> ``[T, T]``.
 
-    The product over layers of ``(1 - residual) A + residual I``, A the heads made one.
+    It is the product over layers of ``(1 - residual) A + residual I``, where A fuses the heads.
 
     Args:
-        residual: share of a row that goes past the attention, in [0, 1]; the paper's is 0.5.
-        fusion: how heads become one: their mean (the paper's), the largest or the smallest weight; after the
-            latter two a row is divided by its sum.
-        discard: share of each fused map's weights, the smallest ones, that count as 0, in [0, 1).
+        residual: share of the residual connection, in [0, 1]; 0.5 in the paper.
+        fusion: how heads are fused: mean (as in the paper), max or min; the latter two are normalized.
+        discard: share of the smallest weights of each fused map that are set to 0, in [0, 1).
 
     Raises:
-        InputError: an option out of its range.
+        InputError: an option is out of range.
     """
     if not 0 <= residual <= 1:
         raise BadValueError(f"residual {residual} is not in [0, 1]", where="rollout")
@@ -68,18 +67,18 @@ def rollout(
             fused = np.where(fused < np.quantile(fused, discard), 0.0, fused)
         if discard or fusion != "mean":
             total = fused.sum(-1, keepdims=True)
-            fused = np.where(total > 0, fused / np.where(total > 0, total, 1.0), eye)  # nothing left: itself
+            fused = np.where(total > 0, fused / np.where(total > 0, total, 1.0), eye)  # empty rows: identity
         flow = ((1 - residual) * fused + residual * eye) @ flow
     return flow
 
 
 def attention_gradient(subject: Subject, target: int) -> Scores:
-    """Rollout of attention weighted by the target's gradient (Chefer, Gur and Wolf, 2021, self-attention).
+    """Rollout of attention weighted by its gradient (Chefer, Gur and Wolf, 2021, for self-attention).
 
-    ``R <- R + mean_h (dy/dA * A)^+ R`` from the first layer up, R = I before it. The identity is taken off at
-    the end, so that a row that nothing was mixed into scores 0.
+    ``R <- R + mean_h (dy/dA * A)^+ R`` for each layer, starting with R = I. The identity is subtracted at the
+    end.
     """
-    rows = subject.rows.detach().clone().requires_grad_()  # a graph even where every weight is frozen
+    rows = subject.rows.detach().clone().requires_grad_()  # so that gradients exist even with frozen weights
     with torch.enable_grad():
         out = run_rows(subject.model, rows, subject.packing(), Trace(attentions=True))
         assert out.trace is not None

@@ -1,14 +1,15 @@
-"""Gradient x input through a backward pass that differs from the plain one where that misleads.
+"""Gradient x input with modified backward passes.
 
-An encoder's forward pass is spelled out for one input, with the values of ``Encoder.forward``, so that a
-method can hold parts of it constant or share out their gradient:
+The forward pass of the encoder is repeated here step by step, so that a method can treat parts of it as
+constants or rescale their gradients:
 
-gim             Deviations in norms are constants, the softmax goes back at a higher temperature, and the
-                factors of a product share its gradient (Edin et al., 2025).
-decomposition   Attention weights, deviations in norms and slopes ``f(h) / h`` of activations are constants.
-                What is left is linear: a row's gradient times the row is its exact part of the logit, and the
-                biases have the rest (DecompX, Modarressi et al., 2023; here of the logit alone, in one
-                backward pass, and biases are not shared out among tokens).
+gim             Standard deviations in layer norms are constants, the backward pass of the softmax has a
+higher
+                temperature, and the factors of a product share its gradient (Edin et al., 2025).
+decomposition   Attention weights, standard deviations in layer norms and ``f(h) / h`` of activations are
+                constants. The rest is linear, so gradient x input is the exact contribution of a token to the
+                logit, up to the biases (DecompX, Modarressi et al., 2023; here for the logit only, in one
+                backward pass, without distributing biases over tokens).
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
     """Gradient x input with the three changes of Gradient Interaction Modifications (Edin et al., 2025).
 
     Args:
-        temperature: of the softmax in the backward pass; above 1, weights near 1 pass on a gradient too.
+        temperature: of the softmax in the backward pass; above 1, saturated weights have gradients too.
 
     Raises:
-        InputError: a temperature that is not above 0.
+        InputError: a temperature of 0 or below.
     """
     if not temperature > 0:
         raise InputError(f"temperature {temperature}", where="gim", fix="Give a number above 0")
@@ -50,9 +51,9 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
 
 
 def decomposition(subject: Subject, target: int) -> Scores:
-    """The exact parts of the logit that the rows have, with what multiplies them held constant (DecompX).
+    """Exact contributions of the tokens to the logit, with all factors as constants (DecompX).
 
-    The scores of all tokens, special ones too, and ``settings["biases"]`` add up to the logit.
+    The scores of all tokens, with special ones, and ``settings["biases"]`` sum to the logit.
     """
     rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), _by_slope, None)
     scores, logit = _gradient_x_input(subject, target, rules, _linear_answer)
@@ -60,7 +61,7 @@ def decomposition(subject: Subject, target: int) -> Scores:
 
 
 def can_decompose(model: Any) -> bool:
-    """Whether what stands on the states of a model is linear in them once its factors are constants."""
+    """Whether pooling and head of a model are supported by ``decomposition``."""
     if getattr(model, "mlm", None) is not None:
         return False
     return not isinstance(getattr(model, "pooling", None), AttentionPooling | PairPooling)
@@ -68,13 +69,13 @@ def can_decompose(model: Any) -> bool:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a method does at the places where rows meet each other, or themselves.
+    """How a method changes the backward pass.
 
     Args:
         weights: attention scores ``[H, T, T]`` -> weights.
-        shares: of the gradient that reach queries, keys and values.
-        activation: an activation ``f`` and what enters it -> ``f(h)``.
-        gate: share of the gradient for each factor of a gated network; None: the gate is a constant.
+        shares: factors of the gradients of queries, keys and values.
+        activation: activation ``f`` and its input ``h`` -> ``f(h)``.
+        gate: factor of the gradient of both factors of a gated network; None: the gate is a constant.
     """
 
     weights: Callable[[Tensor], Tensor]
@@ -84,7 +85,7 @@ class Rules:
 
 
 def _gradient_x_input(subject: Subject, target: int, rules: Rules, answer: Callable[..., Tensor]) -> Any:
-    """The scores ``[T]`` fp64 and the logit; ``answer`` makes logits of model, states and packing."""
+    """Scores ``[T]`` in fp64 and the logit; ``answer`` computes logits from model, states and packing."""
     model: Any = subject.model
     packing = subject.packing()
     rows = subject.rows.detach().to(next(model.encoder.parameters()).dtype).clone().requires_grad_()
@@ -99,7 +100,7 @@ def _gradient_x_input(subject: Subject, target: int, rules: Rules, answer: Calla
 
 
 def spelled_out(encoder: Any, x: Tensor, packing: Packing, rules: Rules) -> Tensor:
-    """``[N, D]`` -> ``[N, D]``: what ``Encoder.forward`` gives in evaluation mode, step by step."""
+    """``Encoder.forward`` in evaluation mode, step by step, with the changes of ``rules``."""
     bias = None if encoder.relative is None else encoder.relative(packing.max_length)
     for layer in encoder.layers:
         a = _attended(layer.attention, _normed(layer.norm1, x) if layer.pre_norm else x, packing, bias, rules)
@@ -140,7 +141,7 @@ def _fed(network: Any, x: Tensor, rules: Rules) -> Tensor:
 
 
 def _normed(norm: nn.Module, x: Tensor) -> Tensor:
-    """Layer norm whose deviation is a constant; the mean stays linear in the row."""
+    """Layer norm with its standard deviation as a constant."""
     if not isinstance(norm, nn.LayerNorm):
         return x
     x = x - x.mean(-1, keepdim=True)
@@ -150,7 +151,7 @@ def _normed(norm: nn.Module, x: Tensor) -> Tensor:
 
 
 def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
-    """Logits ``[B, C]``, linear in the states but for biases."""
+    """Logits ``[B, C]`` that are linear in the states up to biases."""
     if isinstance(model, RowView):
         return model.chosen(_linear_answer(model.model, states, packing), packing.first_rows)
     if model.spans is not None:
@@ -179,18 +180,18 @@ def _linear_head(head: Any, pooled: Tensor) -> Tensor:
 
 
 def _shared(x: Tensor, share: float) -> Tensor:
-    """``x``, which passes on that share of its gradient."""
+    """``x`` with its gradient scaled by ``share``."""
     return x if share == 1 else share * x + ((1 - share) * x).detach()
 
 
 def _by_slope(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
-    """``f(h)`` as ``h`` times the constant ``f(h) / h``."""
+    """``f(h)`` computed as ``h`` times the constant ``f(h) / h``."""
     slope = torch.where(h == 0, 0.0, f(h) / torch.where(h == 0, 1.0, h))
     return h * slope.detach()
 
 
 class _Softmax(torch.autograd.Function):
-    """The softmax over the last dimension, whose gradient is that of one at a higher temperature."""
+    """Softmax over the last dimension with the gradient of a softmax at another temperature."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, temperature: float) -> Tensor:

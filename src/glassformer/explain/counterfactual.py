@@ -1,4 +1,4 @@
-"""Counterfactuals: the fewest words of a text that have to change for another prediction."""
+"""Counterfactual explanations: a minimal set of word changes that changes the prediction."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from glassformer.errors import BadValueError, InputError, UnknownLabelError
 from glassformer.explain.methods import subject_of
 from glassformer.explain.result import word_spans
 
-Edits = dict[int, str]  # number of a word -> what stands in its place
+Edits = dict[int, str]  # word number -> replacement; "": deleted
 
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """A text with few words changed that is predicted differently.
+    """An edited text with another prediction.
 
     Args:
-        text: with the changes.
-        changes: (word, what stands in its place; "": it is left out), in the order of the text.
-        label, probability: what is predicted for ``text``, and how probable that is.
-        before: the label of the text as it was.
+        text: the edited text.
+        changes: (word, replacement) in text order; an empty replacement means that the word was deleted.
+        label, probability: prediction for ``text``.
+        before: predicted label of the original text.
     """
 
     text: str
@@ -46,23 +46,23 @@ def counterfactual(
     proposals: int = 8,
     width: int = 4,
 ) -> Counterfactual | None:
-    """Search for the fewest changes of words that turn the prediction of a text.
+    """Search for the fewest word changes that change the prediction of a text.
 
-    A beam search over the words whose absence lowers the predicted label's probability most; each may be left
-    out or replaced by what the language model proposes in its place. When the prediction turns, changes that
-    are not needed are taken back, one after the other (after Ross et al., 2021, who edit spans with T5).
+    A beam search over the words whose deletion lowers the probability of the predicted label most. Each of
+    them may be deleted or replaced by proposals of the language model. Once the prediction changes,
+    unnecessary changes are reverted one by one (after Ross et al., 2021, who edit spans with T5).
 
     Args:
         clf: a fitted classifier of single texts with one label each.
-        language_model: a fitted ``MaskedLM``, best of the same kind of texts; None: words are only left out.
-        target: the label to turn to; None: any other.
-        most: changes at most.
-        words: how many words are tried.
-        proposals: replacements tried for each word.
-        width: texts that the search keeps after each change.
+        language_model: a fitted ``MaskedLM``, ideally for similar texts; None: words are only deleted.
+        target: the label to reach; None: any other label.
+        most: maximum number of changes.
+        words: number of words to try.
+        proposals: number of replacements to try for each word.
+        width: beam width.
 
     Returns:
-        None if no text with at most ``most`` changes is predicted differently.
+        The counterfactual; None if none with at most ``most`` changes was found.
 
     Raises:
         InputError: a pair of texts, a text without words, a label that the classifier does not know.
@@ -87,12 +87,14 @@ def counterfactual(
     own = labels.index(before)
 
     def rank(edits: Sequence[Edits]) -> tuple[np.ndarray, list[bool]]:
-        """How near each text is to turning ``[M]`` (higher is nearer), and whether it has turned."""
+        """Score of each edited text ``[M]`` (higher is closer to the target), and whether it
+        reaches the target.
+        """
         p = clf.predict_proba([_edited(shown, spans, one) for one in edits])
-        found = clf.decide(p)
+        predicted = clf.decide(p)
         if target is None:
-            return -p[:, own], (found != before).tolist()
-        return p[:, labels.index(target)] - p[:, own], (found == target).tolist()
+            return -p[:, own], (predicted != before).tolist()
+        return p[:, labels.index(target)] - p[:, own], (predicted == target).tolist()
 
     chosen = [0]
     if len(spans) > 1:
@@ -102,7 +104,9 @@ def counterfactual(
     states: list[Edits] = [{}]
     for _ in range(most):
         edits = [one | {i: new} for one in states for i in chosen if i not in one for new in options[i]]
-        edits = [one for one in edits if len(one) < len(spans) or any(one.values())]  # some text stays
+        edits = [
+            one for one in edits if len(one) < len(spans) or any(one.values())
+        ]  # at least one word is left
         if not edits:
             break
         score, turned = rank(edits)
@@ -117,21 +121,21 @@ def counterfactual(
 def _proposals(
     language_model: Any, text: str, spans: Sequence[tuple[int, int]], i: int, count: int
 ) -> list[str]:
-    """Words for the place of word i, the most probable first."""
+    """Replacements for word i proposed by the language model, the most probable first."""
     if language_model is None or not count:
         return []
     start, stop = spans[i]
     encoded = language_model.tokenizer_.encode(text, add_special_tokens=False)
-    half = max(language_model.max_length // 2 - 4, 1)  # tokens on either side that are sure to fit
+    half = max(language_model.max_length // 2 - 4, 1)  # tokens of context on either side
     first = [place[0] for place in encoded.offsets if place[1] <= start][-half:]
     last = [place[1] for place in encoded.offsets if place[0] >= stop][:half]
     near = text[first[0] if first else start : start] + MASK + text[stop : last[-1] if last else stop]
-    found = [word.strip() for word, _ in language_model.fill(near, top=count + 1)]
-    return [word for word in found if word.lower() != text[start:stop].lower()][:count]
+    words = [word.strip() for word, _ in language_model.fill(near, top=count + 1)]
+    return [word for word in words if word.lower() != text[start:stop].lower()][:count]
 
 
 def _needed(edits: Edits, turned: Callable[[Edits], bool]) -> Edits:
-    """The edits without those that can be taken back."""
+    """The edits without unnecessary ones."""
     for i in list(edits):
         fewer = {place: new for place, new in edits.items() if place != i}
         if fewer and turned(fewer):
@@ -140,7 +144,7 @@ def _needed(edits: Edits, turned: Callable[[Edits], bool]) -> Edits:
 
 
 def _edited(text: str, spans: Sequence[tuple[int, int]], edits: Edits) -> str:
-    """A text with words replaced; of a word that is left out the blank before it goes, too."""
+    """The text with the edits applied; the space before a deleted word is deleted too."""
     for i in sorted(edits, reverse=True):
         start, stop = spans[i]
         new = edits[i]

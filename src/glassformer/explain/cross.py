@@ -1,12 +1,12 @@
-"""What the two texts of a pair do to each other: which words read which, and which count because of which.
+"""Interactions between the words of a text pair, and attention between its texts.
 
-A word's contribution is the fall of the target's logit when the word is hidden. The interaction of a word of
-the first text with one of the second is the part of the second's contribution that goes with the first:
+The contribution of a word is the decrease of the target's logit if the word is masked. The interaction of
+word i of the first text with word j of the second is the part of j's contribution that depends on i:
 
     I(i, j) = [f(x) - f(x without j)] - [f(x without i) - f(x without i and j)]
 
-Above 0 the two count together: j speaks for the label because i stands there. It is a second difference of
-hidden parts (Lundberg et al., 2020), without their average over what else is hidden.
+A positive interaction means that j supports the label because of i. It is a second difference (Lundberg et
+al., 2020) without averaging over other masked words.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from glassformer.explain.result import word_spans
 from glassformer.explain.subject import Subject, attention_maps
 from glassformer.explain.view import short_names
 
-MOST = 48  # words of a side that are set against those of the other; the strongest are taken
-SHOWN = 8  # pairs of words that are listed
+MOST = 48  # maximum number of words per text, those with the largest contributions
+SHOWN = 8  # number of listed pairs
 
 
 def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict[str, Any]:
-    """A pair's words against each other, in about ``W1 x W2`` variants of the input.
+    """Interactions of all words of a text pair, from about ``W1 x W2`` variants of the input.
 
     Args:
         target: number of the label; None: the predicted one.
-        by: what stands in the place of a hidden word, as in ``Subject.logits``.
+        by: replacement of masked words, as in ``Subject.logits``.
 
     Returns:
         Plain values for JSON: ``first`` and ``second`` (words), ``contributions`` and ``alone`` (of each
@@ -55,7 +55,7 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
         raise InputError("a side of the pair has no word", where="cross", fix="Give longer texts")
 
     def falls(hidden: np.ndarray, base: np.ndarray | float) -> np.ndarray:
-        """``[M]``: how far the logit lies below ``base`` where the words ``[M, W]`` are hidden."""
+        """Decrease of the logit from ``base`` if the words ``[M, W]`` are masked: ``[M]``."""
         keep = np.ones((len(hidden), len(subject)), bool)
         chosen = words >= 0
         keep[:, chosen] = ~hidden[:, words[chosen]]
@@ -98,8 +98,8 @@ def _plain(values: np.ndarray) -> list[Any]:
 
 
 def _reads(subject: Subject, kept: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
-    """How much of the other side's words each word reads, both ways; rows are means over a word's pieces."""
-    if not getattr(subject.model, "has_attention", True) or len(subject.parts) > 1:  # read apart
+    """Attention of each word to the words of the other text, in both directions; None for a bi-encoder."""
+    if not getattr(subject.model, "has_attention", True) or len(subject.parts) > 1:
         return None
     maps, _ = attention_maps(subject)
     mean = maps.mean((0, 1))  # [T, T]
@@ -108,10 +108,10 @@ def _reads(subject: Subject, kept: list[np.ndarray]) -> tuple[np.ndarray, np.nda
     return rows[0] @ mean @ second.T, rows[1] @ mean @ first.T
 
 
-# --- as a table of squares ------------------------------------------------------------------------
+# --- heatmaps -------------------------------------------------------------------------------------
 
 
-CELL, LETTER, LONGEST = 20, 6.6, 18  # pixels of a square and of a letter; letters of a word
+CELL, LETTER, LONGEST = 20, 6.6, 18  # pixels per square and per letter; letters of a word
 FOR, AGAINST = "rgb(214 140 30)", "rgb(60 110 200)"
 MAPS = (
     (
@@ -126,7 +126,7 @@ MAPS = (
 
 
 def cross_pictures(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Each map of ``cross`` as a heading and an SVG."""
+    """A title and an SVG for each map in the result of ``cross``."""
     made = []
     for key, rows, columns, heading in MAPS:
         if found[key] is not None:
@@ -136,7 +136,7 @@ def cross_pictures(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def squares(rows: Sequence[str], columns: Sequence[str], table: Sequence[Sequence[float]], title: str) -> str:
-    """A row for each of ``rows``; a square is as strong as its share of the strongest one, blue below 0."""
+    """A heatmap as SVG; opacity is relative to the largest value, negative values are blue."""
     names = [short_names(side, LONGEST) for side in (rows, columns)]
     left, top = (LETTER * max(map(len, side)) + 12 for side in names)
     width, height = left + CELL * len(columns) + 4, top + CELL * len(rows) + 4

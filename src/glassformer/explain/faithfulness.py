@@ -1,7 +1,7 @@
-"""How far an image can be trusted: its scores against what happens when tokens are hidden.
+"""Tests of faithfulness: do the scores of an explanation match the effect of masking tokens?
 
-All is compared with random orders of the same input, and a mean over inputs has a 95 % interval from
-resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or patches.
+Metrics are compared with those of random orders of the same input; means over inputs have 95 % bootstrap
+intervals. The tests apply to every attribution method, for texts and images.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 from glassformer.errors import InputError
 from glassformer.explain.subject import Subject
 
-# Shares of the tokens that are hidden or shown. Comprehensiveness and sufficiency average over FEW (DeYoung
-# et al., 2020); the curves run over all of them.
+# Shares of the tokens that are masked or shown in the curves. Comprehensiveness and sufficiency are means
+# over the shares in FEW (DeYoung et al., 2020).
 SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 FEW = (0.01, 0.05, 0.1, 0.2, 0.5)
 FIGURES = ("deletion", "insertion", "comprehensiveness", "sufficiency")
-SAME = 0.005  # of a probability: less than this between two orders of one input is no difference
-FEWEST = 4  # parts that have more than 19 orders besides that of the scores
-DRAWS = 19  # random orders, all of which a random order beats in one case of 20
-LEAST = 20  # inputs below which an interval over them says nothing
-# Ways of hiding parts, in words.
+SAME = 0.005  # smaller differences of probability count as none
+FEWEST = 4  # minimum number of parts, so that there are more than 19 other orders
+DRAWS = 19  # random orders; the probability of beating all of them by chance is 1/20
+LEAST = 20  # minimum number of inputs for an interval
+# Ways of masking, for messages.
 HIDING = {
     "mask": "masked",
     "delete": "deleted",
@@ -42,19 +42,19 @@ BETTER = {"deletion": -1, "insertion": 1, "comprehensiveness": 1, "sufficiency":
 
 @dataclass(frozen=True)
 class Curves:
-    """The label's probability as tokens go and come in the order of the scores."""
+    """Deletion and insertion curves: probabilities of the label when the top tokens are masked or shown."""
 
-    shares: np.ndarray  # [P] of the tokens that may be hidden
-    deletion: np.ndarray  # [P], the first ones hidden
-    insertion: np.ndarray  # [P], only the first ones shown
+    shares: np.ndarray  # [P] shares of the tokens that may be masked
+    deletion: np.ndarray  # [P] the top tokens are masked
+    insertion: np.ndarray  # [P] only the top tokens are shown
 
     @property
     def gap(self) -> float:
-        """By how much the area under insertion exceeds that under deletion: the larger, the more faithful."""
+        """Area under the insertion curve minus area under the deletion curve; higher is more faithful."""
         return float(np.trapezoid(self.insertion - self.deletion, self.shares))
 
     def figures(self) -> dict[str, float]:
-        """Areas under both curves; what hiding, and showing only, the first few takes off the probability."""
+        """The metrics in ``FIGURES``: areas under both curves, comprehensiveness and sufficiency."""
         few = np.isin(self.shares, FEW)
         whole = self.deletion[0]
         return {
@@ -66,20 +66,20 @@ class Curves:
 
 
 def curves(subject: Subject, scores: np.ndarray, target: int, by: str = "mask") -> Curves:
-    """Deletion and insertion (Petsiuk, Das and Saenko, 2018), in 2 P variants of the input.
+    """Deletion and insertion curves (Petsiuk, Das and Saenko, 2018), from 2 P variants of the input.
 
     Args:
-        scores: ``[T]``, or the patch grid: the highest go, or come, first; at least one at any share above 0.
-        by: what stands in the place of a hidden token, as in ``Subject.logits``.
+        scores: ``[T]``, or a patch grid; tokens are masked or shown in descending order.
+        by: replacement of masked tokens, as in ``Subject.logits``.
 
     Raises:
-        InputError: nothing in this input can be hidden.
+        InputError: the input has no token that may be masked.
     """
     return _curves(subject, [order_of(subject, scores)], target, by)[0]
 
 
 def order_of(subject: Subject, scores: np.ndarray) -> np.ndarray:
-    """Numbers of the tokens that may be hidden, the highest score first; equals in the input's order."""
+    """Indices of the tokens that may be masked, by descending score; ties in input order."""
     scores = np.asarray(scores, np.float64)
     flat = scores.ravel() if subject.grid is not None else scores[subject.hideable]
     return subject.hideable[np.argsort(-flat, kind="stable")]
@@ -111,7 +111,7 @@ def judge(
     seed: int = 0,
     by: str = "mask",
 ) -> dict[str, dict[str, float]]:
-    """Four figures of several methods' scores for one input, and of ``random``, mean of that many orders."""
+    """The metrics of several methods' scores for one input, and as ``random`` the means of random orders."""
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
     orders = [order_of(subject, s) for s in scores.values()]
@@ -132,16 +132,16 @@ def trust(
     seed: int = 0,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """One explanation of one input against random orders, under each way of hiding its parts.
+    """Test one explanation of one input against random orders, for each way of masking ("operator").
 
-    A randomization test (after ICE, 2026): the order of the scores passes under an operator if the gap
-    between its insertion and deletion curves is larger than that of every random order. With 19 of them a
-    random order does so in one case of 20.
+    A randomization test (after ICE, 2026): the explanation passes for an operator if its gap between
+    insertion and deletion curve is larger than that of every random order. With 19 random orders a random
+    explanation passes in one of 20 cases.
 
     Args:
-        draws: random orders other than that of the scores, the same ones under each operator; each takes
-            about 16 variants of the input.
-        by: the one operator to test under; None: all of ``subject.operators``.
+        draws: number of random orders, the same for each operator; each needs about 16 variants of the
+            input.
+        by: the operator to test; None: all of ``subject.operators``.
 
     Returns:
         Plain values for JSON: ``hidden_by`` the first operator and, of it, ``shares`` ``[P]`` of the tokens,
@@ -208,10 +208,9 @@ def summary(values: np.ndarray) -> dict[str, Any]:
 
 
 def table(judged: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
-    """From what ``judge`` gave for each input: for every method each figure, and by how much it beats random.
+    """Summarize the results of ``judge`` over inputs: each metric of every method, and the gain over random.
 
-    ``better`` is the paired difference to the random orders of the same input, positive where the method is
-    the more faithful one, whichever way the figure runs.
+    ``better`` is the paired difference to the random orders of the same input; positive means more faithful.
     """
     out: dict[str, dict[str, Any]] = {}
     for method in judged[0]:
@@ -226,7 +225,7 @@ def table(judged: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, 
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Rank correlation of two score vectors, ties at their mean rank; 0 where one of them is flat."""
+    """Spearman's rank correlation of two score vectors; 0 if one of them is constant."""
     a, b = _ranks(a), _ranks(b)
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))
@@ -239,26 +238,26 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def overlap(a: np.ndarray, b: np.ndarray, share: float = 0.2) -> float:
-    """How much of the highest fifth two score vectors have in common, 0 to 1."""
+    """The overlap of the top ``share`` of two score vectors, from 0 to 1."""
     count = max(1, round(share * a.size))
     first, second = (set(np.argsort(-np.ravel(x), kind="stable")[:count].tolist()) for x in (a, b))
     return len(first & second) / count
 
 
 def agreement(scores: dict[str, np.ndarray], chosen: np.ndarray | None = None) -> dict[str, dict[str, float]]:
-    """Rank correlation of every pair of methods on one input, over the tokens ``chosen`` (None: all)."""
+    """Rank correlation of all pairs of methods on one input, over the tokens ``chosen`` (None: all)."""
     picked = {name: np.ravel(s) if chosen is None else np.ravel(s)[chosen] for name, s in scores.items()}
     return {a: {b: spearman(picked[a], picked[b]) for b in picked} for a in picked}
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- verdicts -------------------------------------------------------------------------------------
 
 
 def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
-    """One method's row of ``table`` in words.
+    """The verdict on one method, from its row of ``table``.
 
     Args:
-        randomised: mean correlation with scores under shuffled weights (``sanity.py``); None: not looked at.
+        randomized: mean correlation with scores under shuffled weights (``sanity.py``); None: not tested.
     """
     won = [name for name in FIGURES if row[name]["better"]["interval"][0] > 0]
     lost = [name for name in FIGURES if row[name]["better"]["interval"][1] < 0]
@@ -292,13 +291,13 @@ def verdict_on_one(
     parts: int,
     spread: float | None = None,
 ) -> str:
-    """The test of one input in words; one input proves nothing about a method.
+    """The verdict on one explanation of one input.
 
     Args:
         operators: see ``trust``.
-        figures, random: comprehensiveness under the first operator, of the scores and of random orders.
-        draws, parts: the number of random orders, and of parts that may be hidden.
-        spread: of numbers, how far apart they usually lie; None: the figures are of probabilities.
+        figures, random: metrics under the first operator, of the explanation and of random orders.
+        draws, parts: number of random orders, and of parts that may be masked.
+        spread: for regression, see ``Subject``; None: probabilities.
     """
     what = "probability" if spread is None else "number"
     told = {name: found for name, found in operators.items() if found["passes"] is not None}

@@ -1,4 +1,4 @@
-"""What attention heads do, in figures: where each looks, what is lost without it, where its map misleads."""
+"""Analysis of attention heads: where they attend, what ablation costs, where attention maps mislead."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")
 
 
 def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
-    """Where each head looks in one input, ``[L, H]`` each, means over the rows of words.
+    """Attention statistics of each head for one input, ``[L, H]`` each, as means over the rows of words.
 
-    ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``:
-    tokens between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last
-    one) where these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
-    images, patch in reading order), ``same_word`` (the other pieces of its own).
+    ``entropy``: of a row, relative to a uniform row (0: one token, 1: uniform). ``distance``: in tokens.
+    Shares of the attention to: ``cls`` (the first token) and ``sep`` (the last one) if these are special
+    tokens, ``diagonal`` (the token itself), ``previous`` and ``next`` word (for images, patch in reading
+    order), ``same_word`` (the other tokens of its word).
 
     Args:
         maps: ``[L, H, T, T]``.
@@ -60,19 +60,18 @@ def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
 
 def head_figures(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
     """Means of ``map_figures`` over inputs, ``[L, H]`` each."""
-    found = [map_figures(attention_maps(s)[0], s.words) for s in subjects]
-    return {name: np.mean([one[name] for one in found], 0) for name in found[0]}
+    statistics = [map_figures(attention_maps(s)[0], s.words) for s in subjects]
+    return {name: np.mean([one[name] for one in statistics], 0) for name in statistics[0]}
 
 
 def habits(subjects: Sequence[Subject]) -> dict[str, float]:
-    """How a model looks at inputs of one length: means over layers, heads and rows.
+    """Attention statistics of a model for inputs of one length, as means over layers, heads and rows.
 
-    ``entropy``: of a row, divided by an even row's. ``distance``: in places between the looking and the seen,
-    divided by that of an even look. ``movement``: the share of the weight that stands elsewhere than in the
-    mean map of all inputs; 0: the look follows places and not content.
+    ``entropy`` and ``distance`` are relative to uniform attention. ``movement`` is the share of the weights
+    that differs from the mean map of all inputs; 0 means that attention depends on positions only.
 
     Raises:
-        InputError: no inputs, or inputs of several lengths.
+        InputError: no inputs, or inputs of different lengths.
     """
     lengths = {len(subject) for subject in subjects}
     if len(lengths) != 1:
@@ -90,7 +89,8 @@ def habits(subjects: Sequence[Subject]) -> dict[str, float]:
 
 
 def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
-    """A word for each head ``[L][H]``: where ``least`` or more of its weight goes, ``broad`` or ``mixed``."""
+    """A description of each head ``[L][H]``: the key of ``SHARES`` with at least ``least`` of its attention,
+    ``broad`` or ``mixed``."""
     layers, heads = figures["entropy"].shape
     out = []
     for layer in range(layers):
@@ -104,15 +104,15 @@ def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[st
     return out
 
 
-# --- without a head -------------------------------------------------------------------------------
+# --- head ablation --------------------------------------------------------------------------------
 
 
 @contextmanager
 def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
-    """Inside, a head gives nothing: its columns of the output projection are 0. The weights come back after.
+    """Context in which the output of one head is zero: its columns of the output projection are set to 0.
 
     Raises:
-        InputError: no such layer or head.
+        InputError: the layer or head does not exist.
     """
     layers = model.encoder.layers
     heads = model.encoder.config.num_heads
@@ -135,35 +135,35 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
 def ablation(
     clf: Any, texts: Sequence[str], labels: Sequence[Any], *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """Each head's worth: accuracy and mean probability of the true label with all heads, less without it.
+    """Ablate each head and measure the loss of accuracy and of the mean probability of the true label.
 
     Returns:
-        ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, 95 %
-        of the lost probability over the texts, which are the same for every head.
+        ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, the
+        95 % interval of ``probability_lost`` over the texts; ``n``, the number of texts.
     """
     known = {label: i for i, label in enumerate(clf.classes_.tolist())}
     if strange := [label for label in labels if label not in known]:
         raise UnknownLabelError(f"label {strange[0]!r} was not seen in training", where="ablation")
     targets = np.array([known[label] for label in labels])
-    clf = copy.copy(clf)  # others may ask it meanwhile
+    clf = copy.copy(clf)  # other threads may use the estimator
     clf.model_, clf._compute_model = copy.deepcopy(clf.model_), None
     model = clf.predictor()
     if precision_of(model) == "int8":
-        what = "heads are silenced in weights that int8 has laid out otherwise"
+        what = "heads cannot be ablated in int8 weights"
         raise ConfigError(what, where="precision", fix="Set precision to auto, fp32 or bf16 first")
     config = model.encoder.config
 
-    def judged() -> tuple[np.ndarray, np.ndarray]:
+    def evaluated() -> tuple[np.ndarray, np.ndarray]:
         probabilities = clf.predict_proba(list(texts))
         right = clf.decide(probabilities) == clf.classes_[targets]
         return right, probabilities[np.arange(len(targets)), targets]
 
-    right, chance = judged()
+    right, chance = evaluated()
     shape = (config.num_layers, config.num_heads)
     accuracy, probability, bounds = np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2))
     for layer, head in np.ndindex(*shape):
         with silenced(model, layer, head):
-            without_right, without = judged()
+            without_right, without = evaluated()
         accuracy[layer, head] = right.mean() - without_right.mean()
         probability[layer, head] = (chance - without).mean()
         bounds[layer, head] = interval(chance - without)
@@ -178,12 +178,12 @@ def ablation(
     }
 
 
-# --- where the map misleads -----------------------------------------------------------------------
+# --- counterexamples to attention as explanation --------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CounterExample:
-    """A text whose most attended word can go, while a word hardly looked at decides."""
+    """A text whose prediction depends on a word with little attention, not on the most attended word."""
 
     text: str
     label: Any
@@ -198,7 +198,7 @@ class CounterExample:
     flips_to: Any
 
     def in_words(self) -> str:
-        """The evidence as one sentence."""
+        """The counterexample as a text of two sentences."""
         return (
             f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the "
             f"prediction stays {self.label} (probability {self.probability:.2f} before, "
@@ -216,13 +216,14 @@ def counter_examples(
     by: str = "mask",
     progress: Callable[[int], None] | None = None,
 ) -> list[CounterExample]:
-    """Texts in which the attention map misleads, the clearest first.
+    """Find texts whose attention map misleads, the clearest first.
 
-    The most attended word can be hidden without changing the prediction, while another one, outside the most
-    attended third, flips it alone.
+    Masking the most attended word does not change the prediction, while masking a word outside the most
+    attended third does.
 
     Args:
-        scores: what gives the tokens' shares ``[T]``; None: the last layer's attention, mean over heads.
+        scores: function that returns the scores of the tokens ``[T]``; None: attention of the last layer,
+            mean over heads.
     """
     found: list[tuple[float, CounterExample]] = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""One contract for all methods: an input, a label to explain, a method's name -> an ``Explanation``."""
+"""The attribution methods, and ``explain``, their common interface."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from glassformer.explain.subject import RowView, Subject, attention_maps, pictur
 from glassformer.finite import finite
 from glassformer.runtime import computes_gradients
 
-# Those that take a target explain one label; the others show where the model looked.
+# Methods with a ``target`` argument explain one label; the others show attention.
 METHODS: dict[str, Callable[..., Scores]] = {
     "attention": attention,
     "rollout": attention_rollout,
@@ -46,20 +46,20 @@ METHODS: dict[str, Callable[..., Scores]] = {
     "weights": weights,
 }
 
-# Those that show attention itself; a model without attention has the others.
+# Methods that need attention weights.
 OF_ATTENTION = ("attention", "rollout", "attention_gradient")
-# Those that go through an encoder with full attention step by step.
+# Methods that repeat the forward pass step by step.
 SPELLED_OUT = ("gim", "decomposition")
-# Those that look into layers, or hide what goes into them.
+# Methods for neural networks.
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
-# Those of a linear model: its own weights, and what hides parts of the input.
+# Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
-# For many predictions, in the order of preference.
+# Methods for many predictions, in order of preference.
 FOR_MANY = ("weights", "gim", "gradient_x_input", "occlusion")
 
 
 def methods_for(model: Any) -> list[str]:
-    """The methods that can explain answers of a model; the first is the one to begin with."""
+    """The methods that support a model; the first is the default."""
     if _is_linear(model):
         return list(OF_LINEAR)
     able = [name for name in OF_LAYERS if not _why_not(model, name)]
@@ -69,17 +69,17 @@ def methods_for(model: Any) -> list[str]:
 
 
 def method_for(clf: Any) -> str:
-    """The method for explaining many predictions: exact, else one backward pass, else any that fits."""
+    """The method for explaining many predictions: a cheap one if the model supports any."""
     able = methods_for(clf.model_)
     return next((method for method in FOR_MANY if method in able), able[0])
 
 
 def _why_not(model: Any, method: str) -> str:
-    """Why a method of ``OF_LAYERS`` cannot explain a model; empty: it can."""
+    """Why a model does not support a method of ``OF_LAYERS``; empty if it does."""
     if not getattr(model, "has_attention", True) and method in (*OF_ATTENTION, *SPELLED_OUT):
         return "has no attention to show" if method in OF_ATTENTION else "has no attention"
     if _kind(model) != "full" and method == "attention_gradient":
-        # Local and linear attention make maps to be shown: what is answered does not go through them.
+        # With local and linear attention, maps are computed for display only.
         return f"has {_kind(model)} attention, whose maps no gradient reaches"
     if _kind(model) == "linear" and method in SPELLED_OUT:
         return f"has {_kind(model)} attention, which {method} does not know"
@@ -98,14 +98,13 @@ def _kind(model: Any) -> str:
 
 
 def notes_of(explanation: Any) -> list[str]:
-    """What a reader must know of an explanation: what it says itself, and how its scores are read."""
+    """The notes of an explanation, and how its scores are to be interpreted."""
     part = "token" if explanation.image is None else "patch"
     return [*explanation.notes, ABOUT[explanation.method].replace("token", part)]
 
 
 def check_attention(clf: Any, method: str) -> None:
-    """Raises InputError where a method cannot explain the model of a classifier, such as one that shows
-    attention where there is none."""
+    """Raises InputError if the model of an estimator does not support a method."""
     able = methods_for(clf.model_)
     if method in able:
         return
@@ -144,13 +143,13 @@ def explain_input(
     check_method(by, target, options, methods_for(clf.model_))
     check_attention(clf, by)
     if cross and _is_linear(clf.model_):
-        what = "a linear model reads the words of both texts, and not what one does to another"
+        what = "in a linear model the words of both texts do not interact"
         raise NotForThisModelError(
             what, where="cross", fix="Leave cross out, or name an encoder: model=all-minilm-l6-v2"
         )
     subject = subject_of(clf, x, **asked)
     if cross and isinstance(subject.model, RowView):
-        what = "is about what classifiers and regressors say of a pair of texts"
+        what = "is for classifiers and regressors on text pairs"
         raise NotForThisModelError(what, where="cross", fix="Leave cross out")
     number = target_number(subject, target)
     made = explain(subject, method=by, target=target, **options)
@@ -241,7 +240,7 @@ def target_number(subject: Subject, target: Any) -> int:
     """The number of the label to explain.
 
     Raises:
-        InputError: the classifier does not know it.
+        InputError: an unknown label.
     """
     if target is None:
         return subject.target
@@ -256,10 +255,10 @@ def target_number(subject: Subject, target: Any) -> int:
 def check_method(
     method: str, target: Any, options: dict[str, Any], able: Sequence[str] = tuple(METHODS)
 ) -> None:
-    """Raises InputError for a method, or an option of it, that is not there.
+    """Raises InputError for an unknown method, an unknown option, or an option of the wrong type.
 
     Args:
-        able: the methods that an error may propose.
+        able: the methods that an error message may suggest.
     """
     if not isinstance(method, str) or method not in METHODS:
         close = get_close_matches(str(method), able, n=1, cutoff=0.7)

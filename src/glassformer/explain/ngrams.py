@@ -1,8 +1,8 @@
-"""What a linear model's answer is made of: the weights of the n-grams that stand in the text, word by word.
+"""Exact explanations of linear models: contributions of n-grams, summed by word.
 
-An n-gram's part of the logit is its value times its weight. It goes to the characters that it stands on, in
-equal shares to each place where it occurs; what stands on characters between two words goes to the words. So
-the scores of all words and the bias add up to the logit, exactly.
+The contribution of an n-gram to the logit is its value times its weight. It is distributed over the
+characters of its occurrences in equal shares; shares of characters between two words go to these words. So
+the scores of all words and the bias sum to the logit exactly.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from glassformer.errors import InputError
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import Subject, several_said, spread_of
 
-TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")  # what is shown with a score: words, and marks between them
-STRONGEST = 5  # n-grams that a note names
+TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")  # words and punctuation, each with a score
+STRONGEST = 5  # number of n-grams in the note
 
 
 @dataclass(frozen=True)
 class NgramSubject(Subject):
-    """A text, or a pair, under a linear model: its words may be left out, and have no rows.
+    """A text or text pair for a linear model; tokens have no embeddings and are masked by deletion.
 
     Args:
         ngrams: the vectorizer.
-        sides: the text as it is shown, or both of a pair.
-        spans: ``[T]`` of each token its side, begin and end in it.
-        unit, origin: the logit as it is given: ``unit * logit + origin``; a regressor's in the numbers' unit.
+        sides: the text, or both texts of a pair.
+        spans: ``[T]`` side, start and end of each token.
+        unit, origin: the reported logit is ``unit * logit + origin``; for regressors, in the original unit.
     """
 
     ngrams: Ngrams = field(kw_only=True)
@@ -44,16 +44,16 @@ class NgramSubject(Subject):
     origin: float = 0.0
 
     def logits(self, keep: np.ndarray, by: str = "mask") -> np.ndarray:
-        """See ``Subject``; ``mask`` and ``delete`` alike leave the characters of a token out."""
+        """See ``Subject``; ``mask`` and ``delete`` both delete the characters of a token."""
         if by not in ("mask", "delete"):
-            what = f"no baseline {by!r}: a linear model has n-grams, and no rows"
+            what = f"no baseline {by!r} for a linear model"
             raise InputError(what, where="explain", fix="Use mask or delete")
         rows = self.ngrams.rows([self._without(row) for row in np.asarray(keep, bool)])
         weight, bias = weights_of(self.model)
         return rows @ weight.T + bias
 
     def _without(self, keep: np.ndarray) -> str:
-        """The text, or the pair, with some of its tokens."""
+        """The text or pair without the tokens where ``keep`` is False."""
         left = [list(side) for side in self.sides]
         for (side, start, stop), stays in zip(self.spans, keep.tolist(), strict=True):
             if not stays:
@@ -72,7 +72,7 @@ def weights_of(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ngram_subject(clf: Any, text: str) -> NgramSubject:
-    """A text, or a pair, under a fitted linear model."""
+    """The ``NgramSubject`` of a text or pair for a fitted linear model."""
     clf.check_sides([text])
     ngrams: Ngrams = clf.tokenizer_
     sides = text.sides if isinstance(text, TextPair) else (text,)
@@ -115,8 +115,9 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
 
 
 def weights(subject: Subject, target: int) -> Scores:
-    """The weights of the n-grams that stand in the text, shared out among its words: they and the bias add up
-    to the logit of the label explained (of a regressor to the number, or to its logarithm)."""
+    """Contributions of the n-grams of a text, summed by word. With the bias they sum to the logit of the
+    target (for regressors, to the number or its logarithm).
+    """
     assert isinstance(subject, NgramSubject)
     weight, bias = (part[target] for part in weights_of(subject.model))
     parts, strongest = contributions(subject.ngrams, subject.sides, subject.unit * weight)
@@ -133,11 +134,11 @@ def weights(subject: Subject, target: int) -> Scores:
 def contributions(
     ngrams: Ngrams, sides: Sequence[str], weight: np.ndarray
 ) -> tuple[list[np.ndarray], list[tuple[str, float]]]:
-    """What each character of a text, or of both of a pair, adds to a logit; and the strongest n-grams.
+    """Contributions of each character to a logit, per text, and the n-grams with the largest contributions.
 
     Args:
-        sides: cleaned.
-        weight: ``[W]``, of each feature.
+        sides: one or two cleaned texts.
+        weight: ``[W]`` weight of each feature.
     """
     text = TextPair(*sides) if len(sides) == 2 else sides[0]
     row = ngrams.rows([text])
@@ -147,7 +148,7 @@ def contributions(
     size = len(ngrams.idf)
     for feature, value in found.items():
         part, gram = divmod(feature, size)
-        # Of a pair: an n-gram of its first text, of its second, of both, or of one more than of the other.
+        # Features of a pair: n-grams in the first text, in the second, in both, or in only one of them.
         owners = [part] if part < 2 else [side for side in (0, 1) if gram in places[side]]
         for owner in owners:
             spots = places[owner][gram]
@@ -164,7 +165,7 @@ Spot = list[
 
 
 def _places(ngrams: Ngrams, shown: str) -> dict[int, list[Spot]]:
-    """n-gram -> where it stands in a cleaned text."""
+    """The occurrences of each n-gram in a cleaned text."""
     prepared = ngrams.folded(shown)
     owner = np.repeat(
         np.arange(len(shown)), [len(ngrams.folded(c)) for c in shown]

@@ -1,4 +1,4 @@
-"""What is lost when a part of the input is hidden: tokens, words, spans of words, a window over patches."""
+"""Occlusion: the decrease of the logit if tokens, words, spans of words or windows of patches are masked."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ Unit = Literal["token", "word", "span"]
 
 
 def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) -> np.ndarray:
-    """All places of a window that slides over a grid, ``[M, *shape]`` boolean, True inside the window.
+    """All positions of a sliding window on a grid, ``[M, *shape]`` boolean, True inside the window.
 
-    Together they cover the whole grid: where the stride does not come out even, the last one sticks out over
-    the edge and is cut there.
+    Together they cover the grid; the last window may be cut at the edge.
 
     Raises:
-        InputError: a window or stride that is not positive, or a window larger than the grid.
+        InputError: a window or stride below 1, or a window larger than the grid.
     """
     for n, s, step in zip(shape, size, stride, strict=True):
         if not 1 <= s <= n or step < 1:
@@ -44,14 +43,14 @@ def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
 def drops(
     predict: Callable[[np.ndarray], np.ndarray], hidden: np.ndarray, target: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The fall of the target's logit for each hidden part ``[M]``; its mean over the parts with a place.
+    """Decrease of the target's logit for each variant, and the mean decrease for each position.
 
     Args:
-        predict: what is kept ``[M, ...]`` boolean -> logits ``[M, C]``.
-        hidden: ``[M, ...]`` boolean, True where a variant hides the input.
+        predict: kept positions ``[M, ...]`` boolean -> logits ``[M, C]``.
+        hidden: ``[M, ...]`` boolean, True where a variant is masked.
 
     Returns:
-        ``[M]`` and ``[...]``; 0 at a place that no variant hides.
+        ``[M]`` and ``[...]``; 0 at positions that are never masked.
     """
     whole = predict(np.ones((1, *hidden.shape[1:]), bool))[0, target]
     falls = whole - predict(~hidden)[:, target]  # [M]
@@ -60,7 +59,7 @@ def drops(
 
 
 def units_of(subject: Subject, unit: Unit) -> np.ndarray:
-    """The unit that each token of ``subject.hideable`` belongs to, counted from 0; patches are their own."""
+    """The unit number of each token in ``subject.hideable``, from 0; every patch is a unit."""
     chosen = subject.hideable
     return np.arange(len(chosen)) if subject.grid is not None or unit == "token" else subject.words[chosen]
 
@@ -74,17 +73,17 @@ def occlusion(
     stride: int = 1,
     by: str = "mask",
 ) -> Scores:
-    """How far the target's logit falls when a part is hidden (Zeiler and Fergus, 2014).
+    """Occlusion: the decrease of the target's logit if a part is masked (Zeiler and Fergus, 2014).
 
     Args:
-        unit: what is hidden at a time: a token, a word with all its pieces (which share its score), or a
-            span of words. A patch of an image is its token.
-        window: how many units are hidden together; None: 1, and 3 for spans. On images: patches along a side.
-        stride: units from one window to the next; a unit under several windows gets their mean.
-        by: what stands in their place: ``mask``, another baseline, or ``delete``.
+        unit: what is masked at a time: a token, a word (its tokens share the score), or a span of words. For
+            images, tokens are patches.
+        window: number of units masked together; None: 1, and 3 for spans. For images: patches per side.
+        stride: step from one window to the next; a unit in several windows gets their mean.
+        by: the replacement: ``mask``, another baseline, or ``delete``.
 
     Raises:
-        InputError: no such unit or baseline, or a window that does not fit.
+        InputError: an unknown unit or baseline, or a window that does not fit.
     """
     if unit not in ("token", "word", "span"):
         raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")

@@ -1,4 +1,4 @@
-"""How faithful any order of an input's parts could be: the orders with the lowest and the highest curves."""
+"""The orders of an input's parts with the lowest and the highest deletion curves, to normalize metrics."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import numpy as np
 from glassformer.explain.faithfulness import SHARES, curves
 from glassformer.explain.subject import Subject
 
-EXACT = 20  # parts up to which every step of the search hides one of them
-WIDTH = 5  # states that the search keeps from step to step
+EXACT = 20  # up to this number of parts, each step of the search masks a single part
+WIDTH = 5  # beam width
 
 
 def extremes(subject: Subject, target: int, by: str = "mask", width: int = WIDTH) -> tuple[float, float]:
-    """The lowest and the highest area under the deletion curve that a search over orders finds.
+    """The lowest and the highest area under the deletion curve, found by beam search.
 
-    A beam search (as for NAOPC: Edin et al., 2025). With more than ``EXACT`` parts a step hides as many at
-    once as a step of the curve does, those whose effect is largest one by one. It finds no proof: an order
-    may still lie outside by a little.
+    As for NAOPC (Edin et al., 2025). With more than ``EXACT`` parts, a step masks as many parts as a step of
+    the curve, those with the largest single effects. The search is approximate: other orders may be slightly
+    more extreme.
 
     Args:
-        by: what stands in the place of a hidden part, as in ``Subject.logits``.
+        by: the replacement of masked parts, as in ``Subject.logits``.
 
     Raises:
-        InputError: nothing in this input can be hidden.
+        InputError: the input has no part that may be masked.
     """
     lowest, highest = (_search(subject, target, by, width, sign) for sign in (1.0, -1.0))
     areas = []
@@ -32,20 +32,19 @@ def extremes(subject: Subject, target: int, by: str = "mask", width: int = WIDTH
         if subject.grid is not None:
             scores = scores[subject.hideable]
         found = curves(subject, scores, target, by).figures()
-        # Showing the parts of an order one after the other is hiding them from the last to the first.
+        # Showing the parts in an order equals masking them in the reverse order.
         areas += [found["deletion"], found["insertion"]]
     return min(areas), max(areas)
 
 
 def normalized(figures: dict[str, float], lowest: float, highest: float) -> dict[str, float]:
-    """``deletion`` and ``insertion`` of one input as shares of the way from the worst order to the best one.
+    """``deletion`` and ``insertion`` of one input, scaled so that 0 is the worst order and 1 the best.
 
-    0: as bad as the worst order; 1: as good as the best. Unlike plain areas they can be compared between
-    models, whose probabilities fall at different rates.
+    Unlike plain areas they are comparable between models.
 
     Args:
         figures: of ``Curves.figures``.
-        lowest, highest: of ``extremes``, for the same input, target and way of hiding.
+        lowest, highest: of ``extremes``, for the same input, target and way of masking.
     """
     span = max(highest - lowest, 1e-12)
     return {
@@ -55,12 +54,12 @@ def normalized(figures: dict[str, float], lowest: float, highest: float) -> dict
 
 
 def _search(subject: Subject, target: int, by: str, width: int, sign: float) -> list[int]:
-    """The order of hiding with the smallest (``sign`` 1) or largest (-1) sum of probabilities on its way."""
+    """The order of masking with the smallest (``sign`` 1) or largest (-1) sum of probabilities."""
     parts, n = subject.hideable.tolist(), len(subject.hideable)
     sizes = [1] * n
     if n > EXACT:
         sizes, width = np.diff(np.unique(np.rint(np.array(SHARES) * n).astype(int))).tolist(), 1
-    states: list[tuple[float, list[int]]] = [(0.0, [])]  # the sum so far, and what is hidden, in this order
+    states: list[tuple[float, list[int]]] = [(0.0, [])]  # the sum so far and the masked parts, in order
     for size in sizes:
         found: dict[frozenset[int], tuple[float, list[int]]] = {}
         for total, hidden in states:

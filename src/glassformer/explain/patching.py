@@ -1,4 +1,4 @@
-"""Activation patching: which states and heads carry what makes two inputs differ in their prediction."""
+"""Activation patching: which hidden states and heads cause the different predictions for two inputs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from glassformer.runtime import computes
 
 @dataclass(frozen=True)
 class Patched:
-    """The share of the difference between two inputs that each part carries: 1 is all of it, 0 nothing.
+    """The effect of each part as a share of the difference between two inputs, usually from 0 to 1.
 
     Args:
-        states: ``[L + 1, T]``: the state of one token before the first layer, and after each layer.
-        heads: ``[L, H]``: the output of one head at all tokens.
-        tokens: the clean input's, or ``[]`` of an image.
-        labels: what the model predicts for the clean and for the corrupted input.
-        difference: of the two labels' logits, between the two inputs; the shares are of this.
+        states: ``[L + 1, T]`` effect of the state of one token before the first and after each layer.
+        heads: ``[L, H]`` effect of the output of one head at all tokens.
+        tokens: tokens of the clean input; ``[]`` for an image.
+        labels: predictions for the clean and for the corrupted input.
+        difference: difference between the inputs of the logit difference of both labels.
     """
 
     states: np.ndarray
@@ -37,28 +37,28 @@ class Patched:
 
 
 def patch(est: Any, clean: Any, corrupted: Any) -> Patched:
-    """``patch_subjects`` of two inputs of a fitted classifier.
+    """Activation patching between two inputs of a fitted classifier; see ``patch_subjects``.
 
     Args:
-        clean, corrupted: as ``explain`` takes them: two texts of as many tokens, or two images.
+        clean, corrupted: two texts with the same number of tokens, or two images, as for ``explain``.
     """
     return patch_subjects(subject_of(est, clean), subject_of(est, corrupted))
 
 
 @computes
 def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
-    """Run the corrupted input with one part of the clean input's computation in its place, for every part.
+    """Run the model on the corrupted input, with one activation at a time replaced by the clean input's.
 
-    The measure is the logit of the clean input's label minus that of the corrupted input's (after Meng et
-    al., 2022, and Wang et al., 2023).
+    The metric is the logit of the clean input's label minus that of the corrupted input's (after Meng et al.,
+    2022, and Wang et al., 2023).
 
     Args:
-        clean, corrupted: of ``subject_of``, under one model: two inputs of as many tokens (or patches) that
-            are predicted differently, such as two texts that differ in one word.
+        clean, corrupted: inputs for the same model, with the same number of tokens or patches and different
+            predictions, such as two texts that differ in one word.
 
     Raises:
-        InputError: other numbers of tokens, the same prediction, or two texts that are read apart.
-        NotForThisModelError: the model is no Transformer.
+        InputError: different numbers of tokens, the same prediction, or pairs for a bi-encoder.
+        NotForThisModelError: the model is not a Transformer.
     """
     model: Any = clean.model
     if not getattr(model, "has_attention", True) or not hasattr(model.encoder, "layers"):
@@ -92,8 +92,8 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
     for number, layer in enumerate(layers):
         rows = mixed.states[number].repeat(heads, 1)
         with _heads_replaced(layer.attention.out, own.heads[number]):
-            found = model.encoder(rows, clean.packing(heads), begin=number)
-        of_heads[number] = measure(found, heads)
+            patched = model.encoder(rows, clean.packing(heads), begin=number)
+        of_heads[number] = measure(patched, heads)
     scale = high - low
     return Patched(
         (states - low) / scale,
@@ -111,7 +111,7 @@ class _Computation:
 
 
 def _run(model: Any, subject: Subject, heads: int) -> _Computation:
-    """What one input makes of every layer."""
+    """The hidden states and head outputs of all layers for one input."""
     states, outputs = [subject.rows.to(next(model.encoder.parameters()).dtype)], []
     for number, layer in enumerate(model.encoder.layers):
         hook = layer.attention.out.register_forward_pre_hook(
@@ -126,7 +126,7 @@ def _run(model: Any, subject: Subject, heads: int) -> _Computation:
 
 @contextmanager
 def _heads_replaced(projection: Any, clean: Tensor) -> Iterator[None]:
-    """Inside, variant h of the H that are computed together has the clean output of head h."""
+    """Context in which variant h of H variants has the clean output of head h."""
     t, heads = clean.shape[:2]
 
     def replace(_: Any, given: tuple[Tensor, ...]) -> Tensor:

@@ -1,7 +1,7 @@
-"""Explanations as HTML; text, labels and tokens are data and are escaped everywhere.
+"""HTML of explanations; texts, labels and tokens are escaped everywhere.
 
-``fragment`` sits in a notebook: no script, styles of its own. ``page`` is a file that opens anywhere: its
-policy lets the browser run and style only what is shipped here.
+``fragment`` is for notebooks: inline styles, no scripts. ``page`` is a self-contained file whose content
+security policy allows only the included style sheet and script.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RANDOM = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
 
 
 def fragment(explanation: Result) -> str:
-    """The text with each word on a background as strong as its score; hovering shows the figure."""
+    """HTML for a notebook: the text with words highlighted by their scores, or the image."""
     e = explanation
     method = escape(e.method.replace("_", " "))
     sure = "" if e.number else f" {certainty(e.probability)} %"
@@ -50,10 +50,10 @@ def fragment(explanation: Result) -> str:
 
 
 def trust_picture(trust: dict[str, Any]) -> str:
-    """Both curves of ``faithfulness.trust`` as a small SVG: the scores' order solid, random orders dashed."""
-    parts, low, high, what_is_judged = [], 0.0, 1.0, "probability"
+    """The curves of ``faithfulness.trust`` as SVG: the order of the scores solid, random orders dashed."""
+    parts, low, high, quantity = [], 0.0, 1.0, "probability"
     if trust.get("number"):
-        what_is_judged = "number"
+        quantity = "number"
         every = [
             y for own in (trust, trust["random"]) for name in ("deletion", "insertion") for y in own[name]
         ]
@@ -80,7 +80,7 @@ def trust_picture(trust: dict[str, Any]) -> str:
         )
     return (
         '<svg viewBox="0 0 460 122" width="460" role="img" font-size="10" fill="currentColor" '
-        f'aria-label="The {what_is_judged} as parts are hidden and shown, beside {trust["draws"]} random '
+        f'aria-label="The {quantity} as parts are hidden and shown, beside {trust["draws"]} random '
         'orders (dashed)">'
         f"{''.join(parts)}</svg>"
     )
@@ -91,8 +91,8 @@ def _words(e: Result) -> str:
     parts, end = [], 0
     for token, (start, stop), score in zip(e.tokens, e.offsets, e.scores, strict=True):
         if stop <= start:
-            continue  # a special token stands nowhere in the text
-        start = max(start, end)  # tokens that are bytes of one letter share its place
+            continue  # special tokens are not part of the text
+        start = max(start, end)  # tokens that are bytes of one character have the same offsets
         if stop <= start:
             continue
         strength = abs(float(score)) / highest
@@ -108,7 +108,7 @@ def _words(e: Result) -> str:
 
 
 def _between(e: Result, start: int, stop: int) -> str:
-    """What stands between two words; the texts of a pair begin a line each."""
+    """The text between two words; the texts of a pair are on separate lines."""
     text = escape(e.text[start:stop])
     return text if e.sides is None else text.replace(JOINT, "<br>")
 
@@ -130,10 +130,10 @@ def _picture(e: Result) -> str:
 
 
 def page(explanations: Sequence[Result], title: str = "") -> str:
-    """A whole page for one or more explanations of one model.
+    """An HTML page with explanations of one model.
 
     Args:
-        title: its heading; empty: the first label and its probability.
+        title: heading; empty: the first label and its probability.
     """
     from markupsafe import Markup
 
@@ -162,19 +162,19 @@ def page(explanations: Sequence[Result], title: str = "") -> str:
 
 
 def _title(e: Result) -> str:
-    """The answer, and how sure it is where it is no number."""
+    """The predicted number, or the label and its probability."""
     return str(e.label) if e.number else f"{e.label} at {certainty(e.probability)} %"
 
 
 @cache
 def asset(name: str) -> str:
-    """The text of a style sheet or script."""
+    """The contents of a style sheet or script."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 @cache
 def environment(*folders: Path) -> Environment:
-    """Templates of these folders, in which every value is escaped."""
+    """The Jinja environment for these folders; every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -190,7 +190,7 @@ def environment(*folders: Path) -> Environment:
 
 
 def policy(css: str, script: str, *, pictures: bool = False) -> str:
-    """A content security policy that admits this style sheet and this script and nothing else."""
+    """A content security policy that allows only this style sheet and this script."""
     style, code = (
         "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
         for text in (css, script)
@@ -200,20 +200,19 @@ def policy(css: str, script: str, *, pictures: bool = False) -> str:
     return f"default-src 'none';{images} {ours}; base-uri 'none'; form-action 'none'"
 
 
-# --- an explanation that shows itself -------------------------------------------------------------
-#
-# As a page, as JSON, in a notebook.
+# --- the public result ----------------------------------------------------------------------------
 
 
 @dataclass
 class Explanation(Result):
-    """What every method of explanation gives; its fields are those of ``Result``."""
+    """The result of every attribution method; see ``Result`` for the fields."""
 
     def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (scores) or ``.html`` (a page that opens anywhere, with maps if there are any).
+        """Write ``.json`` (scores) or ``.html`` (a self-contained page, with attention maps if there are
+        any).
 
         Raises:
-            InputError: another ending, or no such folder.
+            InputError: another extension, or the folder does not exist.
         """
         path = Path(path)
         if path.suffix.lower() not in (".json", ".html"):

@@ -1,4 +1,4 @@
-"""What an explanation says: scores shaped like the input, and what is needed to read them."""
+"""``Result``: scores of an explanation, with the tokens or the image that they belong to."""
 
 from __future__ import annotations
 
@@ -13,35 +13,33 @@ from glassformer.data.text_pairs import JOINT, TextPair, cleaned_sides, sides_ke
 from glassformer.data.vocabulary import places_in, word_ids, word_numbers
 
 # --- tokens ---------------------------------------------------------------------------------------
-#
-# Those of one text: where each stands, and which word it belongs to.
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """T tokens of one text, cut exactly as in training."""
+    """The T tokens of one text, truncated as in training."""
 
-    text: str  # what the tokenizer saw, after cleaning
+    text: str  # input of the tokenizer, after cleaning
     names: list[str]
-    offsets: list[tuple[int, int]]  # places in ``text``; (0, 0) for special tokens
+    offsets: list[tuple[int, int]]  # character offsets in ``text``; (0, 0) for special tokens
     ids: list[int]
     words: np.ndarray  # [T] int: the word of each token, counted from 0; -1 for special tokens
-    sides: np.ndarray | None = None  # [T] of a pair: 0 its first text, 1 its second, -1 special tokens
-    segments: np.ndarray | None = None  # [T] int, as the model reads them; None: it tells none apart
+    sides: np.ndarray | None = None  # [T] for pairs: 0 first text, 1 second text, -1 special tokens
+    segments: np.ndarray | None = None  # [T] int, token types; None: the model has none
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def tokens_of(clf, text: str) -> Tokens:
-    """Tokens of a text, or of a pair, under a classifier's own cleaning, tokenizer and length limit."""
+    """The tokens of a text or pair, by the cleaning, tokenizer and length limit of an estimator."""
     if isinstance(text, TextPair):
         return _tokens_of_pair(clf, text)
     shown = clean_text(text, clf.clean)
     encoding = clf.tokenizer_.encode(shown, add_special_tokens=clf.add_special_tokens)
     ids = clf.encode([text])[0].tolist()
     kept = list(range(len(encoding.ids)))
-    if len(ids) < len(kept):  # the closing special token stays, the middle is cut
+    if len(ids) < len(kept):  # truncation keeps the final special token
         tail = sum(1 for m in reversed(encoding.special_tokens_mask) if m) - encoding.special_tokens_mask[0]
         tail = max(0, min(tail, 1))
         kept = kept[: len(ids) - tail] + kept[len(kept) - tail :]
@@ -54,17 +52,17 @@ def tokens_of(clf, text: str) -> Tokens:
 
 
 def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
-    """Both texts, a line each, and where each token stands in that."""
+    """The tokens of a pair; offsets are in both texts joined by ``JOINT``."""
     first, second = cleaned_sides(pair, clf.clean)
     encoding = clf.tokenizer_.encode(first, second, add_special_tokens=clf.add_special_tokens)
     table = clf.encode([pair])
     ids, shown, behind = table[0].tolist(), f"{first}{JOINT}{second}", len(first) + len(JOINT)
     sides = np.array([-1 if side is None else side for side in encoding.sequence_ids], int)
     kept = _rows_kept(sides, clf.max_length)
-    if ids != [encoding.ids[i] for i in kept]:  # no known word on either side: one unknown token
+    if ids != [encoding.ids[i] for i in kept]:  # no known word in both texts: one unknown token
         names, alone = [clf.tokenizer_.id_to_token(ids[0])], np.zeros(1, int)
         return Tokens(shown, names, [(0, len(shown))], ids, alone, alone, table.segments)
-    places = dict(zip(kept, range(len(kept)), strict=True))  # in the whole encoding -> among those kept
+    places = dict(zip(kept, range(len(kept)), strict=True))  # index in the encoding -> among kept tokens
     words, offsets, count = np.full(len(ids), -1), [(0, 0)] * len(ids), 0
     for side, text in enumerate((first, second)):
         rows = [i for i in kept if sides[i] == side]
@@ -78,7 +76,7 @@ def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
 
 
 def _rows_kept(sides: np.ndarray, max_length: int) -> list[int]:
-    """The tokens of a pair that are read, in order: all special ones, and of each side the first."""
+    """Indices of the tokens of a pair after truncation."""
     counts = [int((sides == side).sum()) for side in (0, 1)]
     room = sides_kept(counts[0], counts[1], max_length - int((sides < 0).sum()))
     seen, kept = [0, 0], []
@@ -91,7 +89,7 @@ def _rows_kept(sides: np.ndarray, max_length: int) -> list[int]:
 
 
 def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Where each word lies in the text, in order."""
+    """The character offsets of each word, in order."""
     spans: list[tuple[int, int]] = []
     for word, (start, stop) in zip(words.tolist(), offsets, strict=True):
         if word == len(spans):
@@ -102,7 +100,7 @@ def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tupl
 
 
 def per_word(scores: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Scores of tokens ``[T]`` added up to scores of words ``[W]``; special tokens are left out."""
+    """Sums of the token scores ``[T]`` by word ``[W]``, without special tokens."""
     chosen = words >= 0
     return np.bincount(words[chosen], np.asarray(scores, np.float64)[chosen], minlength=int(words.max()) + 1)
 
@@ -110,7 +108,7 @@ def per_word(scores: np.ndarray, words: np.ndarray) -> np.ndarray:
 # --- results --------------------------------------------------------------------------------------
 
 
-# Method -> what its scores say.
+# Method -> how to interpret its scores.
 ABOUT = {
     "attention": "How much of each token the head's rows read in one layer. It shows where information was "
     "read, not why the model predicts what it does.",
@@ -135,11 +133,11 @@ ABOUT = {
 
 @dataclass
 class Scores:
-    """What a method gives back, before it is joined with the input's tokens or image."""
+    """The return value of an attribution method."""
 
     scores: np.ndarray  # [T]
-    maps: np.ndarray | None = None  # [L, H, T, T]
-    reads: np.ndarray | None = None  # [T], how much of each output row the head reads
+    maps: np.ndarray | None = None  # [L, H, T, T] attention weights
+    reads: np.ndarray | None = None  # [T], the share of each output row in the pooled vector
     error: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -149,46 +147,44 @@ class Scores:
 class Result:
     """Scores for the tokens of one text, or for the patches of one image.
 
-    ``text`` is what the tokenizer saw (after cleaning); of an image it is empty. ``offsets`` are places in
-    the text, (0, 0) for special tokens. Attention methods score how much was read, from 0 up. The others
-    score what speaks for the target: negative ones speak against it, in its logit's units for all but
-    ``attention_gradient`` and ``gim``.
+    ``text`` is the cleaned text, empty for images. ``offsets`` are character offsets, (0, 0) for special
+    tokens. Scores of attention methods are non-negative. Scores of other methods are positive if they support
+    the target and negative if they oppose it, in units of its logit except for ``attention_gradient`` and
+    ``gim``.
     """
 
     text: str
     tokens: list[str]
     offsets: list[tuple[int, int]]
     scores: np.ndarray  # [T], or [gh, gw] on the patch grid
-    label: Any  # what was predicted
-    probability: float  # of that label
+    label: Any  # the prediction
+    probability: float  # of the prediction
     method: str
-    target: Any = None  # the label explained; attention and rollout have none
-    maps: np.ndarray | None = None  # [L, H, T, T]
+    target: Any = None  # the explained label; None for attention and rollout
+    maps: np.ndarray | None = None  # [L, H, T, T] attention weights
     error: float | None = None  # integrated gradients: relative error of completeness
     settings: dict[str, Any] = field(default_factory=dict)
-    image: np.ndarray | None = None  # [height, width, 3] uint8, as the model saw it
-    reads: np.ndarray | None = None  # [T], how much of each output row the head reads
-    notes: list[str] = field(default_factory=list)  # how far it can be trusted, in words
-    name: str = ""  # of the file that the input came from
-    trust: dict[str, Any] | None = (
-        None  # curves and figures of ``faithfulness.trust``, where they were asked for
-    )
+    image: np.ndarray | None = None  # [height, width, 3] uint8, the input of the model
+    reads: np.ndarray | None = None  # [T], the share of each output row in the pooled vector
+    notes: list[str] = field(default_factory=list)
+    name: str = ""  # file name of the input
+    trust: dict[str, Any] | None = None  # result of ``faithfulness.trust``, if requested
 
     word_ids: np.ndarray | None = None  # [T], the word of each token, -1 for special ones
-    sides: np.ndarray | None = None  # [T] of a pair: 0 its first text, 1 its second, -1 special tokens
+    sides: np.ndarray | None = None  # [T] for pairs: 0 first text, 1 second text, -1 special tokens
     target_probability: float | None = None  # of ``target``
-    number: bool = False  # whether ``label`` is a predicted number, and ``probability`` the same one
-    cross: dict[str, Any] | None = None  # the words of a pair against each other, where that was asked for
+    number: bool = False  # regression: ``label`` and ``probability`` are the predicted number
+    cross: dict[str, Any] | None = None  # result of ``cross``, if requested
 
     @property
     def of_target(self) -> float | None:
-        """The probability of a target that is another label than the answer."""
+        """The probability of the target if it is not the predicted label; else None."""
         other = self.target is not None and str(self.target) != str(self.label) and not self.number
         return self.target_probability if other else None
 
     @property
     def numbers(self) -> np.ndarray:
-        """The word of each token ``[T]``; where it is not known, as the tokens' names and places say."""
+        """The word of each token ``[T]``, inferred from tokens and offsets if unknown."""
         return word_numbers(self.tokens, self.offsets) if self.word_ids is None else self.word_ids
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
@@ -202,7 +198,7 @@ class Result:
         return [(names[i], float(flat[i])) for i in np.argsort(-flat, kind="stable")[:count]]
 
     def words(self) -> list[tuple[str, float]]:
-        """The text's words in order, each with the sum of its pieces' scores; without special tokens."""
+        """The words of the text with the sums of their tokens' scores, without special tokens."""
         numbers = self.numbers
         if numbers.max(initial=-1) < 0:
             return []
@@ -211,7 +207,7 @@ class Result:
         return [(self.text[a:b], float(s)) for (a, b), s in zip(spans, scores, strict=True)]
 
     def words_of(self, side: int) -> list[tuple[str, float]]:
-        """As ``words``, of one text of a pair: 0 the first, 1 the second."""
+        """As ``words``, for one text of a pair: 0 the first, 1 the second."""
         if self.sides is None:
             return self.words() if side == 0 else []
         numbers = self.numbers
@@ -219,7 +215,7 @@ class Result:
         return [word for number, word in enumerate(self.words()) if number in own]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; maps and image are left out."""
+        """Plain values for JSON, without maps and image."""
         return {
             "text": self.text,
             "tokens": self.tokens,
@@ -238,6 +234,6 @@ class Result:
         } | self._of_pairs()
 
     def _of_pairs(self) -> dict[str, Any]:
-        """What a pair's explanation says beside."""
-        found = {} if self.sides is None else {"sides": self.sides.tolist()}
-        return found | ({} if self.cross is None else {"cross": self.cross})
+        """Additional values for pairs."""
+        values = {} if self.sides is None else {"sides": self.sides.tolist()}
+        return values | ({} if self.cross is None else {"cross": self.cross})

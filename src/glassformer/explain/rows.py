@@ -1,6 +1,6 @@
-"""One word of a tagged sentence, and one answer from a text, as the methods see them.
+"""``Subject`` for token classification (one word of a sentence) and question answering (one answer).
 
-Both models have outputs for every token; what is explained are those of one word, or of an answer's ends.
+Both models have outputs for every token; the output of one word, or of the ends of an answer, is explained.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ CLASSES = ["answer", "no answer"]
 
 
 def number_of(tagger: Any, words: list[str], word: str | int | None, tags: list[str]) -> int:
-    """The number of the word that is asked for.
+    """The index of the word to explain; None: the first tagged word.
 
     Raises:
-        InputError: no such word.
+        InputError: the word does not exist.
     """
     if word is None:
         return next((i for i, tag in enumerate(tags) if tag != "O"), 0)
@@ -54,7 +54,7 @@ def number_of(tagger: Any, words: list[str], word: str | int | None, tags: list[
 
 @computes_gradients
 def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -> Subject:
-    """One word of a sentence, in the window that answers it; the target is the tag that is given."""
+    """One word of a sentence, in the window that its tag is predicted from; the target is that tag."""
     model = model_of(tagger)
     device = next(model.parameters()).device
     rows = tagger.encode([words])
@@ -68,8 +68,8 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     embedded, baselines = token_rows(tagger, model, ids, inside, None)
     probabilities = tagger.chances(logits_of(view, embedded)[None].float().cpu().numpy())[0]
     classes, label = tagger.classes_.tolist(), tags[number]
-    # The tag that is given: where tags had to be repaired it is not the likeliest.
-    likely = classes.index(label) if label in classes else int(probabilities.argmax())
+    # The predicted tag is not always the most probable one, since invalid tag sequences are repaired.
+    target = classes.index(label) if label in classes else int(probabilities.argmax())
     shown = {
         "text": " ".join(words),
         "tokens": [tagger.tokenizer_.id_to_token(int(i)) or "?" for i in ids],
@@ -80,11 +80,11 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         "name": f"{words[number]} ({label})",
     }
     more = {"temperature": tagger.temperature_, "operators": text_operators(tagger, delete=False)}
-    return Subject(view, embedded, baselines, inside, classes, likely, probabilities, shown, **more)
+    return Subject(view, embedded, baselines, inside, classes, target, probabilities, shown, **more)
 
 
 def _counted(words: np.ndarray) -> np.ndarray:
-    """Numbers of words from 0, as those of a window in the middle of a sentence are not."""
+    """Word numbers shifted to start at 0, for windows in the middle of a sentence."""
     first = words[words >= 0].min(initial=len(words) + int(words.max(initial=0)))
     return np.where(words >= 0, words - first, -1)
 
@@ -94,7 +94,7 @@ def _counted(words: np.ndarray) -> np.ndarray:
 
 @computes_gradients
 def answer_subject(answerer: Any, question: Question) -> Subject:
-    """The best answer to one question, in the window that has it: its two logits' sum, and [CLS]'s."""
+    """The best answer to one question, in its window: the sum of its start and end logits versus [CLS]'s."""
     model = model_of(answerer)
     rows = answerer.readable(answerer.encode([question]), model)
     device = next(model.parameters()).device
@@ -138,7 +138,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
 
 
 def _place_of(span: tuple[float, int, int], logits: np.ndarray, rows: QuestionRows) -> tuple[int, int, int]:
-    """The window in which a span has its score, and its first and last token in it."""
+    """The window that a span was found in, and the span's first and last token in it."""
     score, begin, end = span
     for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):
         inside, places = rows.sides[start:stop] == 1, rows.offsets[start:stop]
@@ -146,13 +146,13 @@ def _place_of(span: tuple[float, int, int], logits: np.ndarray, rows: QuestionRo
             for last in np.flatnonzero(inside & (places[:, 1] == end)).tolist():
                 if last >= first and np.isclose(logits[start + first, 0] + logits[start + last, 1], score):
                     return window, first, last
-    raise AssertionError("a span has its score in some window")
+    raise AssertionError("every span comes from a window")
 
 
 def _words(
     names: list[str], places: np.ndarray, sides: np.ndarray, behind: int
 ) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """The word of each token, counted over question and context, and its place in both, a line each."""
+    """The word of each token, counted over question and context, and its offsets in the joined text."""
     words, count = np.full(len(names), -1), 0
     offsets = [(0, 0)] * len(names)
     for side in (0, 1):

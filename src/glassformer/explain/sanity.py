@@ -1,5 +1,6 @@
-"""Two checks of a method rather than of a picture: does it notice noise in the weights, and does it stay put
-when a word becomes its synonym or is misspelt, or a picture a little brighter or cut a little?"""
+"""Sanity checks of attribution methods: weight randomization, and stability under small changes of
+the input.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +17,24 @@ from glassformer.explain.faithfulness import spearman, summary
 from glassformer.explain.methods import explain, explain_input
 from glassformer.explain.subject import Subject
 
-LIMIT = 0.5  # a mean rank correlation from here on counts as "hardly changes"
+LIMIT = 0.5  # mean rank correlation from which scores count as hardly changed
 
 
-# --- noise in the weights -------------------------------------------------------------------------
+# --- weight randomization -------------------------------------------------------------------------
 
 
 def stages(model: Any) -> list[tuple[str, list[nn.Module]]]:
-    """The parts of a model from the output down: head and pooling, then each layer, the last one first."""
+    """The parts of a model from output to input: head and pooling, then the layers, last one first."""
     top = [m for m in (model.head, model.pooling, model.encoder.final_norm) if isinstance(m, nn.Module)]
     layers = list(model.encoder.layers)
     return [("head", top), *((f"layer {i + 1}", [layers[i]]) for i in reversed(range(len(layers))))]
 
 
 def shuffled(model: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:
-    """One copy of the model, its parts shuffled one after the other (Adebayo et al., 2018, cascading).
+    """Yield one copy of the model whose parts are shuffled cumulatively (cascading; Adebayo et al., 2018).
 
-    Every tensor keeps its values and loses their places, so that sizes stay what they were. The same copy is
-    yielded each time; the embeddings stay, since they are the input of what is explained.
+    The values of every tensor are permuted, which keeps their distribution. The same copy is yielded each
+    time. Embeddings are not shuffled.
     """
     model = copy.deepcopy(model).eval()
     generator = torch.Generator().manual_seed(seed)
@@ -49,10 +50,10 @@ def shuffled(model: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:
 def randomization(
     subjects: Sequence[Subject], method: str, *, seed: int = 0, **options: Any
 ) -> list[dict[str, Any]]:
-    """How much a method's scores still resemble themselves as the weights become noise, stage by stage.
+    """Rank correlation of a method's scores with those under cumulatively shuffled weights.
 
-    The subjects share one model. Each record has the stage down to which weights are noise, and the mean rank
-    correlation with the scores of the trained model, over the tokens that may be hidden, with its interval.
+    The subjects share one model. Each record has the last shuffled part, and the mean rank correlation with
+    the scores of the trained model over the tokens that may be masked, with its interval.
     """
     before = [_flat(s, explain(s, method=method, maps=False, **options).scores) for s in subjects]
     records = []
@@ -66,7 +67,7 @@ def randomization(
 
 
 def passes(records: Sequence[dict[str, Any]]) -> bool:
-    """Whether the scores under all noise have little to do with those of the trained model."""
+    """Whether the scores with all weights shuffled differ from those of the trained model."""
     return abs(records[-1]["mean"]) < LIMIT
 
 
@@ -74,9 +75,9 @@ def _flat(subject: Subject, scores: np.ndarray) -> np.ndarray:
     return scores.ravel() if subject.grid is not None else scores[subject.hideable]
 
 
-# --- another word for the same ---------------------------------------------------------------------
+# --- stability -------------------------------------------------------------------------------------
 
-# Our own list, made for film reviews and plain English; words of a line can stand for each other.
+# Pairs of synonyms, for movie reviews and plain English.
 SYNONYMS = """
 good fine|great terrific|excellent superb|wonderful marvelous|amazing astonishing|bad poor|terrible awful
 horrible dreadful|boring dull|funny amusing|hilarious uproarious|sad unhappy|happy glad|beautiful lovely
@@ -102,29 +103,31 @@ pathetic pitiful|brilliant dazzling|memorable unforgettable|predictable foreseea
 
 
 def synonyms() -> dict[str, str]:
-    """Word -> another for the same, both ways."""
+    """Word -> synonym, in both directions."""
     pairs = [(a, b) for a, b in (line.split() for line in re.split(r"[|\n]", SYNONYMS) if line.strip())]
     return dict(pairs) | {b: a for a, b in reversed(pairs)}
 
 
 def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with a word replaced, the word, and what replaced it; None: the list has none of its words."""
+    """The text with one word replaced by a synonym, the word and the synonym; None if there is no synonym."""
     known = synonyms()
-    found = [m for m in re.finditer(r"[A-Za-z]+", text) if m[0].lower() in known]
-    if not found:
+    matches = [m for m in re.finditer(r"[A-Za-z]+", text) if m[0].lower() in known]
+    if not matches:
         return None
-    match = found[int(rng.integers(len(found)))]
+    match = matches[int(rng.integers(len(matches)))]
     other = known[match[0].lower()]
     other = other.capitalize() if match[0][0].isupper() else other
     return text[: match.start()] + other + text[match.end() :], match[0], other
 
 
 def with_typo(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with two neighboring letters in a word swapped; None if no word has four letters or more."""
-    found = [m for m in re.finditer(r"[A-Za-z]{4,}", text) if len(set(m[0][1:-1])) > 1]
-    if not found:
+    """The text with two adjacent letters of a word swapped, the word and the typo; None if all
+    words are short.
+    """
+    matches = [m for m in re.finditer(r"[A-Za-z]{4,}", text) if len(set(m[0][1:-1])) > 1]
+    if not matches:
         return None
-    match = found[int(rng.integers(len(found)))]
+    match = matches[int(rng.integers(len(matches)))]
     word = match[0]
     places = [i for i in range(1, len(word) - 2) if word[i] != word[i + 1]]
     i = places[int(rng.integers(len(places)))]
@@ -133,14 +136,13 @@ def with_typo(text: str, rng: np.random.Generator) -> tuple[str, str, str] | Non
 
 
 def with_brightness(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
-    """``[height, width, channels]`` uint8 made a fifth darker or lighter, and by how much."""
+    """An image ``[height, width, channels]`` uint8, a fifth darker or brighter, with a description."""
     factor = float(rng.choice((0.8, 1.2)))
     return np.clip(np.rint(picture * factor), 0, 255).astype(np.uint8), "brightness", f"{factor:g}"
 
 
 def with_crop(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
-    """A random part of fifteen sixteenths of the sides (one pixel less at least, where a side has two or
-    more), brought back to the full size."""
+    """An image cropped at random to 15/16 of its sides and resized to the full size, with a description."""
     from PIL import Image
 
     height, width, channels = picture.shape
@@ -162,19 +164,19 @@ def stability(
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """How alike the scores of an input are before and after a small change that keeps the meaning.
+    """Rank correlation of the scores before and after a small change of the input that keeps its meaning.
 
-    Of texts one word is changed: scores of whole words are compared by rank, the changed word left out. Texts
-    in which nothing can be changed, whose number of words becomes another, or with fewer than three other
-    words, are left out. Of pictures the patches are compared place by place, after the model's own resizing.
+    For texts one word is changed, and the scores of the other words are compared. Texts that cannot be
+    changed, whose number of words changes, or with fewer than three other words are skipped. For images the
+    scores of patches are compared by position, after the model's resizing.
 
     Args:
-        change: By default ``with_synonym`` for texts and ``with_crop`` for pictures; ``with_typo`` and
-            ``with_brightness`` are others.
+        change: the change; by default ``with_synonym`` for texts and ``with_crop`` for images; others are
+            ``with_typo`` and ``with_brightness``.
 
     Returns:
-        ``correlation`` (mean, 95 % interval, n), ``label_kept`` (share of texts whose prediction stayed), and
-        ``correlation_label_kept`` over those alone.
+        ``correlation`` (mean, 95 % interval, n), ``label_kept`` (share of inputs with the same prediction),
+        and ``correlation_label_kept`` over those.
     """
     rng = np.random.default_rng(seed)
     change = change or (with_crop if clf.inputs.has_images else with_synonym)
@@ -205,7 +207,7 @@ def stability(
 def _alike(
     clf: Any, whole: Any, other: Any, method: str, options: dict[str, Any]
 ) -> tuple[float, bool] | None:
-    """Rank correlation over what both inputs share place by place, and whether the label stayed."""
+    """Rank correlation over the common words or patches, and whether the label is the same; None: skipped."""
     first = explain_input(clf, whole, method=method, maps=False, **options)
     target = {} if first.target is None else {"target": first.target}
     second = explain_input(clf, other, method=method, maps=False, **target, **options)

@@ -1,4 +1,4 @@
-"""Shapley values by sampling: what each part adds, on average over the orders in which parts are shown."""
+"""Shapley values by permutation sampling."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ def shapley(
     by: str = "mask",
     seed: int = 0,
 ) -> Scores:
-    """The mean rise of the target's logit when a part is shown, over random orders (Castro et al., 2009).
+    """Shapley values of the target's logit, estimated from random permutations (Castro et al., 2009).
 
-    Each order is also walked backwards, which cancels much of the noise (Mitchell et al., 2022). Scores add
-    up to ``y(input) - y(all hidden)``; they take ``2 pairs (units - 1) + 2`` variants of the input.
+    Each permutation is also used in reverse, which reduces the variance (Mitchell et al., 2022). Scores sum
+    to ``y(input) - y(all masked)`` and need ``2 pairs (units - 1) + 2`` variants of the input.
 
     Args:
-        unit: what is shown at a time: a token, or a word with all its pieces, which share its score evenly. A
-            patch of an image is its token.
-        pairs: random orders, each with its reverse.
-        by: what stands in the place of a hidden part: ``mask``, another baseline, or ``delete``.
-        seed: of the orders.
+        unit: a token, or a word, whose tokens share its score. For images, tokens are patches.
+        pairs: number of random permutations, each with its reverse.
+        by: replacement of masked parts: ``mask``, another baseline, or ``delete``.
+        seed: random seed of the permutations.
 
     Raises:
-        InputError: no such unit or baseline, fewer than one pair, or a seed below 0.
+        InputError: an unknown unit or baseline, fewer than one pair, or a seed below 0.
     """
     if unit not in ("token", "word"):
         raise InputError(f"no unit {unit!r}", where="shapley", fix="Use token or word")

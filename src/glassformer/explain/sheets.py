@@ -1,6 +1,6 @@
-"""Sheets of explanations as SVG files: the maps of a layer's heads, and images under their scores.
+"""SVG grids of explanations: attention maps of all heads of a layer, and images with their scores.
 
-They are drawn on white, so that they can be read on a light page and on a dark one.
+The background is white, for light and dark pages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from glassformer.errors import InputError, counted
 from glassformer.explain.result import Result
 from glassformer.explain.view import certainty, inert, picture_url, short_names
 
-CELL, LETTER, LONGEST = 22, 7, 16  # pixels of a square of a map and of a letter; letters of a token
-SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels of an image, between images, above them, below each
+CELL, LETTER, LONGEST = 22, 7, 16  # pixels per square and per letter; letters of a token
+SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels: side of an image, gap, header, footer
 INK, MUTED, MAP = "#23303d", "#5b6672", "#2f6db5"
 FOR, AGAINST = (255, 110, 0), (40, 90, 220)  # of scores on an image
 LABEL = 11  # letters of a label below an image
-MOST = 64  # tokens of a map that can be read
+MOST = 64  # maximum number of tokens of a map
 
 
 def as_file(svg: str) -> str:
-    """An ``<svg>`` element of a page as a file of its own: the page's variables are replaced by their light
-    values, and it stands on white.
+    """The contents of an SVG file from an ``<svg>`` element: CSS variables are replaced by their fallbacks,
+    and a white background is added.
     """
     svg = re.sub(r"var\(--[\w-]+, ([^()]+)\)", r"\1", svg)
     start = svg.index(">") + 1
@@ -41,14 +41,14 @@ def as_file(svg: str) -> str:
 
 
 def heads(explanation: Result, layer: int = -1) -> str:
-    """The attention maps of one layer, a head beside the other: a row reads the columns, darker with more.
+    """The attention maps of all heads of one layer, side by side; rows attend to columns.
 
     Args:
-        explanation: of a text, with its maps (``maps=True``).
-        layer: its number; negative ones count from the end.
+        explanation: of a text, with maps (``maps=True``).
+        layer: layer number; negative numbers count from the end.
 
     Raises:
-        InputError: no maps, no such layer, or more tokens than can be read.
+        InputError: no maps, an unknown layer, or more than ``MOST`` tokens.
     """
     e = explanation
     if e.maps is None or e.image is not None:
@@ -86,23 +86,23 @@ def heads(explanation: Result, layer: int = -1) -> str:
 def pictures(
     rows: Sequence[Sequence[Result]], titles: Sequence[str], names: Sequence[str] | None = None
 ) -> str:
-    """A row an input: the image, then the scores of each explanation of it, over the image in gray.
+    """One row per image: the image, then the scores of each explanation over the image in gray.
 
-    Scores of methods without a target run from the lowest to the highest; of those with one, orange speaks
-    for the target and blue against it, as strong as the share of the strongest. Below each stands the answer.
+    For methods with a target, orange supports the target and blue opposes it; the opacity is relative to the
+    largest score. The predictions are below the explanations.
 
     Args:
-        rows: explanations of one image each, of as many methods or models as there are titles.
-        titles: over the columns; a line break begins a second line.
-        names: below the images themselves, such as the true label.
+        rows: explanations of one image per row, one for each title.
+        titles: column titles, with an optional line break.
+        names: captions of the images, such as the true label; None: their file names.
 
     Raises:
-        InputError: an explanation of a text, or rows that do not fit titles and names.
+        InputError: an explanation of a text, or numbers of rows, titles and names that do not match.
     """
-    found = names or [row[0].name for row in rows if row]
-    if not rows or len(found) != len(rows) or any(len(row) != len(titles) for row in rows):
+    captions = names or [row[0].name for row in rows if row]
+    if not rows or len(captions) != len(rows) or any(len(row) != len(titles) for row in rows):
         raise InputError(
-            f"{len(rows)} rows, {len(titles)} titles and {len(found)} names do not fit", where="images"
+            f"{len(rows)} rows, {len(titles)} titles and {len(captions)} names do not fit", where="images"
         )
     if any(e.image is None for row in rows for e in row):
         raise InputError("an explanation of a text", where="images", fix="Give those of images")
@@ -114,7 +114,7 @@ def pictures(
             _line(step * column, 13 + 14 * i, words, INK, i == 0)
             for i, words in enumerate(title.split("\n")[:2])
         ]
-    for i, (row, name) in enumerate(zip(rows, found, strict=True)):
+    for i, (row, name) in enumerate(zip(rows, captions, strict=True)):
         y, image = HEAD + line * i, row[0].image
         assert image is not None
         grey = np.repeat((image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[..., None], 3, 2)
@@ -131,7 +131,7 @@ def pictures(
 
 
 def heat_of(scores: np.ndarray, *, signed: bool) -> np.ndarray:
-    """Scores ``[gh, gw]`` as colors over an image: ``[gh, gw, 4]`` uint8, red, green, blue, opacity."""
+    """Scores ``[gh, gw]`` as RGBA colors ``[gh, gw, 4]`` uint8."""
     values = scores.astype(np.float64)
     if not signed:
         values = values - values.min()

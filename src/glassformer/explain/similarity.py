@@ -1,6 +1,6 @@
-"""Why two texts, or images, are alike: what each pair of tokens, or patches, adds to the cosine.
+"""Explanation of the cosine similarity of two texts or images by pairs of tokens or patches.
 
-The table sums up to the cosine; here are the table, its map and its page.
+The contributions of all pairs sum to the cosine.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.outputs import write_text_whole
 
-CELL, CHARACTER = 22, 7.2  # pixels of a square, and of a letter beside it
+CELL, CHARACTER = 22, 7.2  # pixels per square, and per letter
 INK = "var(--ink, currentColor)"
 ADDS, TAKES = "var(--right, #0b7285)", "var(--wrong, #b93a2b)"
-MOST = 200  # parts of a side that are drawn; the figures have all
-MOST_SQUARES = 10_000  # of one map; patches of two images are shown in the images instead
-STRONGEST = 8  # pairs that are listed
+MOST = 200  # maximum number of drawn rows or columns; the JSON has all
+MOST_SQUARES = 10_000  # maximum number of squares of a heatmap
+STRONGEST = 8  # number of listed pairs
 ABOUT = (
     "A row for each part of the first, a column for each of the second. A square is what the two add to the "
     "cosine: blue-green adds, red takes away, and all squares together are the cosine. A part stands for its "
@@ -38,12 +38,12 @@ ABOUT = (
 def picture(
     rows: Sequence[str], columns: Sequence[str], table: Sequence[Sequence[float]], origin: str = "pair map"
 ) -> str:
-    """The map as SVG; a square's strength is its share of the strongest one.
+    """A heatmap as SVG; opacity is relative to the largest absolute value.
 
     Args:
-        rows, columns: what to call the parts of each side.
-        table: ``[len(rows), len(columns)]``, of any sign.
-        origin: where it comes from, for messages.
+        rows, columns: names of the tokens of both texts.
+        table: ``[len(rows), len(columns)]`` contributions.
+        origin: where the table comes from, for error messages.
 
     Raises:
         DataError: the table has another shape.
@@ -80,11 +80,11 @@ def picture(
 
 
 def page(found: Sequence[Any], title: str = "") -> str:
-    """A whole page with the map of each explanation and its strongest pairs.
+    """An HTML page with the heatmap of each explanation and its strongest pairs.
 
     Args:
-        found: each has ``a``, ``b``, ``rows``, ``columns``, ``table``, ``score`` and ``strongest(k)``; of
-            images ``urls`` and ``grids`` too, one for each side.
+        found: explanations with ``a``, ``b``, ``rows``, ``columns``, ``table``, ``score`` and
+            ``strongest(k)``; for images also ``urls`` and ``grids``, one per image.
     """
     from markupsafe import Markup
 
@@ -129,11 +129,11 @@ def _map_of(one: Any) -> Any:
 
 
 def patches(url: str, sums: Any, grid: tuple[int, int]) -> str:
-    """An image under what each of its patches adds to the cosine, all patches of the other together.
+    """An image overlaid with the contribution of each of its patches, as SVG.
 
     Args:
-        url: ``data:`` address of the image.
-        sums: ``[rows * columns]``.
+        url: ``data:`` URL of the image.
+        sums: ``[rows * columns]`` contributions, summed over the patches of the other image.
         grid: rows and columns of patches.
     """
     side, (rows, columns) = 16, grid
@@ -159,7 +159,7 @@ def _text(name: Any) -> str:
 
 @dataclass(frozen=True)
 class SimilarityExplanation:
-    """``table[i, j]`` is what token i of one text and token j of the other add to ``score``."""
+    """``table[i, j]`` is the contribution of token i of text a and token j of text b to ``score``."""
 
     a: str
     b: str
@@ -167,26 +167,26 @@ class SimilarityExplanation:
     tokens_b: list[str]
     table: np.ndarray  # [T_a, T_b] fp64
     score: float  # the cosine
-    notes: tuple[str, ...] = ()  # what a reader must know: a text of which a part alone was read
+    notes: tuple[str, ...] = ()  # remarks, for example that a text was truncated
 
     @property
     def rows(self) -> list[str]:
-        """What to call the rows of the table."""
+        """Names of the rows of the table."""
         return self.tokens_a
 
     @property
     def columns(self) -> list[str]:
-        """What to call its columns."""
+        """Names of the columns of the table."""
         return self.tokens_b
 
     def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
-        """The pairs that add most."""
+        """The ``k`` pairs with the largest contributions."""
         best = np.argsort(-self.table, axis=None, kind="stable")[:k]
         places = zip(*np.unravel_index(best, self.table.shape), strict=True)
         return [(self.tokens_a[i], self.tokens_b[j], float(self.table[i, j])) for i, j in places]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Plain values for JSON."""
         return {
             "texts": [self.a, self.b],
             "tokens": [self.tokens_a, self.tokens_b],
@@ -196,23 +196,23 @@ class SimilarityExplanation:
         }
 
     def html(self) -> str:
-        """A page that opens anywhere: the table as a map, and the strongest pairs."""
+        """A self-contained page with the heatmap and the strongest pairs."""
         return page([self])
 
     def _repr_html_(self) -> str:
         return f"<div>{picture(self.tokens_a, self.tokens_b, self.table.tolist())}</div>"
 
     def save(self, path: str | Path) -> Path:
-        """Write the page (``.html``) or the figures (``.json``).
+        """Write a page (``.html``) or the values (``.json``).
 
         Raises:
-            ConfigError: another ending.
+            ConfigError: another extension.
         """
         return save_similarities([self], path)
 
 
 def save_similarities(found: Sequence[SimilarityExplanation], path: str | Path) -> Path:
-    """As ``SimilarityExplanation.save``, for several: one page, or a JSON array."""
+    """As ``SimilarityExplanation.save``, for several explanations: one page, or a JSON array."""
     path = Path(path)
     if path.suffix.lower() == ".html":
         text = page(
@@ -227,13 +227,17 @@ def save_similarities(found: Sequence[SimilarityExplanation], path: str | Path) 
 
 
 def contributions(how: Sentences, first: Tensor, second: Tensor) -> tuple[np.ndarray, float]:
-    """``[T_a, T_b]`` from the last states ``[T, D]`` of two texts, and their cosine.
+    """Contributions ``[T_a, T_b]`` of pairs of tokens to the cosine of two texts, and the cosine.
 
-    The vector of a text is a sum of one part for each of its tokens, and so is a product of two of them a sum
-    over pairs. Dividing by the lengths of both vectors makes it the cosine.
+    The vector of a text is a sum over its tokens, so the dot product of two vectors is a sum over pairs.
+    Divided by the norms it is the cosine.
+
+    Args:
+        how: the steps of the sentence embedding.
+        first, second: last hidden states ``[T, D]`` of both texts.
 
     Raises:
-        ConfigError: a dense layer with an activation, through which a vector is no such sum.
+        ConfigError: a dense layer has an activation, so that vectors are not sums over tokens.
     """
     parts = [_parts(how, states.double()) for states in (first, second)]
     norms = [part.sum(0).norm().clamp(min=1e-12) for part in parts]
@@ -243,9 +247,9 @@ def contributions(how: Sentences, first: Tensor, second: Tensor) -> tuple[np.nda
 
 
 def _parts(how: Sentences, states: Tensor) -> Tensor:
-    """``[T, E]``: rows that sum up to the vector before it is normalized."""
+    """The contribution of each token to the vector before its normalization, ``[T, E]``."""
     if how.prompt(None, None) and not how.pool.include_prompt:
-        what = "a prompt that does not count leaves tokens without a part"
+        what = "a prompt that is excluded from pooling is not supported"
         raise ConfigError(what, where="explain_similarity", fix="Explain without a default prompt")
     pools = []
     count = len(states)
@@ -269,7 +273,7 @@ def _parts(how: Sentences, states: Tensor) -> Tensor:
     for step in how.after:
         if isinstance(step, Dense):
             if step.activation != "Identity":
-                what = f"a dense layer with {step.activation} makes no sum of tokens"
+                what = f"a dense layer with {step.activation} is not a sum over tokens"
                 raise ConfigError(what, where="explain_similarity", fix="Use a model without it")
             bias = 0 if step.bias is None else step.bias.to(parts) / count
             straight = F.linear(parts, step.weight.to(parts)) + bias

@@ -1,7 +1,7 @@
-"""One input as all methods see it: rows that enter the encoder, a baseline to hide them behind, the model.
+"""``Subject``: one input for all attribution methods, with its model, embeddings and baselines.
 
-Text and images differ only in how a ``Subject`` is made: tokens with offsets, or patches on a grid. Whatever
-hides parts of an input works on the packed rows, so it serves both.
+Texts and images differ only in how a ``Subject`` is created: from tokens with offsets, or from patches on a
+grid.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 from glassformer.runtime import computes_gradients
 
-BATCH_TOKENS = 8192  # rows of one forward pass over variants of an input
+BATCH_TOKENS = 8192  # rows per forward pass over variants of an input
 
 
 @dataclass(frozen=True)
 class Subject:
-    """T tokens (or patches) of one input, what the model makes of them, and what is needed to show them.
+    """An input of T tokens or patches with its prediction.
 
     Args:
-        model: in eval mode, with ``encoder`` and ``run_rows``; gradients and, of a Transformer, maps come
-            from it.
-        rows: ``[T, D]``, what enters the encoder.
-        baselines: name -> makes the rows ``[T, D]`` that stand for "nothing here", special tokens kept.
-        words: ``[T]`` the word of each token, or the number of each patch; -1: never hidden ([CLS], [SEP]).
+        model: in eval mode, with ``encoder`` and ``run_rows``; used for gradients and attention maps.
+        rows: ``[T, D]``, the input of the encoder.
+        baselines: name -> function that returns replacement rows ``[T, D]`` for masked tokens; special tokens
+            are kept.
+        words: ``[T]`` the word of each token, or the number of each patch; -1: never masked ([CLS], [SEP]).
         classes, target: the labels, and the number of the predicted one.
         probabilities: ``[C]``.
-        shown: the fields of ``Explanation`` that say what was explained (text, tokens, offsets, or image).
+        shown: fields of ``Explanation`` about the input (text, tokens, offsets, or image).
         grid: rows and columns of patches; None for text.
-        lengths: of the texts that the model reads apart, in the order of their tokens; (): one of all T.
-        judge: the model that judges hidden variants; None: ``model``. A bf16 copy is faster on some machines.
+        lengths: lengths of the texts that a bi-encoder encodes separately; (): a single text.
+        judge: model that predicts masked variants; None: ``model``. A bf16 copy is faster on some machines.
     """
 
     model: nn.Module
@@ -61,33 +61,33 @@ class Subject:
     grid: tuple[int, int] | None = None
     temperature: Any = 1.0
     judge: nn.Module | None = None
-    to_probabilities: Callable[[np.ndarray], np.ndarray] | None = None  # of the classifier; None: a softmax
+    to_probabilities: Callable[[np.ndarray], np.ndarray] | None = None  # None: a softmax
     lengths: tuple[int, ...] = ()
-    spread: float | None = None  # of numbers, about the deviation of the true ones; None: of probabilities
-    operators: tuple[str, ...] = ("mask",)  # the ways of hiding under which an explanation is tested
+    spread: float | None = None  # regression: about the standard deviation of the target; None: labels
+    operators: tuple[str, ...] = ("mask",)  # ways of masking for tests of faithfulness
 
     def __len__(self) -> int:
         return len(self.words)
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The lengths of the texts that the model reads."""
+        """The lengths of the texts that are encoded separately."""
         return self.lengths or (len(self),)
 
     def packing(self, count: int = 1) -> Packing:
-        """Of that many variants of the input, all of its rows in each."""
+        """The packing of ``count`` complete variants of the input."""
         return Packing(self.parts * count, self.rows.device)
 
     @property
     def hideable(self) -> np.ndarray:
-        """Numbers of the tokens that may be hidden, in order."""
+        """Indices of the tokens that may be masked, in order."""
         return np.flatnonzero(self.words >= 0)
 
     def baseline(self, name: str) -> Tensor:
-        """The rows ``[T, D]`` of that baseline.
+        """The replacement rows ``[T, D]`` of a baseline.
 
         Raises:
-            InputError: no such baseline for this model.
+            InputError: the model does not have this baseline.
         """
         if name not in self.baselines:
             fix = nearest(name, list(self.baselines))
@@ -95,12 +95,12 @@ class Subject:
         return self.baselines[name]()
 
     def logits(self, keep: np.ndarray, by: str = "mask") -> np.ndarray:
-        """Logits ``[M, C]`` fp64 of M variants of the input in which some tokens are hidden.
+        """Logits ``[M, C]`` in fp64 of M variants of the input with masked tokens.
 
         Args:
-            keep: ``[M, T]`` boolean, False where a token is hidden; special tokens stay whatever it says.
-            by: ``"delete"`` leaves the token's row out (the others keep their positions), the name of a
-                baseline puts that row there.
+            keep: ``[M, T]`` boolean, False at masked tokens; special tokens are always kept.
+            by: ``"delete"`` removes the rows (the others keep their positions); the name of a baseline
+                replaces them.
         """
         keep = np.asarray(keep, bool) | (self.words < 0)
         model = self.judge or self.model
@@ -122,7 +122,7 @@ class Subject:
         return torch.cat(out).double().cpu().numpy()
 
     def chance(self, logits: np.ndarray) -> np.ndarray:
-        """Logits ``[M, C]`` as the probabilities that the classifier states."""
+        """Logits ``[M, C]`` as probabilities, calibrated like those of the classifier."""
         if self.to_probabilities is not None:
             return self.to_probabilities(logits)
         scaled = logits / self.temperature
@@ -130,19 +130,19 @@ class Subject:
         return exp / exp.sum(1, keepdims=True)
 
     def under(self, model: nn.Module) -> Subject:
-        """The same input under another model of the same shape, explained for the same label."""
+        """A copy with another model of the same shape, for the same label."""
         return replace(self, model=model, judge=None)
 
 
 def model_of(clf: Any) -> Any:
-    """The fitted model; a copy where its weights give no gradients, as those that were unpickled or copied in
-    ``torch.inference_mode``."""
+    """The fitted model; a copy if its weights were created in ``torch.inference_mode`` and so have no
+    gradients."""
     model = clf.model_.eval()
     return copy.deepcopy(model) if any(w.is_inference() for w in model.parameters()) else model
 
 
 class ReadRows(nn.Module):
-    """What reads some rows of each sequence, as a pooling does."""
+    """A stand-in for a pooling that reads some rows of each sequence."""
 
     def __init__(self, rows: Sequence[int]):
         super().__init__()
@@ -150,12 +150,12 @@ class ReadRows(nn.Module):
 
 
 class RowView(nn.Module):
-    """A model with outputs for every token, as one that answers by some rows of every sequence.
+    """Wraps a token-level model as one with a single output per sequence.
 
     Args:
-        rows: numbers of the rows that are read, in each sequence.
-        length: of every sequence.
-        chosen: outputs ``[N, C]`` and each sequence's first row ``[B]`` -> logits ``[B, C]``.
+        rows: indices of the rows to read in each sequence.
+        length: length of every sequence.
+        chosen: outputs ``[N, C]`` and first rows of the sequences ``[B]`` -> logits ``[B, C]``.
     """
 
     def __init__(
@@ -167,10 +167,10 @@ class RowView(nn.Module):
         self.has_attention = getattr(model, "has_attention", True)
 
     def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-        """Embedded rows ``[N, D]`` -> logits ``[B, C]``.
+        """Logits ``[B, C]`` of embedded rows ``[N, D]``.
 
         Raises:
-            InputError: tokens were left out, so that the rows may be others', or nobody's.
+            InputError: tokens were deleted, so that row indices are not valid.
         """
         if set(packing.lengths) != {self.length}:
             what = "a word, or an answer, whose text lacks tokens has no place in it"
@@ -178,7 +178,7 @@ class RowView(nn.Module):
         return self._chosen(self.model.run_rows(x, packing, trace), packing)
 
     def answer(self, states: Tensor, packing: Packing) -> ModelOutput:
-        """States ``[N, D]`` -> logits ``[B, C]``."""
+        """Logits ``[B, C]`` of states ``[N, D]``."""
         return self._chosen(self.model.answer(states, packing), packing)
 
     def _chosen(self, out: ModelOutput, packing: Packing) -> ModelOutput:
@@ -187,13 +187,15 @@ class RowView(nn.Module):
 
 
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-    """From packed rows ``[N, D]`` before the encoder to logits ``[B, C]``, in the encoder's format."""
-    dtype = next(model.encoder.parameters(), rows).dtype  # of an encoder without weights, as they are
+    """Run a model from packed embeddings ``[N, D]``, converted to the dtype of the encoder."""
+    dtype = next(model.encoder.parameters(), rows).dtype  # an encoder may have no weights
     return model.run_rows(rows.to(dtype), packing, trace)
 
 
 def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """Every layer's weights ``[L, H, T, T]``, and how much of each output row the head reads ``[T]``."""
+    """Attention weights of all layers ``[L, H, T, T]``, and the share of each output row in the
+    pooled vector.
+    """
     with torch.inference_mode():
         out = run_rows(subject.model, subject.rows, subject.packing(), Trace(attentions=True))
         reads = rows_read(subject.model.pooling, out, len(subject))
@@ -202,22 +204,23 @@ def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
 
 
 def whole_map(maps: Sequence[Tensor]) -> Tensor:
-    """The attention maps ``[H, T_i, T_i]`` of texts that are read apart as one ``[H, T, T]``: none looks at
-    another."""
+    """Attention maps ``[H, T_i, T_i]`` of separately encoded texts as one block-diagonal map ``[H,
+    T, T]``.
+    """
     if len(maps) == 1:
         return maps[0]
     return torch.stack([torch.block_diag(*heads) for heads in zip(*maps, strict=True)])
 
 
 def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
-    """How much of each row the pooling takes, ``[T]``: [CLS] alone, it and patches, or all rows equally."""
-    if isinstance(pooling, PairPooling):  # half of what it takes is of each side
+    """The share of each row in the pooled vector, ``[T]``."""
+    if isinstance(pooling, PairPooling):  # both texts have the same share
         return np.concatenate([rows_read(pooling.each, out, n) for n in out.packing.lengths]) / 2
     weights = np.full(length, 1.0 / length)
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
         weights[0] = 1.0
-    elif isinstance(pooling, FirstMeanPooling):  # the two halves that the head reads weigh the same
+    elif isinstance(pooling, FirstMeanPooling):  # [CLS] and the mean have the same share
         weights[:] = 0.0
         weights[0], weights[pooling.skip :] = 0.5, 0.5 / (length - pooling.skip)
     elif isinstance(pooling, ReadRows):  # one word of a sentence, or two ends of a span
@@ -249,11 +252,11 @@ Baselines = dict[str, Callable[[], Tensor]]
 def token_rows(
     clf: Any, model: Any, ids: np.ndarray, words: np.ndarray, segments: np.ndarray | None
 ) -> tuple[Tensor, Baselines]:
-    """What enters a model's encoder for the tokens ``[T]`` of one sequence, ``[T, D]``, and its baselines.
+    """Embeddings ``[T, D]`` of the tokens of one sequence, and its baselines.
 
-    ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that token,
-    ``pad`` padding, ``random`` random pieces of the vocabulary in the place of every word, all at the words'
-    own positions; ``zero``: no vector.
+    The baselines replace every token except special ones, with its position embedding kept: ``mask`` by the
+    mask token (or the unknown token if there is none), ``unknown`` by the unknown token, ``pad`` by padding,
+    ``random`` by random tokens. ``zero`` replaces embeddings by zeros.
     """
     device = next(model.parameters()).device
     packing = Packing.uniform(1, len(ids), device)
@@ -277,7 +280,7 @@ def token_rows(
 
 
 def _random_pieces(clf: Any, count: int) -> Tensor:
-    """Ids of that many pieces of the vocabulary, the same ones in each call; none is a special token."""
+    """``count`` random token ids without special tokens, the same in each call."""
     usual = np.flatnonzero(~Vocabulary.of(clf.tokenizer_).special(clf.tokenizer_))
     return torch.from_numpy(
         np.random.default_rng(0).choice(usual, count) if len(usual) else np.zeros(count, int)
@@ -285,7 +288,7 @@ def _random_pieces(clf: Any, count: int) -> Tensor:
 
 
 def text_operators(clf: Any, *, delete: bool = True) -> tuple[str, ...]:
-    """The ways of hiding words that differ for a tokenizer; ``delete``: words may be left out."""
+    """The ways of masking that differ for a tokenizer; ``delete``: whether tokens may be deleted."""
     known = Vocabulary.of(clf.tokenizer_)
     unknown = known.mask is not None and known.unk is not None  # else it is the mask
     hides = known.mask is not None or known.unk is not None
@@ -293,7 +296,7 @@ def text_operators(clf: Any, *, delete: bool = True) -> tuple[str, ...]:
 
 
 def logits_of(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
-    """Logits ``[C]`` of one input from the rows before the encoder ``[T, D]``; ``lengths``: ``Subject``'s."""
+    """Logits ``[C]`` of one input from its embeddings ``[T, D]``; ``lengths``: see ``Subject``."""
     with torch.inference_mode():
         logits = run_rows(model, rows, Packing(lengths or (len(rows),), rows.device)).logits
     assert logits is not None
@@ -302,7 +305,7 @@ def logits_of(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor
 
 @computes_gradients
 def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
-    """A text under a fitted classifier; its baselines are those of ``token_rows``."""
+    """The ``Subject`` of a text for a fitted classifier or regressor."""
     tokens = tokens_of(clf, text)
     model = model_of(clf)
     rows, baselines = token_rows(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
@@ -340,14 +343,14 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
 
 
 def several_said(clf: Any, probabilities: np.ndarray) -> list[str]:
-    """Which labels are given, where there may be several and one of them is explained; or none."""
+    """A note on all predicted labels (multi-label), or on abstention."""
     if hasattr(clf, "abstains") and clf.abstains(probabilities[None])[0]:
         return [f"no label is given: its probability is below {clf.abstain_below_:g}"]
     return [f"labels given: {clf.decide(probabilities[None])[0]}"] if clf.kind_.binary else []
 
 
 def _unread(clf: Any, text: str) -> list[str]:
-    """What a reader must know where not all of a text is explained."""
+    """A note if only a part of a text is explained."""
     if not clf.encode([text]).truncated[0]:
         return []
     if clf.long_texts == "cut" or isinstance(text, TextPair):
@@ -362,7 +365,7 @@ def _unread(clf: Any, text: str) -> list[str]:
 
 
 def spread_of(clf: Any, label: Any) -> float | None:
-    """How far apart a regressor's numbers lie about this one; None: there are labels."""
+    """For regressors, the scale of differences between numbers near ``label``; None for classifiers."""
     kind = clf.kind_
     if kind.labels_given:
         return None
@@ -371,11 +374,11 @@ def spread_of(clf: Any, label: Any) -> float | None:
 
 @computes_gradients
 def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
-    """An image under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
+    """The ``Subject`` of an image for a fitted image classifier.
 
-    Baselines, all at the patches' own positions: ``mask`` is an image of the transform's mean color, ``mean``
-    one of the image's own, ``blur`` a 4 x 4 grid of its colors, ``shuffle`` its patches in another order;
-    ``zero`` is no vector at all.
+    Baselines, with position embeddings kept: ``mask`` is the mean color of the transform, ``mean`` the mean
+    color of the image, ``blur`` the image reduced to a 4 x 4 grid, ``shuffle`` the patches in random order.
+    ``zero`` replaces embeddings by zeros.
     """
     model = model_of(clf)
     device = next(model.parameters()).device
@@ -429,13 +432,13 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
 
 
 def _blurred(values: Tensor) -> Tensor:
-    """Images ``[1, C, height, width]`` of which a 4 x 4 grid of colors is left, and what lies between."""
+    """Images ``[1, C, height, width]`` reduced to a 4 x 4 grid and interpolated."""
     size = values.shape[2:]
     return F.interpolate(F.adaptive_avg_pool2d(values, 4), size=size, mode="bilinear", align_corners=False)
 
 
 def _shuffled(values: Tensor, height: int, width: int) -> Tensor:
-    """Images ``[1, C, rows * height, columns * width]`` with their patches in one other order."""
+    """Images ``[1, C, rows * height, columns * width]`` with their patches in a fixed random order."""
     _, channels, *sides = values.shape
     rows, columns = sides[0] // height, sides[1] // width
     out, inside = values.clone(), values[:, :, : rows * height, : columns * width]

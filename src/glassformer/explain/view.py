@@ -1,7 +1,7 @@
-"""Attention maps made ready for a page: words instead of pieces, bytes instead of floats.
+"""Attention maps prepared for a page: by word instead of token, as bytes instead of floats.
 
-A view shows one input as units, which are its words and special tokens, or the patches of an image. Rows of a
-word's pieces are averaged, columns added up, so that a row of shares still sums to 1.
+The units of a view are words and special tokens, or the patches of an image. Rows of the tokens of a word are
+averaged and columns added, so that rows still sum to 1.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from glassformer.data.vocabulary import CLS, word_numbers
 from glassformer.explain.attention import rollout
 from glassformer.explain.result import Result, word_spans
 
-LEVELS = 10  # shades of the marker; 0 is none
-MAX_PAIRS = 2_000_000  # characters of encoded maps between words, of one input
+LEVELS = 10  # number of shades
+MAX_PAIRS = 2_000_000  # maximum number of characters of encoded maps per input
 THIN = "\u202f"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One unit of a text: what stands before it, its own text, and its shade in the first view."""
+    """One unit of a text: the preceding text, its own text, and its shade in the first view."""
 
     before: str
     text: str
@@ -46,15 +46,15 @@ class Patch:
 
 @dataclass(frozen=True)
 class View:
-    """One input with what is shown first, and the numbers that the script shows on request."""
+    """One input with the first view, and the data of further views for the script."""
 
     label: str
     predicted: str
     probability: float
     pieces: list[Piece]
-    unread: str  # text beyond max_length
-    caption: str  # in figures, what the colors of the first view say
-    data: dict[str, Any]  # for the script: numbers, base64 and fixed words only
+    unread: str  # truncated text
+    caption: str  # description of the first view in numbers
+    data: dict[str, Any]  # for the script; contains no user text
     patches: list[Patch] = field(default_factory=list)
     picture: str = ""  # data URL
     size: tuple[int, int] = (0, 0)  # width and height of the image
@@ -62,18 +62,19 @@ class View:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What is known of one input of T tokens. For an image these are [CLS] and the like, then the patches.
+    """Attention and scores of one input of T tokens; for an image, [CLS] and registers, then the patches.
 
     Args:
-        rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
-        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, if given.
+        rows: ``[L, H, T]`` attention from the pooled positions in each layer and head; L = 0: unknown.
+        rollout_row: ``[T]`` rollout from the pooled positions; None: from ``flow`` and ``reads``, if given.
         flow: ``[T, T]`` rollout of every row.
-        reads: ``[T]``, the share of each token's state in what the head reads.
-        maps: ``[L, H, T, T]``, every row.
-        scores: ``[T]`` of a method, shown first; None: the rollout, or the last layer.
-        signed: whether scores below 0 have a meaning.
-        method: of the scores.
-        max_pairs: characters of encoded maps; larger ones are averaged over heads, or left out.
+        reads: ``[T]`` share of each row in the pooled vector.
+        maps: ``[L, H, T, T]`` all attention weights.
+        scores: ``[T]`` scores of a method, shown first; None: the rollout, or the last layer.
+        signed: whether scores may be negative.
+        method: method of the scores.
+        max_pairs: maximum number of characters of encoded maps; larger maps are averaged over heads or
+            omitted.
     """
 
     rows: np.ndarray
@@ -87,16 +88,13 @@ class Numbers:
     max_pairs: int = MAX_PAIRS
 
     def through(self) -> np.ndarray | None:
-        """``[T]``: what the head reads through all layers; None: not known."""
+        """Rollout from the pooled positions ``[T]``; None: unknown."""
         if self.rollout_row is None and self.flow is not None and self.reads is not None:
             return self.reads @ self.flow
         return self.rollout_row
 
     def check(self, tokens: int) -> None:
-        """
-        Raises:
-            ValueError: shapes that do not fit each other.
-        """
+        """Raises ValueError if the shapes do not match the number of tokens."""
         if self.maps is not None and self.maps.shape != (*self.rows.shape[:2], tokens, tokens):
             raise ValueError(f"{tokens} tokens, maps {self.maps.shape}")
         row = self.through()
@@ -106,7 +104,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model said of the input, and what is true, where that is known."""
+    """The prediction for an input, and its true label if known."""
 
     predicted: str = ""
     probability: float = 0.0
@@ -114,7 +112,7 @@ class Answer:
 
 
 def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
-    """An explanation with its scores as the first view, and its maps, where it has them, behind it."""
+    """The view of an explanation: its scores first, then its attention maps, if any."""
     e = explanation
     maps, reads = e.maps, e.reads
     rows, flow = np.zeros((0, 0, e.scores.size)), None
@@ -269,7 +267,7 @@ def _data(unit: np.ndarray, known: Numbers) -> tuple[dict[str, Any], np.ndarray]
 
 
 def _units(words: np.ndarray) -> np.ndarray:
-    """The unit of each token ``[T]``: a word's pieces share one, every special token is one."""
+    """The unit of each token ``[T]``: a word or a special token."""
     unit = np.zeros(len(words), int)
     for i in range(1, len(words)):
         unit[i] = unit[i - 1] + (words[i] < 0 or words[i] != words[i - 1])
@@ -277,7 +275,7 @@ def _units(words: np.ndarray) -> np.ndarray:
 
 
 def _columns(values: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
-    """``[..., T]`` -> ``[..., U]``, added up."""
+    """Sums over the tokens of each unit: ``[..., T]`` -> ``[..., U]``."""
     out = np.zeros((*values.shape[:-1], count))
     for t, u in enumerate(unit):
         out[..., u] += values[..., t]
@@ -285,7 +283,7 @@ def _columns(values: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
 
 
 def _pairs(maps: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
-    """``[..., T, T]`` -> ``[..., U, U]``: rows averaged, columns added up."""
+    """Rows averaged and columns summed over the tokens of each unit: ``[..., T, T]`` -> ``[..., U, U]``."""
     rows = _columns(np.swapaxes(_columns(maps, unit, count), -1, -2), unit, count)  # [..., U, U] transposed
     return np.swapaxes(rows / np.bincount(unit, minlength=count), -1, -2)
 
@@ -299,7 +297,7 @@ def _shades(values: np.ndarray) -> list[str]:
 def _caption(
     values: np.ndarray, special: dict[int, str], scores: list[float] | None, parts: str = "words"
 ) -> str:
-    """What goes to special tokens and to the rest, or the range of the scores; as the script says it."""
+    """The shares of special tokens and of the rest, or the range of the scores; like the script's caption."""
     if scores is not None:
         low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
         return f"scores from {low} to {high}, {whole} in all"
@@ -309,17 +307,17 @@ def _caption(
 
 
 def certainty(share: float) -> str:
-    """A probability in per cent; what is not quite all never rounds to 100."""
+    """A probability in percent; only 1 is shown as 100."""
     return "99.9" if 0.9995 <= share < 1 else f"{100 * share:.1f}"
 
 
 def _figure(value: float) -> str:
-    """Three digits, as the script writes them."""
+    """A number with three digits, formatted like in the script."""
     return np.format_float_positional(float(f"{value:.3g}"), trim="-").replace("-", "\u2212")
 
 
 def inert(text: str) -> str:
-    """The text, as long as before, without what could steer a terminal or turn the page's direction."""
+    """The text of the same length without control characters and bidirectional formatting."""
     bad = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x7F}
     return "".join(
         "\ufffd" if (ord(c) < 32 and c not in "\n\t\r") or ord(c) in bad or 0xD800 <= ord(c) < 0xE000 else c
@@ -328,7 +326,7 @@ def inert(text: str) -> str:
 
 
 def short_names(names: Sequence[str], longest: int) -> list[str]:
-    """Names of at most ``longest`` letters, shortened in the middle; longer where two would read the same."""
+    """Names shortened in the middle to at most ``longest`` letters; longer ones if two would be equal."""
     names = [inert(str(name)) for name in names]
     for size in range(longest, max(map(len, names), default=0)):
         end = (size - 1) // 2
@@ -339,6 +337,6 @@ def short_names(names: Sequence[str], longest: int) -> list[str]:
 
 
 def _encode(shares: np.ndarray) -> str:
-    """Shares in [0, 1] as base64 of one byte each; the square root keeps small ones apart."""
+    """Shares in [0, 1] as base64, one byte each; the square root preserves small values."""
     roots = np.sqrt(np.clip(np.nan_to_num(shares), 0, 1))
     return base64.b64encode(np.rint(255 * roots).astype(np.uint8).tobytes()).decode()
