@@ -98,8 +98,8 @@ def doctored() -> list[Step]:
         ("sizes", ("61 x 47 to 500 x 94 pixels",)),
         ("modes", ("1 CMYK", "1 RGBA", "1 L")),
         ("animations", ("several frames",)),
-        ("repeats", ("repeated images of train: 2", "same.png")),
-        ("one picture in two classes", ("with several labels: ", r"\(cat\) = .*\(dog\)")),
+        ("repeats", ("duplicate images of train: 2", "same.png")),
+        ("one picture in two classes", ("that occur with different labels: ", r"\(cat\) = .*\(dog\)")),
         ("near repeats", ("look nearly the same", "again.jpg")),
         ("what is stretched", ("stretched more than 1.5 times", "10.0 times at most")),
     ]

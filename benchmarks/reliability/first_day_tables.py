@@ -71,11 +71,11 @@ def columns() -> list[Step]:
         train("two columns like labels and one named", either, sets=("label_column=emotion",)),
         train("columns by name", many, sets=("text_column=utterance", "label_column=votes")),
         train("label beside category", both, "6 test"),
-        train("pairs of texts", pair, "pairs of texts, found by their names: 'premise' and 'hypothesis'", "text.column names one"),
+        train("pairs of texts", pair, "pairs of texts, detected by their names: 'premise' and 'hypothesis'", "text.column names one"),
         train("a column that is not there", many, "no column 'utterence'", "'utterance'",
               sets=("text_column=utterence",), code=2),
         train("a column that occurs twice", twice, "'text' occurs twice", "Rename", code=2),
-        train("no header", headless, "no column|found by what the columns hold", code=0),
+        train("no header", headless, "no column|detected by content", code=0),
     ]  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def spellings() -> list[Step]:
         train("classes merged by a table", cased, "merge_labels: 'BAD' is 'bad'",
               sets=('merge_labels={"BAD" = "bad", "GOOD" = "good", "Bad" = "bad", "Good" = "good"}',)),
         train("a class that is not there merged", cased, "no class 'Gut'", sets=('merge_labels={"Gut" = "fine"}',), code=2),
-        train("merged in an unknown way", cased, "does not say what to merge", "spelling", sets=("merge_labels=case",), code=2),
+        train("merged in an unknown way", cased, "is not a way to merge labels", "spelling", sets=("merge_labels=case",), code=2),
     ]  # fmt: skip
     return steps
 

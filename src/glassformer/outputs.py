@@ -131,6 +131,6 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_text_whole(path: Path, text: str) -> None:
-    """Write a text file as ``written_whole`` does; half of a surrogate pair stands as its number."""
+    """Write a text file as ``written_whole`` does; a lone surrogate stands as its number."""
     with written_whole(path) as draft:
         draft.write_text(readable(text), encoding="utf-8")

@@ -62,7 +62,7 @@ def open_regular(path: str | Path) -> BufferedReader:
     try:
         check_regular(os.stat(path))  # opening a device can do something by itself
         handle = os.open(path, _FLAGS)
-    except ValueError:  # a NUL, or half of a surrogate pair
+    except ValueError:  # a NUL, or a lone surrogate
         raise NotRegularError(errno.EINVAL, "is a name that no file can have") from None
     try:
         check_regular(os.fstat(handle))  # what was opened, whatever has taken the name since

@@ -149,7 +149,7 @@ def test_architectures_of_our_own(tmp_path, name):
         ({"temperature": float("nan")}, "temperature = nan is not a number"),
         ({"threshold": 1e300}, "threshold = 1e\\+300 is not a probability"),
         ({"classes": ["a", "a\0"]}, r"classes\[1\]: the label holds a NUL"),
-        ({"classes": ["a", "\ud800"]}, r"classes\[1\]: the label holds half of a surrogate pair"),
+        ({"classes": ["a", "\ud800"]}, r"classes\[1\]: the label holds a lone surrogate"),
         ({"classes": ["a", "b\x1b[2J"]}, "control character U\\+001B"),
         ({"classes": [2**63, -1]}, "beyond 64 bits"),
         ({"classes": [True, 1]}, "is a number where the first is a truth value"),
@@ -214,7 +214,7 @@ def test_preprocessing(wrong):
         ({"keep_aspect_ratio": True}, "keep_aspect_ratio = True is not supported"),
         (
             {"image_processor_type": "ConvNextImageProcessor"},
-            "a ConvNextImageProcessor prepares images with crop_pct",
+            "crop_pct, a step of ConvNextImageProcessor, is not supported",
         ),
         ({"image_processor_type": "LevitImageProcessor"}, "a scale of 256/224 before its crop"),
         (
@@ -250,7 +250,7 @@ def test_special_tokens_may_be_objects(tmp_path):
 def test_other_outputs_of_a_hub_folder_are_named_as_labels_are(hub, tmp_path):
     for names, said in [
         (["a", "a\0", "b", "c", "d"], r"id2label\[1\]: the label holds a NUL"),
-        (["a", "\ud800", "b", "c", "d"], r"id2label\[1\]: the label holds half of a surrogate pair"),
+        (["a", "\ud800", "b", "c", "d"], r"id2label\[1\]: the label holds a lone surrogate"),
         (["a", "", "b", "c", "d"], r"id2label\[1\]: the label is missing"),
     ]:
         named = {str(i): name for i, name in enumerate(names)}
@@ -262,10 +262,10 @@ def test_other_outputs_of_a_hub_folder_are_named_as_labels_are(hub, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"image_std": [0.5, 0.0, 0.5]}, "not numbers that pixels are scaled by"),
-        ({"image_std": [0.5, 1e-320, 0.5]}, "not numbers that pixels are scaled by"),
-        ({"image_mean": [0.5, 1e300, 0.5]}, "not numbers that pixels are scaled by"),
-        ({"image_mean": [0.5, float("nan"), 0.5]}, "not numbers that pixels are scaled by"),
+        ({"image_std": [0.5, 0.0, 0.5]}, "are out of range"),
+        ({"image_std": [0.5, 1e-320, 0.5]}, "are out of range"),
+        ({"image_mean": [0.5, 1e300, 0.5]}, "are out of range"),
+        ({"image_mean": [0.5, float("nan"), 0.5]}, "are out of range"),
         ({"size": 5000}, "is not a size up to 4,096 pixels"),
         (
             {"size": {"shortest_edge": 4000}, "do_center_crop": True, "crop_size": 8},

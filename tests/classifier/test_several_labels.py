@@ -128,7 +128,7 @@ def test_a_held_out_part_keeps_every_label(small):
     ("settings", "y", "error", "said"),
     [
         ({}, [["a"]] * 9, DataError, "one class only"),
-        ({}, [["a"], "b"] + [["a"]] * 7, DataError, r"labels\[1\]: the labels are no list but str"),
+        ({}, [["a"], "b"] + [["a"]] * 7, DataError, r"labels\[1\]: the labels are not a list but str"),
         ({}, np.full((9, 2), 3), DataError, r"labels\[0\]\[0\]: .*3.* has 0 or 1"),
         (
             {"class_weight": "balanced"},

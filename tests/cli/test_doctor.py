@@ -338,10 +338,10 @@ def test_data_are_sent_to_the_doctor_of_data(refused, reviews):
 )
 def test_models_are_no_data(refused, run, verb):
     said = refused(*verb, run)
-    assert "is the folder of a run, not of data. To look at the model: glassformer doctor" in said
-    assert "at what it was trained on: glassformer data doctor" in said
+    assert "is the folder of a run, not of data. To inspect the model: glassformer doctor" in said
+    assert "for its training data: glassformer data doctor" in said
     said = refused(*verb, run / "model")
-    assert "is a saved model, not data. To look at the model: glassformer doctor" in said
+    assert "is a saved model, not data. To inspect the model: glassformer doctor" in said
 
 
 # --- settings of a recipe ---------------------------------------------------------------------------

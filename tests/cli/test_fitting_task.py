@@ -163,7 +163,7 @@ def test_it_is_trained(as_json, ok, written, name):
     assert metrics["test"] is not None
     if name == "bits.csv":
         assert metrics["label_names"] == ["anger", "fear", "joy"]
-        assert "several labels, found by what the columns hold: joy, anger, fear" in result.out + result.err
+        assert "multi-label, detected by content: joy, anger, fear" in result.out + result.err
         ok("evaluate", "new", "bits.csv", "--json")
         told = as_json("predict", "new", "bits.csv")
         assert told["classes"] == ["anger", "fear", "joy"]

@@ -159,10 +159,10 @@ def test_options_of_another_kind_of_model(refused, linear, reviews, tmp_path):
 def test_images_and_texts_in_each_others_place(refused, linear, reviews, tmp_path):
     images(tmp_path / "pics" / "red")
     images(tmp_path / "pics" / "blue")
-    assert "pics: holds images, not texts" in refused("evaluate", linear, "--data", "pics")
+    assert "pics: contains images, not texts" in refused("evaluate", linear, "--data", "pics")
     assert "3 images, but no folders of classes. Move them into" in refused("train", "--images", "pics/red")
     said = refused("train", "--images", reviews)
-    assert "no column of images (columns: text, label). For texts use a model of texts (--text)" in said
+    assert "no column of images (columns: text, label). For texts use a text model (--text)" in said
 
 
 def test_too_little_memory_is_one_line_with_its_own_code(gf, monkeypatch, reviews):

@@ -189,7 +189,7 @@ def test_columns_that_do_not_stand_beside_the_answers_are_told(ok, run: Path, tm
     names = ["text", *(f"c{i}" for i in range(203))]
     table = write_csv(tmp_path / "wide.csv", [["a film", *["x"] * 203]] * 2, ",".join(names))
     result = ok("predict", run, table, "--out", "o.csv")
-    assert "3 of 203 other columns, those behind 'c199', are not written beside the answers" in result.err
+    assert "3 of 203 other columns, those after 'c199', are not written with the predictions" in result.err
     written = records(tmp_path / "o.csv")[0]
     assert "c199" in written
     assert "c200" not in written

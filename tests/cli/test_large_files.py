@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.predictions import Writer
-from glassformer.data.column_contents import looked_at
+from glassformer.data.column_contents import sampled_rows
 from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
 from glassformer.inputs import texts as rows_module
@@ -132,7 +132,7 @@ def test_the_sample_is_what_a_look_at_the_table_sees(tmp_path: Path):
     path.write_text("n\n" + "".join(f"{i}\n" for i in range(6007)))
     sample = StreamedTable(path, lambda error, row: None).sample()
     every = read_table(path).read("n")
-    assert sample.read("n") == [every[i] for i in looked_at(6007)]
+    assert sample.read("n") == [every[i] for i in sampled_rows(6007)]
     assert len(sample.rows) == 2_000
 
 

@@ -97,7 +97,7 @@ def mine(tmp_path):
 @pytest.mark.parametrize("verb", [("predict",), ("explain",), ("embed", "--out", "v.npy")])
 def test_the_name_of_a_folder_is_no_text(refused, run, mine, verb):
     said = refused(verb[0], run, "mine", *verb[1:])
-    assert "mine: a folder where texts or their files are read" in said
+    assert "mine: a folder, where a text or a file is expected" in said
     assert "Name one of the files there: mine/feedback.csv, mine/new.csv" in said
     shutil.rmtree(mine)
     mine.mkdir()

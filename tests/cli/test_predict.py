@@ -38,7 +38,7 @@ def test_words_with_a_dot_or_a_slash_are_texts(ok, run: Path):
 
 def test_a_pipe_is_no_text(refused, run: Path, tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
-    assert "a pipe or a device, which is not read" in refused("predict", run, tmp_path / "pipe")
+    assert "a pipe or a device, which is not supported" in refused("predict", run, tmp_path / "pipe")
 
 
 def test_evaluate_repeats_the_figures_of_the_run(gf, ok, run: Path):
@@ -74,11 +74,8 @@ def test_evaluate_leaves_out_and_counts_as_the_training_did(ok, refused, tmp_pat
 def test_a_text_that_is_the_name_of_a_file(name: str, ok, refused, run: Path, monkeypatch):
     Path(name).write_text("x", encoding="utf-8")
     said = refused("predict", run, name)
-    fix = f"Give it one; a text of this name is read from standard input: echo {shlex.quote(name)} | glassformer ... -"
-    assert (
-        said
-        == f"error: {name}: a file whose name has no ending, such as .txt, that says how it is read. {fix}"
-    )
+    fix = f"Rename it; if it is a text, use standard input: echo {shlex.quote(name)} | glassformer ... -"
+    assert said == f"error: {name}: a file without an extension, such as .txt, so its type is unknown. {fix}"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{name}\n".encode())))
     result = ok("predict", run, "-")
     assert result.out.rstrip("\n").split("\t")[2] == name
@@ -88,7 +85,7 @@ def test_a_text_that_is_the_name_of_a_file(name: str, ok, refused, run: Path, mo
 def test_a_text_is_named_by_its_place(verb: str, refused, run: Path, tmp_path: Path):
     more = ("--out", tmp_path / "a.npy") if verb == "embed" else ()
     said = refused(verb, run, "a splendid film", "a dreadful film", " ", *more)
-    skip = ", or mark such rows and answer the others with --on-bad-row skip" if verb == "predict" else ""
+    skip = ", or mark such rows and predict the others with --on-bad-row skip" if verb == "predict" else ""
     assert said == f"error: TEXT 3: the text is empty. Give another text{skip}"
 
 
@@ -249,7 +246,7 @@ def test_texts_and_files_are_told_apart(tmp_path: Path, monkeypatch: pytest.Monk
     assert not names_a_file("a\0b")
     assert names_a_file("missing.csv")
     Path("notes").write_text("x", encoding="utf-8")
-    with pytest.raises(DataError, match="a file whose name has no ending"):
+    with pytest.raises(DataError, match="a file without an extension"):
         names_a_file("notes")
 
 
@@ -313,10 +310,12 @@ def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
     found = table_of_pictures(path, Given([], skip=True))
     assert [(row.row, row.error) for row in found] == [
         (1, None),
-        (2, "no image is named"),
-        (3, "no image is named"),
+        (2, "the image is missing"),
+        (3, "the image is missing"),
     ]
-    with pytest.raises(DataError, match=r"a\.jsonl, row 2: no image is named\. Name one, or mark such rows"):
+    with pytest.raises(
+        DataError, match=r"a\.jsonl, row 2: the image is missing\. Name one, or mark such rows"
+    ):
         table_of_pictures(path, Given([]))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import examine
-from glassformer.data.mending import ANSWERS
+from glassformer.data.mending import FIXING_OPTIONS
 
 from .every import TEXT, VIT, call, ok
 from .tiny import pictures, sets, write_csv
@@ -143,7 +143,7 @@ def test_accents_are_no_matter_of_an_option(tmp_path):
     warned, command = doctored(table(tmp_path, found), "--model", "all-minilm-l6-v2")
     assert "accents" in warned
     assert "strip_accents" not in " ".join(command)
-    assert "accents" not in ANSWERS
+    assert "accents" not in FIXING_OPTIONS
 
 
 def test_pictures_that_cannot_be_read_are_left_out_by_the_command(tmp_path):
@@ -178,7 +178,7 @@ def test_names_with_an_underscore_are_no_segmented_vietnamese(found, told):
 
 def test_every_option_of_the_doctor_is_one_of_train():
     known = call("train", "--help-keys").out + call("train", "--help").out
-    for options in ANSWERS.values():
+    for options in FIXING_OPTIONS.values():
         for word in options:
             key = word.split("=")[0]
             assert re.search(rf"\b{re.escape(key.lstrip('-'))}\b", known) or key in ("skip",), key

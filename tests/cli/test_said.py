@@ -120,7 +120,7 @@ def test_a_set_of_pictures_is_described_as_the_guide_says(ok, tmp_path: Path):
         "1 image of train left out: ",
         "no image of grey in validation",
         "train is unbalanced: 24 of red, 3 of grey",
-        "repeated images of train: 1",
+        "duplicate images of train: 1",
         "images in both train and test: 1",
     ):
         assert sum(line.startswith(f"data doctor: {said}") for line in before) == 1, said

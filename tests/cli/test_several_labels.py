@@ -111,7 +111,7 @@ def test_cells_without_a_separator_say_how_to_name_it(refused, table, tmp_path):
 def test_the_doctor_names_the_separator_that_it_sees(ok, table, tmp_path):
     result = ok("data", "doctor", table, "--label-column", "tags")
     said = " ".join(result.out.replace("│", " ").split())
-    assert "Name what stands between them with --label-separator ';'" in said
+    assert "Name the separator with --label-separator ';'" in said
     assert "class_weight" not in said
     assert "lone-classes" not in said
     assert "--label-separator ';'" in result.out.splitlines()[-1]

@@ -31,7 +31,7 @@ SLIPS = [
     (("--text-column", "coment"), "no column 'coment'. Did you mean 'comment'?"),
     (("--set", "class_wieght=balanced"), "unknown key 'class_wieght'"),
     (("--set", "class_weight=balancd"), "'balancd' is not valid. Did you mean 'balanced'?"),
-    (("--set", "merge_labels=speling"), "'speling' does not say what to merge"),
+    (("--set", "merge_labels=speling"), "'speling' is not a way to merge labels"),
     (("--set", "epochs=many"), "got 'many'"),
     (("--model", "minlm"), "no model 'minlm'. Did you mean 'minilm'?"),
     (("--model", "all-minilm-l6"), "no model 'all-minilm-l6'. Did you mean 'all-minilm-l6-v2'?"),

@@ -83,7 +83,7 @@ def test_added_tokens_beside_a_lone_list_of_words_as_transformers(settings, tmp_
         ({"10": token("<new>", lstrip=1)}, "'lstrip' of '<new>' is not a truth value"),
         ({"10": token("<new>"), "11": token("<new>")}, "added_tokens_decoder has a token twice"),
         ({"12": token("<new>")}, "the id of '<new>' is 12 and not 10. Number new tokens from 10 on"),
-        ({"3": token("[MASK]")}, r"the id of '\[MASK\]' is 3, vocab.txt says 4"),
+        ({"3": token("[MASK]")}, r"the id of '\[MASK\]' is 3, in vocab.txt 4"),
     ],
 )
 def test_wrong_tokens_in_the_settings(said, error, tmp_path):
@@ -95,10 +95,10 @@ def test_wrong_tokens_in_the_settings(said, error, tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[]", "no object of tokens with their ids"),
+        ("[]", "not an object of tokens with their ids"),
         ('{"<new>": true}', "'<new>' is not a token with its id"),
         ('{"<new>": 7}', "the id of '<new>' is 7 and not 10. Number new tokens from 10 on"),
-        ('{"a": 3}', "the id of 'a' is 3, vocab.txt says 5"),
+        ('{"a": 3}', "the id of 'a' is 3, in vocab.txt 5"),
     ],
 )
 def test_wrong_added_tokens(content, said, tmp_path):

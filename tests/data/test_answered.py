@@ -74,7 +74,7 @@ def test_files_of_every_kind_say_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        ("Who?,Bo met Bo,Bo", "row 3: the answer 'Bo' stands 2 times in the context"),
+        ("Who?,Bo met Bo,Bo", "row 3: the answer 'Bo' occurs 2 times in the context"),
         ("Who?,Bo met Ann,Cleo", "row 3: the answer 'Cleo' is not in the context"),
         ("Who?,,Bo", "row 3: the context is empty"),
     ],
@@ -100,7 +100,7 @@ def test_the_place_may_stand_in_a_column_of_its_own(tmp_path):
         (
             "a.json",
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
-            "not as SQuAD's files are: KeyError 'context'",
+            "not in the format of SQuAD: KeyError 'context'",
         ),
         ("a.json", '{"data": [{"paragraphs": ', "not JSON"),
         ("a.csv", "one,two\n1,2\n", "no column of questions is found"),
@@ -154,7 +154,7 @@ def test_where_no_question_is_left_the_first_reason_is_said(tmp_path):
     file = tmp_path / "q.csv"
     file.write_text("question,context,answer\nWho?,Ann met Bob and Ann left.,Ann\nWhere?,In Rome.,Paris\n")
     with pytest.raises(
-        DataError, match=r"no question can be used; 2 rows left out; the first: .* stands 2 times"
+        DataError, match=r"no question can be used; 2 rows left out; the first: .* occurs 2 times"
     ):
         load_answered(file, on_bad_row="skip")
 

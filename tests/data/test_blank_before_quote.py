@@ -51,7 +51,7 @@ def test_a_quoted_text_that_holds_the_separator(tmp_path):
 def test_other_ragged_rows_change_nothing(tmp_path):
     path = write(tmp_path / "t.csv", ",", " ", "one,two,three\n")
     with pytest.raises(
-        DataError, match=r"row 6: 3 fields where the header has 2\. Put a text that holds the separator"
+        DataError, match=r"row 6: 3 fields where the header has 2\. Put a text that contains the separator"
     ):
         read(path)
     assert read(path, pass_over) == ROWS

@@ -70,7 +70,7 @@ def test_numbers_beside_texts_are_no_labels(tmp_path):
         tmp_path / "n.csv", ["text", "score"], [[text, i / 7] for i, text in enumerate(texts(12))]
     )
     with pytest.raises(
-        DataError, match=r"'score' holds 12 different values in 12 rows.*cut them into a few classes"
+        DataError, match=r"'score' holds 12 different values in 12 rows.*bin them into a few classes"
     ):
         load_text_dataset(path, need_labels=True)
     assert load_text_dataset(path, find_labels=True).splits["train"].labels is None

@@ -124,11 +124,11 @@ def test_classes_in_two_spellings_become_one():
     both, said = mended(TextDataset("x", {"train": split}), {"*": "spelling", "bad": ""}, False)
     assert both.splits["train"].labels == ["Good", "Good", "Good", "BAD"]  # the rest by its spelling
     assert said == ["merge_labels: 'bad' is left out, 'good ' is 'Good'; 2 classes"]
-    with pytest.raises(ConfigError, match="'casing' does not say how to merge the rest"):
+    with pytest.raises(ConfigError, match="'casing' is not a way to merge the other labels"):
         mended(TextDataset("x", {"train": split}), {"*": "casing"}, False)
     with pytest.raises(ConfigError, match=r"no class 'goood'.*Did you mean 'good '"):
         mended(TextDataset("x", {"train": split}), {"goood": "fine"}, False)
-    with pytest.raises(ConfigError, match="'casing' does not say what to merge"):
+    with pytest.raises(ConfigError, match="'casing' is not a way to merge labels"):
         mended(TextDataset("x", {"train": split}), "casing", False)
 
 

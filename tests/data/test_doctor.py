@@ -83,9 +83,7 @@ def test_contradictions():
     splits = healthy()
     splits["test"][0][0] = splits["train"][0][1]  # "a" there, "b" here
     report = examine(dataset(**splits))
-    assert findings(report, "contradictions") == {
-        "distinct texts with more than one label: 1": ("warning", 1)
-    }
+    assert findings(report, "contradictions") == {"texts that occur with different labels: 1": ("warning", 1)}
     (example,) = next(f.examples for f in report.findings if f.code == "contradictions")
     assert example == "a and b (train, place 1; test, place 0): film number 1 was fine"
 
@@ -272,7 +270,7 @@ def test_labels_that_are_no_classes_are_said():
     found = {f.code: f for f in examine(dataset(train=(texts, [f"{i / 7:.2f}" for i in range(20)]))).findings}
     assert found["label-kind"].severity == "warning"
     assert "these look like numbers" in found["label-kind"].message
-    assert "cut them into a few classes" in found["label-kind"].fix
+    assert "bin them into a few classes" in found["label-kind"].fix
     assert "label-kind" not in {f.code for f in examine(dataset(train=(texts, ["a", "b"] * 10))).findings}
 
 

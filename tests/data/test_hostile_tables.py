@@ -53,7 +53,7 @@ def test_a_bomb_is_refused_before_it_goes_off(bomb, monkeypatch):
     made = []
     monkeypatch.setattr(parquet, "to_list", lambda *given: made.append(given))
     with pytest.raises(
-        DataError, match=r"column 'text' unfolds to more than 256 MB.* set GLASSFORMER_TABLE_GB=1"
+        DataError, match=r"column 'text' expands to more than 256 MB.* set GLASSFORMER_TABLE_GB=1"
     ):
         load_text_dataset(bomb)
     assert made == []
@@ -83,9 +83,9 @@ def test_a_footer_that_says_little_is_not_believed(tmp_path, monkeypatch):
     size = pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
     path.write_bytes(path.read_bytes().replace(varint(size, 4), varint(999, 4)))
     assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size == 999
-    with pytest.raises(DataError, match="unfolds to more than 1 MB"):
+    with pytest.raises(DataError, match="expands to more than 1 MB"):
         read_column(path, "text")
-    with pytest.raises(DataError, match="unfolds to more than 1 MB"):
+    with pytest.raises(DataError, match="expands to more than 1 MB"):
         next(batches(path, "text"))
 
 
@@ -95,7 +95,7 @@ def test_prefixes_that_repeat_are_counted_as_they_unfold(tmp_path, monkeypatch):
     pq.write_table(
         pa.table({"text": ["a" * 100_003] * 211}), path, use_dictionary=False, column_encoding=encoding
     )
-    with pytest.raises(DataError, match="unfolds to more than 4 MB"):
+    with pytest.raises(DataError, match="expands to more than 4 MB"):
         read_column(path, "text")
 
 
@@ -200,7 +200,7 @@ def test_skipped_rows_are_skipped_in_wide_tables_too(tmp_path):
         ("a.jsonl", '{"a": ' + "[" * 100_003, "nested too deeply"),
         ("a.json", '[{"a": ' + "[" * 100_003, "nested too deeply"),
         ("a.json", '[{"text": "a"}] []', "there is more after the array"),
-        ("a.json", '[{"text": "a"} {"text": "b"}]', "a ',' or ']' is missing behind row 1"),
+        ("a.json", '[{"text": "a"} {"text": "b"}]', "a ',' or ']' is missing after row 1"),
         ("a.json", '[{"text": "a"},', "row 2: not JSON"),
     ],
 )
@@ -267,5 +267,5 @@ def test_lists_of_numbers_are_bounded_by_their_values(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["a", "b"], "label": [[0] * 1_000_003, [1]]}), path)
     monkeypatch.setattr(parquet, "memory_limit", lambda size: 1 << 22)
-    with pytest.raises(DataError, match="'label' unfolds to more than 4 MB"):
+    with pytest.raises(DataError, match="'label' expands to more than 4 MB"):
         read_column(path, "label")

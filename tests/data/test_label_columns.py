@@ -47,9 +47,7 @@ def test_columns_of_0_and_1_are_several_labels(tmp_path, name, kind, named):
     assert dataset.splits["train"].labels == SETS
     assert dataset.label_names == tuple(sorted(NAMES))
     assert dataset.columns == ("text", "joy,anger,fear")
-    assert ("several labels, found by what the columns hold: joy, anger, fear" in " ".join(dataset.said)) == (
-        named is None
-    )
+    assert ("multi-label, detected by content: joy, anger, fear" in " ".join(dataset.said)) == (named is None)
 
 
 def test_some_of_them_can_be_named(tmp_path):
@@ -97,7 +95,7 @@ def test_another_value_is_named_with_its_row(tmp_path, cell, what):
     with pytest.raises(DataError) as error:
         load_text_dataset(path, label_column="joy,anger,fear")
     assert error.value.where == f"{path}, row 5"
-    assert error.value.what == f"column 'fear' has {what} where a column of a label has 0 or 1"
+    assert error.value.what == f"column 'fear' has {what} instead of 0 or 1"
     dataset = load_text_dataset(path, label_column="joy,anger,fear", on_bad_row="skip")
     assert dataset.splits["train"].labels == SETS[:3] + SETS[4:]
     assert [row.row for row in dataset.rejected] == [5]

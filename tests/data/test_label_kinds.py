@@ -22,7 +22,7 @@ from glassformer.errors import DataError
         (
             ["0.0", "0.31", "2.5", "1.7", "0.0"],
             "numbers, not classes ('0.0', '0.31', '1.7')",
-            "cut them into a few",
+            "bin them into a few",
         ),
         ([0.5, 1.5, 2.25, 3.75], "numbers", "Learn the numbers"),
         (

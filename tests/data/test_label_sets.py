@@ -42,7 +42,7 @@ def test_sets_are_checked_sorted_and_shown():
         ([["a"], ["b", None]], r"labels\[1\]: the label is missing"),
         ([["a"], [], ["b", 3]], r"labels\[2\]: label 3 is a number where the first is text"),
         ([["a"], None], r"labels\[1\]: the labels are missing"),
-        ([["a"], "b"], r"labels\[1\]: the labels are no list but str.*list of labels for every example"),
+        ([["a"], "b"], r"labels\[1\]: the labels are not a list but str.*list of labels for every example"),
     ],
 )
 def test_a_set_that_cannot_be_one_is_named(given, said):
@@ -59,9 +59,7 @@ def test_a_matrix_is_read_as_scikit_learn_has_it():
         sets, labels = read_matrix(given)
         assert (sets, labels) == ([(0, 2), (), (1, 2)], [0, 1, 2])
     np.testing.assert_array_equal(indicator(sets, labels), y)
-    with pytest.raises(
-        DataError, match=r"labels\[1\]\[2\]: .*2.* where a matrix of several labels has 0 or 1"
-    ):
+    with pytest.raises(DataError, match=r"labels\[1\]\[2\]: .*2.* where an indicator matrix has 0 or 1"):
         read_matrix(np.array([[0, 1, 0], [0, 1, 2]]))
     assert not holds_sets(np.zeros((5, 1)))
     assert not holds_sets(["a", "b"])
@@ -177,7 +175,7 @@ def test_the_doctor_speaks_of_labels_not_of_sets(tmp_path):
     )
     report = examine(load_text_dataset(tmp_path / "t.csv", need_labels=True, label_separator="|"))
     found = {finding.code: finding for finding in report.findings}
-    assert found["label-sets"].message == "train: 1.50 labels an example, several on 50.0%"
+    assert found["label-sets"].message == "train: 1.50 labels per example, more than one on 50.0%"
     assert "'x' and 'y' (20)" in found["co-occurrence"].message
     assert "2 labels, 40 examples with 'x' to 20 with 'y'" in found["balance"].message
     assert report.figures["splits"]["train"]["classes"] == {"x": 40, "y": 20}
@@ -200,5 +198,5 @@ def test_empty_sets_are_told_with_a_way_out_that_works(tmp_path):
     renamed, _ = mended(dataset, {"(none)": "", "y": "z"}, False)
     assert {label for own in renamed.splits["train"].labels for label in own} == {"x", "z"}
     single = load_text_dataset(tmp_path / "t.csv", need_labels=True, on_bad_row="skip")
-    with pytest.raises(ConfigError, match="of several labels per example"):
+    with pytest.raises(ConfigError, match="only multi-label data have"):
         mended(single, {"(none)": ""}, False)

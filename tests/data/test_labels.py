@@ -18,7 +18,7 @@ from glassformer.errors import DataError
 
 UNFIT = [
     ("a\0", "holds a NUL character"),
-    ("\ud800", "holds half of a surrogate pair"),
+    ("\ud800", "holds a lone surrogate"),
     ("a\x1b[2J", r"holds the control character U\+001B"),
     ("a\x85b", r"holds the control character U\+0085"),
     ("a" * 1001, "has 1,001 characters, 1,000 at most"),
@@ -29,8 +29,8 @@ UNFIT = [
     (2**63, "beyond 64 bits"),
     (-(2**63) - 1, "beyond 64 bits"),
     (10**40, "beyond 64 bits"),
-    (2.0**53 + 2, "too large to be told from its neighbors"),
-    (1e300, "too large to be told"),
+    (2.0**53 + 2, "too large to be exact"),
+    (1e300, "too large to be exact"),
     (float("inf"), "is a fraction"),
     (0.5, "is a fraction"),
     (b"a", "neither text nor a whole number but bytes"),
@@ -113,7 +113,7 @@ def test_fit_refuses_what_numpy_would_merge_or_round():
         ),
         (
             ['{"text": "a", "label": 1}', '{"text": "b", "label": "\\ud800"}'],
-            "row 2: .*half of a surrogate pair",
+            "row 2: .*a lone surrogate",
         ),
     ],
 )

@@ -197,7 +197,7 @@ def test_the_message_names_the_encoding_that_reads_it(tmp_path: Path, content: b
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("cp1253x", "no encoding"), ("rot13", "no encoding"), ("utf-7", "is not told from UTF-8")],
+    [("cp1253x", "no encoding"), ("rot13", "no encoding"), ("utf-7", "cannot be distinguished from UTF-8")],
 )
 def test_a_wrong_encoding_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str

@@ -176,9 +176,7 @@ def test_folders_without_use(tmp_path):
         load_text_dataset(tmp_path)
     (tmp_path / "pos").mkdir()
     (tmp_path / "pos" / "1.md").write_text("a good film")
-    with pytest.raises(
-        DataError, match=r"class 'pos' has no \.txt files\. Give its files names that end in \.txt"
-    ):
+    with pytest.raises(DataError, match=r"class 'pos' has no \.txt files\. Rename its files to \*\.txt"):
         load_text_dataset(tmp_path)
 
 

@@ -41,7 +41,7 @@ def test_sizes_that_do_not_fit(size):
 def test_classes_too_small_to_split():
     with pytest.raises(DataError, match="class 'rare' has one example"):
         stratified_split([*LABELS, "rare"], 0.3, 0)
-    with pytest.raises(DataError, match="a part of 2 examples cannot hold 3 classes"):
+    with pytest.raises(DataError, match="a part of 2 examples cannot have 3 classes"):
         stratified_split(LABELS, 2, 0)
 
 

@@ -117,14 +117,14 @@ def test_rows_that_repeat_the_header_are_named_and_left_out(tmp_path, names):
     with pytest.raises(DataError) as error:
         load_text_dataset(path)
     assert str(error.value) == (
-        f"{path}, row 13: the header once more, where a row is expected (rows 13, 22) (1 more row cannot be "
+        f"{path}, row 13: the header again, where a row is expected (rows 13, 22) (1 more row cannot be "
         "used). Remove the rows that repeat the header, or leave such rows out with on_bad_row=skip"
     )
     skipped = load_text_dataset(path, on_bad_row="skip", need_labels=True)
     assert skipped.splits["train"].texts == [text for text, _ in ROWS]
     assert skipped.splits["train"].labels == [label for _, label in ROWS]
     assert [(row.row, row.reason) for row in skipped.rejected] == [
-        (row, "the header once more, where a row is expected") for row in (13, 22)
+        (row, "the header again, where a row is expected") for row in (13, 22)
     ]
     assert [tuple(row.values()) for _, row in StreamedTable(path, pass_over).rows()] == ROWS
 
@@ -135,7 +135,7 @@ def test_a_header_in_another_order_begins_another_table(tmp_path):
     path.write_text("\n".join(["text,label", *LINES[:11], "label,text", *swapped]) + "\n")
     assert refused(path) == (
         f"{path}: row 13 is a second header, in another order (label,text), and begins another table than "
-        "that of row 1 (text,label). Save the rows from row 13 on as a file of their own, or bring their "
+        "that of row 1 (text,label). Save the rows from row 13 on as another file, or bring their "
         "columns into the order of the first header"
     )
 

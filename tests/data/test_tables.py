@@ -291,7 +291,7 @@ def test_one_object_is_not_a_table(tmp_path):
     squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "a", "qas": []}]}]}
     path = write(tmp_path / "squad.json", json.dumps(squad))
     with pytest.raises(
-        DataError, match=r"as SQuAD has them.*glassformer train facts-minilm --data .*squad\.json"
+        DataError, match=r"in the format of SQuAD.*glassformer train facts-minilm --data .*squad\.json"
     ):
         read_table(path)
     one = {"text": "a", "tags": ["x", "y"]}

@@ -88,7 +88,7 @@ def test_chinese_words_are_marked_by_letters_alone():
 @pytest.mark.parametrize("name", ASKED)
 def test_another_spelling_is_asked_about_and_a_setting_answers(name):
     tags, scheme = ASKED[name]
-    with pytest.raises(DataError, match=f"look like {scheme}, spelled otherwise") as caught:
+    with pytest.raises(DataError, match=f"look like {scheme} in another spelling") as caught:
         read_tags(tags)
     assert f"scheme={scheme}" in str(caught.value)
     assert "scheme=plain" in str(caught.value)

@@ -111,7 +111,7 @@ def test_two_columns_of_texts_of_like_length_are_a_pair(tmp_path):
     path = table(tmp_path / "t.csv", ["claim", "source", "verdict"])
     found = load_text_dataset(path, need_labels=True, pair_column="auto")
     assert (found.columns, found.pair_column) == (("claim", "verdict"), "source")
-    assert "found by what the columns hold" in found.said[0]
+    assert "detected by content" in found.said[0]
     assert "labels in 'verdict'" in found.said[0]
     longer = [(a, f"{b} and so on and on and on and on and on", label) for a, b, label in ROWS]
     alone = load_text_dataset(

@@ -244,7 +244,7 @@ def test_added_tokens_beside_fast_bpe_as_the_published_tokenizer(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[]", "no object of tokens with their ids"),
+        ("[]", "not an object of tokens with their ids"),
         ("{", "not JSON"),
         ('{"<new>": 1, "<new>": 2}', "not JSON"),
         ("{" * 100_000, "not JSON"),
@@ -315,7 +315,7 @@ def test_wrong_lists_of_fast_bpe(file, content, said, tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("vocab.json", "[]", "vocab.json: no object of pieces"),
+        ("vocab.json", "[]", "vocab.json: not an object of pieces"),
         ("vocab.json", "{", "vocab.json: not JSON"),
         ("vocab.json", '{"a": 1, "a": 2}', "vocab.json: not JSON"),
         ("vocab.json", "{" * 100_000, "vocab.json: not JSON"),

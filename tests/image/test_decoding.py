@@ -250,7 +250,7 @@ def test_a_class_missing_in_validation_is_said(folder, tmp_path):
     Image.fromarray(RGB).save(parts / "val" / "cat" / "1.png")
     dataset = load_image_dataset(parts)
     assert list(dataset.splits) == ["train", "validation"]
-    assert dataset.notes[1:] == ("no image of dog in validation: its figures say nothing about that class",)
+    assert dataset.notes[1:] == ("no image of dog in validation: its metrics say nothing about that class",)
 
 
 def test_bad_sources_are_named(folder, tmp_path):
@@ -269,7 +269,7 @@ def test_split_folders_beside_others_are_no_classes(folder, tmp_path):
         shutil.copytree(folder, parts / split)
     (parts / "notes").mkdir()
     (parts / "notes" / "1.png").write_bytes(encoded(Image.fromarray(RGB)))
-    with pytest.raises(DataError, match="test, train look like splits, but notes is none"):
+    with pytest.raises(DataError, match="test, train look like splits, but notes does not"):
         load_image_dataset(parts)
     for name in ("train", "plane"):  # a class of trains is one
         (tmp_path / "vehicles" / name).mkdir(parents=True)

@@ -202,7 +202,10 @@ def test_a_cut_takes_away_what_the_doctor_says():
     wide = ImageSplit([np.zeros((40, 80, 3), np.uint8)] * 3, [0, 1, 1], "x")
     report = examine_pictures("x", {"train": wide}, transform=ImageTransform((20, 20), "crop"))
     (found,) = (f for f in report.findings if f.code == "cut-away")
-    assert "takes away 50% of an image as a rule, 50% at most; more than 25% of 3 of 3" in found.message
+    assert (
+        "takes away 50% of an image (median; 50% at most), and more than 25% of 3 of 3 images"
+        in found.message
+    )
     report = examine_pictures("x", {"train": wide}, transform=ImageTransform((200, 200)))
     assert "3 of 3 are smaller than 200 x 200" in next(
         f.message for f in report.findings if f.code == "blown-up"

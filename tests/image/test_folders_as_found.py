@@ -101,7 +101,7 @@ def test_links_that_lead_nowhere_are_counted_and_named(tmp_path):
     for i in range(3):
         (tmp_path / "cat" / f"link{i}.png").symlink_to("/nowhere/a.png")
     dataset = load_image_dataset(tmp_path)
-    with pytest.raises(DataError, match=r"link0\.png: a link that leads nowhere; .*3 of train") as error:
+    with pytest.raises(DataError, match=r"link0\.png: a broken link; .*3 of train") as error:
         refuse_unreadable(dataset.splits)
     assert "/nowhere/a.png" in error.value.fix
     assert findings(dataset)["unreadable"].count == 3
@@ -145,7 +145,7 @@ def test_classes_written_in_two_ways(names, tmp_path):
     fill(tmp_path, *names, "dog")
     found = findings(load_image_dataset(tmp_path))["twin-classes"]
     assert (found.severity, found.count) == ("warning", 1)
-    assert found.fix == "make one of them with --set merge_labels=spelling"
+    assert found.fix == "merge them with --set merge_labels=spelling"
 
 
 def test_images_outside_of_the_classes_are_counted(tmp_path):
@@ -153,11 +153,11 @@ def test_images_outside_of_the_classes_are_counted(tmp_path):
     for i in range(5):
         shutil.copy(tmp_path / "cat" / "0.png", tmp_path / f"loose{i}.png")
     (note,) = load_image_dataset(tmp_path).notes
-    assert note.startswith("images outside of the class folders, which are not read: 5 (loose0.png, loose1")
+    assert note.startswith("images outside of the class folders, which are ignored: 5 (loose0.png, loose1")
     fill(tmp_path / "b", "train/cat", "train/dog", "test/cat", "test/dog")
     shutil.copy(tmp_path / "cat" / "0.png", tmp_path / "b" / "test" / "loose.png")
     dataset = load_image_dataset(tmp_path / "b")
-    assert dataset.notes == ("images outside of the class folders, which are not read: 1 (test/loose.png)",)
+    assert dataset.notes == ("images outside of the class folders, which are ignored: 1 (test/loose.png)",)
     assert findings(dataset)["source"].severity == "note"
 
 
@@ -167,7 +167,7 @@ def test_other_files_are_counted_by_their_endings(tmp_path):
         (tmp_path / "dog" / name).touch()
     (tmp_path / "LICENSE.txt").touch()
     (note,) = load_image_dataset(tmp_path).notes
-    assert note.endswith("are not read: 2 .xml, 1 without an ending, 1 .json")
+    assert note.endswith("are ignored: 2 .xml, 1 without an extension, 1 .json")
     shutil.rmtree(tmp_path / "cat")
     for path in picture_files(tmp_path / "dog"):
         path.unlink()
@@ -216,8 +216,8 @@ def test_a_backslash_in_a_name_is_kept(tmp_path):
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("C:\\data\\cat\\0.png", "no such file.*path of Windows"),
-        ("https://example.org/cat/0.png", "a URL, which is not opened"),
+        ("C:\\data\\cat\\0.png", "no such file.*Windows path"),
+        ("https://example.org/cat/0.png", "a URL, which is not supported"),
     ],
 )
 def test_names_that_lead_nowhere(name, what, tmp_path):

@@ -226,7 +226,7 @@ def test_pixels_out_of_range_are_refused(source, image_range):
 
 
 def test_8_bits_with_a_sign_are_refused():
-    with pytest.raises(DataError, match="8 bits with a sign"):
+    with pytest.raises(DataError, match="signed 8-bit pixels"):
         read(tiff(EIGHT - 128, "<i1"))
 
 
@@ -395,10 +395,10 @@ def test_the_doctor_names_the_brightest_pixel(decode):
     (finding,) = ranges({"train": split_of(few)}, decode=decode)
     assert finding.severity == "warning"
     assert "the brightest pixel of 16 images of 16 or 32 bits is 3,9" in finding.message
-    assert finding.fix == "say what white is, with --set image_range=4095"
+    assert finding.fix == "give the value of white with --set image_range=4095"
     assert remedy([finding], {"train": split_of(few)}) == ["--set", "image_range=4095"]
     (finding,) = ranges({"train": split_of(deep)}, decode=decode)
-    assert finding.fix == "say what white is, with --set image_range=16383"
+    assert finding.fix == "give the value of white with --set image_range=16383"
     assert not ranges({"train": split_of(corners(65535)[0])}, decode=decode)
     transform = ImageTransform((8, 8), image_range=4095)
     assert not ranges({"train": split_of(few)}, transform, decode=decode)
@@ -407,7 +407,7 @@ def test_the_doctor_names_the_brightest_pixel(decode):
 def test_the_doctor_names_masks_of_8_bits():
     masks = [np.random.default_rng(i).integers(0, 2, (7, 5), np.uint8) for i in range(6)]
     (finding,) = ranges({"train": split_of(masks)})
-    assert finding.message == "train: the brightest pixel is 1 of 255: a model sees little but black"
+    assert finding.message == "train: the brightest pixel is 1 of 255: to a model the images are almost black"
     with pytest.warns(DimImagesWarning, match="the brightest pixel of 6 training images is 1 of 255"):
         gf.ImageClassifier(**FEW).fit(masks, [0, 1] * 3)
 

@@ -285,7 +285,7 @@ def every(said: str, **other: str | None) -> dict[str, str]:
 
 NO_RUN = every("is not a run folder: it has no config.toml")
 NO_HEAD = "holds a model without a head for classes. Open it with load_pretrained, or fine-tune it with"
-NO_DATA = every("is a saved model, not data. To look at the model: glassformer doctor")
+NO_DATA = every("is a saved model, not data. To inspect the model: glassformer doctor")
 # Verb -> kind -> the line with which it ends; a kind that is not named works.
 ENDS: dict[str, dict[str, str]] = {
     "train": {},

@@ -116,7 +116,7 @@ def test_base64_may_stand_in_lines(server):
             "texts[1]: the text is empty. Send at least 1 character",
         ),
         ("/v1/predict", {"texts": ["a\0b"]}, 422, "NUL"),
-        ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]: has half of a surrogate pair"),
+        ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]: has a lone surrogate"),
         ("/v1/explain", {"image": ""}, 422, "image: the image is empty"),
         ("/v1/predict", {"texts": ["a"], "model": "none"}, 404, "no such model"),
         (

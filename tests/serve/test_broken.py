@@ -41,7 +41,7 @@ def damaged(folder: Path, target: Path, kind: str) -> Path:
 
 
 FAULTS = {
-    "surrogate": "the label holds half of a surrogate pair",
+    "surrogate": "the label holds a lone surrogate",
     "cold": "is not between 0.001 and 1000",
     "windows": "a text is read 32 times over",
     "weights": "does not answer: the model's outputs are not finite",

@@ -89,7 +89,7 @@ def test_plain_reading_names_the_way_out():
     assert "number_format=amount" in error.value.fix
 
 
-BOTH = "could be {}: say with number_format=comma or number_format=point what stands before the decimals"
+BOTH = "could be {}: name the decimal mark with number_format=comma or number_format=point"
 
 
 @pytest.mark.parametrize(

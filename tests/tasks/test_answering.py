@@ -150,15 +150,15 @@ def test_an_answer_is_explained_over_question_and_context(model, method):
     ("X", "y", "said"),
     [
         ([("q", "a b"), ("q", "")], ["a", "b"], r"questions\[1\]: the context is empty"),
-        ([("q", "a b"), ("q",)], ["a", "b"], r"questions\[1\]: no question with its context"),
+        ([("q", "a b"), ("q",)], ["a", "b"], r"questions\[1\]: not a question with its context"),
         ([{"question": "q"}], ["a"], "no 'context'"),
         ("text", ["a"], "a str is not a list of questions"),
         ([("q", "a b")], ["c"], r"answers\[0\]: the answer 'c' is not in the context"),
-        ([("q", "a b a")], ["a"], "stands 2 times in the context"),
+        ([("q", "a b a")], ["a"], "occurs 2 times in the context"),
         (
             [("q", "a b")],
             [{"text": ["b"], "answer_start": [1]}],
-            "does not stand at character 1.*It stands at 2",
+            "is not at character 1.*It is at 2",
         ),
         ([("q", "a b")], [{"text": ["b"], "answer_start": []}], "1 texts of answers and 0 places"),
         ([("q", "a b")], None, "the answers are missing"),

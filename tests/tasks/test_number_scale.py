@@ -145,7 +145,7 @@ def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path, capsys):
     run = tmp_path / "run"
     assert main([*given, "--out", str(run)]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "prices.csv, row 6: 0 is not above 0 and has no logarithm (1 more like it)" in said
+    assert "prices.csv, row 6: 0 is not above 0 and has no logarithm (1 more such row)" in said
     assert "leave such rows out with on_bad_row=skip" in said or "--on-bad-row skip" in said
     assert main([*given, "--on-bad-row", "skip", "--out", str(run)]) == 0
     said = " ".join("".join(capsys.readouterr()).split())

@@ -85,7 +85,7 @@ def test_a_blank_in_place_of_the_tab_is_read_and_said(tmp_path: Path):
     data = load_tagged(file)
     assert data.splits["train"].words == [["Ann", "Mill"], ["ok", "soap", "bar"], ["in New York", "came"]]
     assert data.splits["train"].tags == [["B-x", "O"], ["O", "I-x", "O"], ["B-x", "O"]]
-    assert data.said == ("2 lines with a blank in place of the tab read all the same (rows 2, 5)",)
+    assert data.said == ("2 lines with a blank in place of the tab were split at blanks (rows 2, 5)",)
     for line in ("Rome is far", "New York"):  # no tag, but a word
         file.write_text(f"Ann\tB-x\n{line}\n\nok\tO\n")
         with pytest.raises(DataError, match="row 2: 1 columns"):
@@ -212,7 +212,7 @@ def test_a_file_without_empty_lines_is_one_sentence_and_the_doctor_says_so(tmp_p
     (found,) = [f for f in examine_tagged(data).findings if f.code == "one-sentence"]
     assert (found.severity, found.sentence) == (
         "warning",
-        "t.conll: all 57 words are one sentence, for no empty line ends one: put an empty line behind each sentence",
+        "t.conll: all 57 words are one sentence, for no empty line ends one: put an empty line after each sentence",
     )
     file.write_text("Ann\tB-per\nsaw\tO\nRome\tB-loc\n\n" * 19)
     data = load_tagged(file, limit=1)
@@ -281,7 +281,7 @@ def test_spans_by_character_become_tags_of_words(tmp_path, key, names):
         ["B-PER", "I-PER", "O", "O", "B-LOC", "I-LOC", "O"],
         ["B-PER", "O", "O", "B-PER", "I-PER", "I-PER"],
     ]
-    assert data.said == (f"t.jsonl: {key} has spans by character, read as BIO tags of whole words",)
+    assert data.said == (f"t.jsonl: {key} has character spans, read as BIO tags of whole words",)
     assert kind_of(file) == "tags"
 
 

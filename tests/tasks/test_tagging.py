@@ -138,7 +138,7 @@ def test_other_schemes_and_texts_are_taken_as_they_are():
         ([["a", "b"]], [["O", "O"]], "every word has the tag 'O'"),
         ([["a", "b"]], None, "the tags are missing"),
         ("a text", [["O", "O"]], "one string where a list of sentences is expected"),
-        ([["a", 3]], [["O", "B-x"]], "word 2 is 3, no text"),
+        ([["a", 3]], [["O", "B-x"]], "word 2 is 3, not a text"),
         ([["a", "b", "c"]], [["B-x", "I-x", "x"]], "tag 'x' is neither O nor one with B- or I-"),
     ],
 )

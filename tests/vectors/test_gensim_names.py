@@ -119,7 +119,7 @@ def test_a_corpus_on_one_line_is_cut(monkeypatch, tmp_path):
 def test_a_packed_corpus_says_so(tmp_path):
     file = tmp_path / "c.txt.gz"
     file.write_bytes(b"\x1f\x8b\x08\x00\xff\xff")
-    with pytest.raises(DataError, match=r"is packed by gzip\. Unpack it: gunzip -c"):
+    with pytest.raises(DataError, match=r"is compressed with gzip\. Unpack it: gunzip -c"):
         read_corpus(file)
 
 

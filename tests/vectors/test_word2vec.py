@@ -115,7 +115,7 @@ def test_texts_words_and_files_are_the_same_corpus(tmp_path):
     assert list(one.counts) == sorted(one.counts, reverse=True)
     assert read_corpus(SENTENCES, min_count=2, max_words=11).words == one.words[:11]
     np.save(tmp_path / "mapped" / "starts.npy", one.starts[:-1])
-    with pytest.raises(DataError, match="do not belong together"):
+    with pytest.raises(DataError, match="are inconsistent"):
         Corpus.open(tmp_path / "mapped")
 
 
@@ -144,8 +144,8 @@ def test_vectors_of_an_earlier_version_began_half_as_wide(vectors):
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        ([], "no sentence holds a word"),
-        (["", "  "], "no sentence holds a word"),
+        ([], "no sentence has a word"),
+        (["", "  "], "no sentence has a word"),
         (None, "nothing where a list of sentences is expected"),
         (
             pd.DataFrame({"id": 1, "text": SENTENCES}),
@@ -153,7 +153,7 @@ def test_vectors_of_an_earlier_version_began_half_as_wide(vectors):
         ),
         (["one", "two", "two", "one"], "one sentence. Give sentences of several words$"),
         (["one", "two", "two", "one and"], "Give sentences of several words, or lower min_count$"),
-        (["each word once only"], "fewer than two are seen 2 times. Lower min_count to 1 or less"),
+        (["each word once only"], "fewer than two of 4 words occur 2 times. Lower min_count to 1 or less"),
         (
             ["one one", "one"],
             "the only word is 'one', and one word has no neighbors. Give sentences of different",

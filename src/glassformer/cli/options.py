@@ -30,7 +30,7 @@ from glassformer.errors import (
     NothingGivenError,
 )
 from glassformer.finite import json_text
-from glassformer.inputs.rows import STDIN, WAY_OUT, read_stdin
+from glassformer.inputs.rows import SKIP_HINT, STDIN, read_stdin
 from glassformer.tasks.recipe import DEFAULT_TASK
 
 # --- run folders ------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
         message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
         message = message.replace("with --set broken=skip", "with --on-bad-row skip")
     else:
-        message = message.replace(f", {WAY_OUT}", "")
+        message = message.replace(f", {SKIP_HINT}", "")
         if "--set" in have:
             message = message.replace("with on_bad_row=skip", "with --set on_bad_row=skip")
         else:  # the command has no option that fixes it

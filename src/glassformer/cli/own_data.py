@@ -85,7 +85,7 @@ def check_values(recipe: Any) -> None:
     merge = getattr(recipe.data, "merge_labels", "none")
     if isinstance(merge, str) and merge not in ("none", "spelling"):
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
-        raise BadValueError(f"{merge!r} does not say what to merge", where="merge_labels", fix=fix)
+        raise BadValueError(f"{merge!r} is not a way to merge labels", where="merge_labels", fix=fix)
     check_model(recipe)
 
 

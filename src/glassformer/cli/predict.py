@@ -38,7 +38,7 @@ from glassformer.cli.predictions import (
 )
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, counted
 from glassformer.inputs import rows
-from glassformer.inputs.rows import WAY_OUT, check_encodings
+from glassformer.inputs.rows import SKIP_HINT, check_encodings
 
 if TYPE_CHECKING:
     from glassformer.inputs.inputs import Gathered, Inputs
@@ -71,7 +71,7 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
     """The error for a bad row, with a hint if the training skipped such rows."""
     from glassformer.tasks.run_folder import read_run_recipe
 
-    if WAY_OUT not in (error.fix or "") or not (folder / "config.toml").is_file():
+    if SKIP_HINT not in (error.fix or "") or not (folder / "config.toml").is_file():
         return error
     data = read_run_recipe(folder).data
     if "skip" not in (getattr(data, "on_bad_row", None), getattr(data, "broken", None)):
@@ -234,7 +234,7 @@ def _write(writer: Writer, source: Gathered, skip: bool) -> None:
     except DataError as error:
         if skip or not error.where or not source.all_at_once:
             raise
-        raise error.but(fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
+        raise error.but(fix=f"{error.fix or 'Remove it'}, {SKIP_HINT}") from None
 
 
 Given = Annotated[

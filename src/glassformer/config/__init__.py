@@ -1,4 +1,4 @@
-"""Dataclasses to and from TOML, with overrides and the nearest name for a wrong key."""
+"""Config dataclasses: read and write them as TOML, apply overrides, check types and ranges."""
 
 from __future__ import annotations
 
@@ -20,80 +20,82 @@ from glassformer.reading import NotRegularError, read_regular
 
 T = TypeVar("T")
 MAX_TOML_BYTES = 4 << 20
-LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
+LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # element type -> example of a list
 
 
-SEARCH = frozenset({"search"})  # the search that model = "auto" means: other settings ask for one encoder
+SEARCH = frozenset({"search"})  # the model search of model = "auto"; settings that it does not use exclude it
 LINEAR = frozenset({"linear"})  # a linear model of n-grams
-EVERY_MODEL = SEARCH | LINEAR | {"frozen"}  # and the frozen encoder that texts are compared with
+EVERY_MODEL = SEARCH | LINEAR | {"frozen"}  # also the frozen encoder of few-shot classification
 
 
 def setting(default: Any, meaning: str, **before: Any) -> Any:
-    """A key of a config class: its default, and what the command line and the pages say that it means.
+    """A key of a config class, with its default and its description for help and documentation.
 
-    ``before=``: what a fit did before there was such a key, where that is not what the default does.
-    ``obeyed=``: by which models, other than a trained encoder: ``SEARCH``, ``LINEAR``, ``EVERY_MODEL``.
-    ``in_file=``: what a recipe's file, or a saved model, means that lacks the key, where its default changed.
-    A class may say in ``RETIRED`` which keys it had: ``{key: (neutral value, why it has no other)}``. Files
-    and calls that have them at that value go on being read.
+    Further arguments: ``before=``: the value that corresponds to fits from before the key existed, if it is
+    not the default. ``obeyed=``: the models that use the key, besides a trained encoder: ``SEARCH``,
+    ``LINEAR``, ``EVERY_MODEL``. ``in_file=``: the value for recipe files and saved models without the key, if
+    the default has changed.
+
+    A class may list removed keys in ``RETIRED``: ``{key: (neutral value, error message for other values)}``.
+    Files and calls with the neutral value are still accepted.
     """
     return dataclasses.field(default=default, metadata={"meaning": meaning, **before})
 
 
 def by_place(*, default: Any, meaning: str, kw_only: typing.Literal[False] = False, **before: Any) -> Any:
-    """A ``setting`` that a constructor takes by its place, too; type checkers read its arguments by name."""
+    """A ``setting`` that is also a positional argument; type checkers read its parameters by name."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={"meaning": meaning, **before})
 
 
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(by_place,))
 def section(cls: type[T]) -> type[T]:
-    """A section of a recipe: a dataclass whose fields are ``setting``. An estimator inherits its sections."""
-    made: Any = dataclasses.dataclass(kw_only=True)(cls)
-    fields = made.__dataclass_fields__  # in files and in help what has a place comes first: the model
-    made.__dataclass_fields__ = dict(sorted(fields.items(), key=lambda item: bool(item[1].kw_only)))
-    return made
+    """Class decorator for sections of recipes: dataclasses of ``setting`` fields, inherited by estimators."""
+    decorated: Any = dataclasses.dataclass(kw_only=True)(cls)
+    fields = decorated.__dataclass_fields__  # positional fields (the model) come first in files and help
+    decorated.__dataclass_fields__ = dict(sorted(fields.items(), key=lambda item: bool(item[1].kw_only)))
+    return decorated
 
 
 def meaning_of(field: dataclasses.Field) -> str:
-    """What ``setting`` was told of a field; empty without it."""
+    """The description of a ``setting`` field; empty for other fields."""
     return field.metadata.get("meaning", "")
 
 
 def obeyed(sections: Iterable[type], by: str) -> set[str]:
-    """The keys of these sections that a model obeys: ``search``, ``linear`` or ``frozen``."""
+    """The keys of these sections that are used by a model: ``search``, ``linear`` or ``frozen``."""
     return {f.name for cls in sections for f in dataclasses.fields(cls) if by in f.metadata.get("obeyed", ())}
 
 
 def settings_of(cls: type) -> dict[str, Any]:
-    """Key -> default of a config class, retired keys last."""
+    """Key -> default of a config class, with retired keys at the end."""
     retired = {key: neutral for key, (neutral, _) in getattr(cls, "RETIRED", {}).items()}
     return {f.name: f.default for f in dataclasses.fields(cls)} | retired
 
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
-    """The types of a class's fields: a recipe has a hundred, and each is compiled from its text."""
+    """The types of a class's fields, cached because each is compiled from a string."""
     return typing.get_type_hints(cls)
 
 
 def values_before(cls: type) -> dict[str, Any]:
-    """Key -> the value that it counts as where something was made before there was such a key."""
-    told = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
-    return settings_of(cls) | values_in_files(cls) | told
+    """Key -> the value that corresponds to fits from before the key existed."""
+    before = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
+    return settings_of(cls) | values_in_files(cls) | before
 
 
 def values_in_files(cls: type) -> dict[str, Any]:
-    """Key -> what files that lack it mean, for each key where this is not the default."""
+    """Key -> the value for files without the key, for keys where this is not the default."""
     return {f.name: f.metadata["in_file"] for f in dataclasses.fields(cls) if "in_file" in f.metadata}
 
 
 def with_values_in_files(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's values from its file, with ``values_in_files`` of each section for what it lacks."""
+    """The values of a recipe's file, completed by ``values_in_files`` of each section."""
     out, hints = dict(values), _hints(cls)
     for name, hint in hints.items():
-        told = values_in_files(hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else {}
-        if told and isinstance(out.get(name, {}), Mapping):
-            out[name] = told | dict(out.get(name, {}))
+        missing = values_in_files(hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else {}
+        if missing and isinstance(out.get(name, {}), Mapping):
+            out[name] = missing | dict(out.get(name, {}))
     return out
 
 
@@ -101,7 +103,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The content of a TOML file.
 
     Raises:
-        ConfigError: missing, no plain file, too large, not UTF-8 or not TOML; the message has the line.
+        ConfigError: the file is missing, not regular, too large, not UTF-8, or not TOML (with the line).
     """
     path = Path(path)
     try:
@@ -118,7 +120,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError("nested too deeply", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="save it as UTF-8") from None
-    except ValueError as error:  # tomllib's own, and Python's on a number of thousands of digits
+    except ValueError as error:  # from tomllib, or from Python for a number of thousands of digits
         fix = "Correct it"
         if "Invalid value" in str(error):
             fix = 'Put text into quotes, as in source = "reviews.csv"; write true and false in lower case'
@@ -126,11 +128,11 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def place_in_file(where: str, section: bool = False) -> str:
-    """A section or key of a TOML file as a reader finds it: "run.toml, [data] source" for
-    ``run.toml.data.source``; other places as they are.
+    """The place of a section or key of a TOML file for messages: "run.toml, [data] source" for
+    ``run.toml.data.source``; other places are unchanged.
 
     Args:
-        section: whether the last part names a section.
+        section: whether the last part is a section.
     """
     file, dot, inside = where.rpartition(".toml.")
     if not dot:
@@ -144,13 +146,13 @@ def place_in_file(where: str, section: bool = False) -> str:
 def build(
     cls: type[T], values: Mapping[str, Any], where: str = "config", homes: Mapping[str, str] | None = None
 ) -> T:
-    """A dataclass from a (nested) mapping; types are checked, an int is taken for a float.
+    """Make a dataclass from a (nested) mapping; types are checked, and an int is accepted for a float.
 
     Args:
-        homes: key -> the section that has it, of the whole that this is a section of.
+        homes: if ``cls`` is a section: key -> section, for all keys of the recipe.
 
     Raises:
-        ConfigError: an unknown key (with the nearest name) or a value of the wrong type.
+        ConfigError: an unknown key (the message has the most similar one), or a value of the wrong type.
     """
     hints = _hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]  # a dataclass
@@ -181,7 +183,7 @@ def build(
 
 
 def _homes(hints: Mapping[str, Any]) -> dict[str, str]:
-    """Key -> the section among these fields that has it; of several the first."""
+    """Key -> the first section among these fields that has it."""
     homes: dict[str, str] = {}
     for section, hint in hints.items():
         if dataclasses.is_dataclass(hint):
@@ -190,7 +192,7 @@ def _homes(hints: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _python(value: Any) -> Any:
-    """A number or an array of numpy, from a grid, as Python's own."""
+    """Convert numpy numbers and arrays, as in a parameter grid, to Python objects."""
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 
@@ -230,7 +232,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             return value
         elif origin is str and isinstance(value, Path):
             return str(value)
-    where = place_in_file(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # the key alone, as it is written
+    where = place_in_file(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # only the key
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     if choices and isinstance(value, str):
         raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
@@ -252,7 +254,7 @@ WORDS = {
 
 
 def _in_words(hint: Any) -> str:
-    """What a user calls the values of a type: a tuple is a list in TOML."""
+    """The name of a type in TOML, for messages."""
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
         element = (typing.get_args(hint) or (str,))[0]
@@ -261,7 +263,7 @@ def _in_words(hint: Any) -> str:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A dataclass as plain values; keys whose value is None are left out (TOML has no null)."""
+    """Convert a dataclass to nested dicts and lists, without keys whose value is None (TOML has no null)."""
     out: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -275,7 +277,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold and give it back: numpy's numbers as Python's, the unknown as its text."""
+    """Convert a value to JSON types: numpy numbers to Python numbers, unknown types to their text."""
     value = _python(value)
     if isinstance(value, Mapping):
         return {label_text(key): plain(item) for key, item in value.items()}
@@ -285,13 +287,13 @@ def plain(value: Any) -> Any:
 
 
 def label_text(label: Any) -> str:
-    """A label as the text that a table of labels has for it: True and 1.0 are the label 1."""
-    number = hasattr(label, "__float__") and not isinstance(label, str | int)  # numpy's too
+    """A label as text, as in a table of labels: True and 1.0 become "1"."""
+    number = hasattr(label, "__float__") and not isinstance(label, str | int)  # also numpy numbers
     return str(int(label) if isinstance(label, int) or (number and float(label).is_integer()) else label)
 
 
 def to_toml(config: Any, header: str = "") -> str:
-    """A dataclass as TOML text: plain keys first, then a table per nested dataclass."""
+    """A dataclass as TOML text: first its plain keys, then one table per nested dataclass."""
     lines = [f"# {line}".rstrip() for line in header.splitlines()]
     _write_table(to_dict(config), "", lines)
     return "\n".join(lines) + "\n"
@@ -326,16 +328,16 @@ def literal(value: Any) -> str:
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type) -> dict[str, Any]:
-    """``values`` with ``KEY=VALUE`` strings laid over it.
+    """Override ``values`` by ``KEY=VALUE`` strings.
 
-    ``KEY`` is ``section.key``, or the bare key where only one section has it. ``VALUE`` is read as
-    TOML and, failing that or where the key wants text, as text; ``none`` empties a key that may be empty.
+    ``KEY`` is ``section.key``, or the key alone if only one section has it. ``VALUE`` is parsed as TOML; if
+    that fails, or if the key is a text, it is used as text. ``none`` sets a key that may be None to None.
 
     Raises:
-        ConfigError: no ``=``, or a key that no section has.
+        ConfigError: no ``=``, or an unknown key.
     """
     changes = parse_settings(overrides)
-    for setting in reversed(overrides):  # of two for one key the later holds
+    for setting in reversed(overrides):  # the last one for a key counts
         key, _, text = setting.partition("=")
         wants = _options_of(cls, key.strip())
         if (
@@ -343,12 +345,12 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
             and isinstance(changes[key.strip()], int | float)
             and not {int, float, bool} & {*wants}
         ):
-            changes[key.strip()] = text.strip()  # a column called 0, a run called 2026
+            changes[key.strip()] = text.strip()  # such as a column named 0, or a run named 2026
     return lay_over(values, changes, cls, "--set")
 
 
 def _options_of(cls: type, key: str) -> tuple[Any, ...]:
-    """The types that a key may have; none for an unknown key."""
+    """The types that a key may have; empty for an unknown key."""
     hint: Any = cls
     for name in key_places(cls).get(key, ()):
         default = settings_of(hint).get(name)
@@ -357,16 +359,16 @@ def _options_of(cls: type, key: str) -> tuple[Any, ...]:
 
 
 def takes_none(cls: type, key: str) -> bool:
-    """Whether ``--set KEY=none`` leaves the key without a value."""
+    """Whether ``--set KEY=none`` sets the key to None."""
     options = _options_of(cls, key)
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     return type(None) in options and "none" not in choices
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` strings as key -> value. A value is read as TOML and, failing that, as text.
+    """Parse ``KEY=VALUE`` strings to key -> value. A value is parsed as TOML or, if that fails, used as text.
 
-    Of two values for one key the later holds; two tables become one.
+    The last value of a key counts; two tables are merged.
 
     Raises:
         ConfigError: no ``=``, or a key with both a table and another value.
@@ -383,7 +385,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
             value = text.strip()
         before = changes.get(key, value)
         if isinstance(before, dict) != isinstance(value, dict):
-            what = f"{key} is set twice, and one of the two is a table: which holds is not clear"
+            what = f"{key} is set twice, and only one of the values is a table"
             tip = ', such as {"*" = "spelling", "n/a" = ""}' if key.endswith("merge_labels") else ""
             raise ConflictError(what, where="--set", fix=f"Set it once{tip}")
         changes[key] = before | value if isinstance(value, dict) else value
@@ -391,13 +393,13 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
-    """``values`` with the value of each key replaced, in whichever section it stands.
+    """Replace the values of keys, whatever section they are in.
 
-    The text ``none`` stands for no value where a key may have none (TOML has no word for it), unless it is
-    one of the key's choices.
+    The text ``none`` means None for keys that may be None (TOML has no null), unless it is one of the
+    choices.
 
     Raises:
-        ConfigError: a key that no section has.
+        ConfigError: an unknown key.
     """
     values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
     places = key_places(cls)
@@ -422,7 +424,7 @@ def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
 
 
 def key_places(cls: type) -> dict[str, tuple[str, ...]]:
-    """Every way to name a key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
+    """Name -> path of each key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
     places: dict[str, tuple[str, ...]] = {}
     hints = _hints(cls)
     for field in dataclasses.fields(cls):
@@ -439,10 +441,11 @@ def key_places(cls: type) -> dict[str, tuple[str, ...]]:
 
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
-MOST = 2**53  # of any whole number: beyond it neither a size nor a count that a computer can hold
-MAX_SEED = 2**32 - 1  # of numpy and scikit-learn
+MOST = 2**53  # maximum of all integers; no real size or count is larger
+MAX_SEED = 2**32 - 1  # maximum of numpy and scikit-learn
 
 
+# Key -> (lowest, highest) value.
 RANGES: dict[str, tuple[float, float]] = {
     "window_stride": (1, INF), "doc_stride": (0, INF), "max_question": (1, INF), "attention_window": (1, INF),
     "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
@@ -471,8 +474,8 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES) -> None:
-    """Raises ConfigError for a number outside its range; the key is named."""
-    each: list[tuple[str, Any]] = []  # of a list of numbers every one has the range
+    """Raise ConfigError for a number outside its range; the message has the key."""
+    each: list[tuple[str, Any]] = []  # the range applies to each element of a list
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
         each += [(f.name, v) for v in (value if isinstance(value, tuple) else (value,))]
@@ -487,7 +490,7 @@ def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES
 
 
 def check_heads(d_model: int, num_heads: int) -> None:
-    """Raises ConfigError where ``num_heads`` does not divide ``d_model``."""
+    """Raise ConfigError if ``num_heads`` does not divide ``d_model``."""
     if num_heads < 1 or d_model % num_heads:
         known = [str(n) for n in range(1, 65) if d_model % n == 0]
         fix = f"Use {', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else "Use another d_model"
@@ -497,7 +500,7 @@ def check_heads(d_model: int, num_heads: int) -> None:
 
 @section
 class Section:
-    """A section of a recipe: its numbers are within ``RANGES``."""
+    """Base of sections: checks that numbers are within ``RANGES``."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -505,7 +508,7 @@ class Section:
 
 @section
 class TableKeys(Section):
-    """A source, and what its tables do not say of themselves."""
+    """The source of the data, and settings for reading its tables."""
 
     source: str = setting("", "a path to a file or folder")
     encoding: str | None = setting(
@@ -527,13 +530,14 @@ class TableKeys(Section):
 
 @dataclasses.dataclass(frozen=True)
 class KnownRecipe:
-    """What a page must know of recipes: this one's keys with defaults, the shipped one of its name, and what
-    its task reads.
+    """Facts about a recipe for reports.
 
     Attributes:
-        noun: what examples are called.
-        shape: what goes into the model.
-        has_images: whether an example is seen, not read.
+        defaults: section -> key -> default value.
+        shipped: the values of the package's recipe with the same name; None: there is none.
+        noun: name of the examples.
+        shape: shape of the model's input.
+        has_images: whether the examples are images.
     """
 
     defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)

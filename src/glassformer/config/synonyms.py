@@ -1,4 +1,4 @@
-"""A name that is not known: the nearest one that is, or ours for what other tools call a key of a recipe."""
+"""Hints for unknown names: a similar known name, or our name for a setting of another library."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 MOST_LISTED = 100
 
-# Names of transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT, scikit-learn and
-# gensim, each with our key for the same thing; of a name with several the first is meant that is a key there.
+# Our key -> its names in transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT,
+# scikit-learn and gensim. If a name has several keys, the first one that the recipe has is proposed.
 KEYS = {
     "weight_decay": ("wd", "l2", "alpha", "adam_weight_decay"),  # before lr, which gensim calls alpha
     "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr", "alpha"),
@@ -95,24 +95,24 @@ SAID: dict[str, list[str]] = {}
 for _key, _names in KEYS.items():
     for _name in _names:
         SAID.setdefault(_name, []).append(_key)
-# Of gensim's Word2Vec, where it is no key of ours but of something else.
+# Parameters of gensim's Word2Vec without a key here -> hint.
 OF_WORD_VECTORS = {
     "sentences": "Give them to fit",
     "corpus_file": "Give the path to fit",
-    "sg": "Skip-gram with negative sampling is all there is",
-    "hs": "Skip-gram with negative sampling is all there is",
-    "cbow_mean": "Skip-gram with negative sampling is all there is",
-    "min_alpha": "The rate falls to 0.0001",
+    "sg": "Only skip-gram with negative sampling is supported",
+    "hs": "Only skip-gram with negative sampling is supported",
+    "cbow_mean": "Only skip-gram with negative sampling is supported",
+    "min_alpha": "The learning rate falls to 0.0001",
     "compute_loss": "history_ has the loss",
     "callbacks": "fit takes tell, and with optimizer = adam callbacks",
-    "trim_rule": "min_count and max_words say which words are kept",
+    "trim_rule": "min_count and max_words determine which words are kept",
     "shrink_windows": "Windows shrink at random",
-    "batch_words": "There is nothing to set for it",
-    "null_word": "There is nothing to set for it",
-    "sorted_vocab": "Words are ordered by how often they are seen",
-    "comment": "There is nothing to set for it",
+    "batch_words": "There is no such setting",
+    "null_word": "There is no such setting",
+    "sorted_vocab": "Words are sorted by frequency",
+    "comment": "There is no such setting",
 }
-# What must be said beside the name, because the value means something else.
+# Additions to the hint if the value has another meaning here.
 NOTES = {
     "warmup_steps": "a share of all steps, such as 0.06",
     "num_warmup_steps": "a share of all steps, such as 0.06",
@@ -126,20 +126,20 @@ NOTES = {
 
 
 def as_key(name: str) -> str:
-    """A name as keys are written: ``--Learning-Rate`` is ``learning_rate``."""
+    """Convert a name to the form of keys: ``--Learning-Rate`` becomes ``learning_rate``."""
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
 def ours(name: str, keys: Collection[str]) -> str | None:
-    """Our key for what another tool calls ``name``, where it is among ``keys``.
+    """Our key among ``keys`` for the name of a setting in another library; None if there is none.
 
-    ``train.learning_rate`` is read as ``learning_rate``.
+    A section is ignored: ``train.learning_rate`` is read as ``learning_rate``.
     """
     return next((key for key in SAID.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
 
 
 def suggestion(name: str, keys: Collection[str]) -> str | None:
-    """What to write instead of another tool's name, as a message ends; None for a name that is not known."""
+    """A hint what to write instead of the name of another library; None for an unknown name."""
     plain = as_key(name.rpartition(".")[2])
     key = ours(name, keys)
     if key is not None:
@@ -149,20 +149,20 @@ def suggestion(name: str, keys: Collection[str]) -> str | None:
     return f"Here it is the option {OPTIONS[plain]}" if plain in OPTIONS else None
 
 
-LEAST = 4  # letters of a part of a name that is taken for it
+LEAST = 4  # minimum length of a part of a name that is recognized
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
-    tried = list(names)[:1_000]  # of a stranger's table there may be any number
-    close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)  # half the letters are no likeness
+    """A hint such as ``Did you mean 'epochs'?``, or the list of known names."""
+    tried = list(names)[:1_000]  # a table may have any number of columns
+    close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)
     within = [other for other in tried if len(name) >= LEAST and name.casefold() in other.casefold()]
     close = close or (within if len(within) == 1 else [])  # "minilm" of "all-minilm-l6-v2"
     return f"Did you mean {close[0]!r}?" if close else f"Known: {listed(sorted(names))}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a message has them: all where they are few, else the first and how many more there are."""
+    """Names joined for a message: all, or the first 50 and the number of others."""
     if len(names) <= MOST_LISTED:
         return ", ".join(names)
     return f"{', '.join(names[: MOST_LISTED // 2])} and {len(names) - MOST_LISTED // 2:,} more"

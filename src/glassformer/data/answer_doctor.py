@@ -26,7 +26,7 @@ def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = No
 
     Args:
         rows: the windows of each split as a model reads them, to count contexts that need several windows
-            and answers that are lost by it; None: not checked.
+            and answers that no window contains; None: not checked.
     """
     figures: dict[str, Any] = {"splits": {k: _figures(split) for k, split in dataset.splits.items()}}
     checks = [each_split(_repeats), _leaks, _balance, each_split(_borders), each_split(_long)]
@@ -48,26 +48,27 @@ def _figures(split: AnsweredSplit) -> dict[str, Any]:
 
 
 def _repeats(name: str, split: AnsweredSplit) -> Iterable[Finding]:
-    """Questions asked more than once on the same context, and those with different answers."""
+    """Duplicate questions on the same context, and those of them with different answers."""
     seen: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, question in enumerate(split.questions):
         seen[alike(question.question), question.context].append(i)
     again = [own for own in seen.values() if len(own) > 1]
     if not again:
-        yield Finding("ok", "duplicates", f"{name}: no question is asked twice on the same context")
+        yield Finding("ok", "duplicates", f"{name}: no question occurs twice on the same context")
         return
     count = sum(len(own) - 1 for own in again)
     shown = tuple(excerpt(split.questions[own[0]].question) for own in again[:3])
     message = f"{name}: duplicate questions on the same context: {count:,} of {len(split):,}"
     yield Finding("warning", "duplicates", message, count, shown, "leave repeats out")
     answers = split.answers or []
-    apart = [own for own in again if answers and len({answers[i].texts[:1] for i in own}) > 1]
+    conflicting = [own for own in again if answers and len({answers[i].texts[:1] for i in own}) > 1]
     differing = []
-    for own in apart[:3]:
+    for own in conflicting[:3]:
         given = " / ".join(dict.fromkeys((answers[i].texts[:1] or ("none",))[0] for i in own))
         differing.append(f"{excerpt(split.questions[own[0]].question, 80)}: {given}")
-    message = f"{name}: repeated questions with different answers: {len(apart):,}"
-    yield from found("warning", "contradictions", apart, message, "give each one answer", shown=differing)
+    message = f"{name}: repeated questions with different answers: {len(conflicting):,}"
+    fix = "give each one answer"
+    yield from found("warning", "contradictions", conflicting, message, fix, shown=differing)
 
 
 def _leaks(splits: Mapping[str, AnsweredSplit], figures: dict[str, Any]) -> Iterable[Finding]:
@@ -92,7 +93,7 @@ def _balance(splits: Mapping[str, AnsweredSplit], figures: dict[str, Any]) -> It
         message = f"{name}: {percent(none, len(split))} of {len(split):,} questions have no answer"
         known = name == "train" or train is None or any(not own.texts for own in train.answers or ())
         if none and not known:
-            fix = "a model that has seen none of them always answers"
+            fix = "a model trained on answerable questions only always answers"
             yield Finding("warning", "no-answer", f"{message}, and train has no such question", none, (), fix)
         elif none:
             yield Finding("note", "no-answer", message, none)
@@ -115,7 +116,7 @@ def _borders(name: str, split: AnsweredSplit) -> Iterable[Finding]:
 
 
 def _answers_at(split: AnsweredSplit, rows: list[int]) -> list[str]:
-    """The places of the first few answers, with the text around them."""
+    """File and row of the first few answers, each with the text around it."""
 
     def around(i: int) -> str:
         own, context = (split.answers or [])[i], split.questions[i].context
@@ -144,7 +145,7 @@ def _windowed(
         windows = {"all": len(own.table), "several": several, "most": int(each.max())}
         figures["splits"][name]["windows"] = windows
         share = percent(several, len(split))
-        message = f"{name}: {share} of questions have a context that is read in windows, {each.max()} at most"
+        message = f"{name}: {share} of questions have a context of several windows, {each.max()} at most"
         yield Finding("note" if several else "ok", "windows", message, several)
         if cut:
             message = f"{name}: questions that are longer than max_question and are cut: {cut:,}"

@@ -1,13 +1,13 @@
-"""Questions on texts with their answers: SQuAD's JSON, JSON Lines, Parquet and CSV, or by name (``facts``).
+"""Load question-answering data: SQuAD's JSON, JSON Lines, Parquet, CSV, or the built-in data set ``facts``.
 
-A path is one file (it becomes ``train``), or a folder with a file a split: ``train.json``, ``dev.json`` ...
+A path is one file (it becomes ``train``), or a folder with one file per split: ``train.json``, ``dev.json``.
 
     .json            SQuAD 1.1 and 2.0: ``data``, ``paragraphs``, ``qas``; or an array of the rows below
     .jsonl .parquet  columns question, context, answers: ``{"text": [...], "answer_start": [...]}``
-    .csv .tsv        columns question, context, answer; the place is found in the context, or is the number
-                     in a column answer_start
+    .csv .tsv        columns question, context, answer; the answer is searched in the context, unless a column
+                     answer_start has its position
 
-No answer is an empty list or an empty cell.
+An empty list or an empty cell means that the question has no answer.
 """
 
 from __future__ import annotations
@@ -38,42 +38,42 @@ START_COLUMNS = ("answer_start", "start")
 NAMES = "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
 BESIDES = re.compile(r"(-\d+-of-\d+|-v\d+(\.\d+)*)$")  # train-00000-of-00001, dev-v2.0
 NESTED = re.compile(r'"paragraphs"\s*:')
-HEAD = 1 << 16  # characters in which a file of SQuAD shows what it is, but for one very long paragraph
+HEAD = 1 << 16  # first characters of a file, by which the format of SQuAD is detected
 
 
 @dataclass(frozen=True)
 class AnsweredSplit(Split):
-    """Questions in file order, and the answers of each."""
+    """Questions with their contexts and answers, in file order."""
 
     questions: list[Question]
-    answers: list[Answers] | None  # None: not known
+    answers: list[Answers] | None  # None: unknown
     origin: str  # file, for messages
-    rows: Sequence[int] | None = None  # row of each in the file; of SQuAD's JSON its number
-    ids: Sequence[str] = ()  # what the file calls each question; may be empty
+    rows: Sequence[int] | None = None  # row of each question in the file; its number in SQuAD's JSON
+    ids: Sequence[str] = ()  # the file's ids of the questions; may be empty
 
     @property
     def labels(self) -> list[Answers] | None:
-        """What is learned of each."""
+        """The targets: the answers."""
         return self.answers
 
     @property
     def texts(self) -> list[str]:
-        """The contexts: what must not stand in two splits."""
+        """The contexts, which must not be in two splits."""
         return [q.context for q in self.questions]
 
     def names(self) -> list[str]:
-        """What to call each question in a table."""
+        """A name for each example, for tables."""
         return [q.question for q in self.questions]
 
 
 ANSWERED_SOURCES = {
     "facts": NamedSource(
-        description="about 2,800 questions on 580 short generated biographies; a sixth has no answer",
+        description="about 2,800 questions on 580 short generated biographies; one in six has no answer",
         licence="as this package",
         load=facts.facts,
         notes=(
-            "six kinds of sentence, eleven of questions: figures on it say nothing of English",
-            "nobody is in two splits",
+            "six kinds of sentence, eleven of questions: scores on it say nothing about real English",
+            "no person is in two splits",
         ),
     )
 }
@@ -90,16 +90,16 @@ def load_answered(
     on_bad_row: str = "refuse",
     need_answers: bool = True,
 ) -> Dataset:
-    """Questions and answers by name or path (see the top of this file).
+    """Load questions and answers by name or path (see the top of this file).
 
     Args:
-        question_column, context_column, answer_column: of tables; None finds them by their usual names.
-        limit: at most this many questions of every split, drawn with ``seed``, file order kept.
-        on_bad_row: ``skip`` leaves out and lists questions that cannot be used; ``refuse`` ends at the first.
-        need_answers: False: answers are not read.
+        question_column, context_column, answer_column: columns of tables; None: find them by usual names.
+        limit: use at most this many questions of every split, drawn with ``seed``, in file order.
+        on_bad_row: ``skip`` leaves out and lists unusable questions; ``refuse`` raises an error.
+        need_answers: False: do not read the answers.
 
     Raises:
-        DataError: no such file, column or name; a question or answer that cannot be used (its row is named).
+        DataError: no such file, column or name; an unusable question or answer (the message has its row).
     """
     check_request(source, limit, "Give the path of a file or folder, or facts", "questions")
     if (known := ANSWERED_SOURCES.get(str(source))) is not None:
@@ -121,7 +121,7 @@ def load_answered(
 
 
 def is_nested(path: Path) -> bool:
-    """Whether a ``.json`` file has SQuAD's form."""
+    """Whether a ``.json`` file has the nested format of SQuAD."""
     if path.suffix.lower() != ".json":
         return False
     begin, size = "", 0
@@ -139,15 +139,15 @@ def _rows(
     need_answers: bool,
     rejected: list[RejectedRow] | None,
 ) -> Iterator[Row]:
-    """The questions of a file, their answers and what it calls them."""
+    """The questions of a file with their answers and ids."""
     found = _nested(file) if is_nested(file) else _table(lenient_table(file, rejected), columns, need_answers)
     for pair, given, row, name in found:
         yield partial(_example, pair, given if need_answers else None, str(file), row, name), row
 
 
 def _example(pair: Any, given: Any, origin: str, row: int, name: str) -> tuple[Question, Answers, str]:
-    (asked,) = check_questions([pair], origin, [row])
-    return asked, check_answers([given], [asked], origin, [row])[0], name
+    (question,) = check_questions([pair], origin, [row])
+    return question, check_answers([given], [question], origin, [row])[0], name
 
 
 def _nested(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
@@ -165,8 +165,8 @@ def _nested(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
     except (ValueError, RecursionError) as error:
         raise MalformedFileError(f"not JSON ({error})", where=str(file), fix="Download it again") from None
     except (KeyError, TypeError, AttributeError) as error:
-        what = f"not as SQuAD's files are: {type(error).__name__} {error}"
-        fix = "Give data, each with paragraphs of a context and qas; or one object a line with "
+        what = f"not in the format of SQuAD: {type(error).__name__} {error}"
+        fix = "Give data, each with paragraphs of a context and qas; or one object per line with "
         raise MalformedFileError(
             what, where=str(file), fix=f"{fix}question, context, answers (.jsonl)"
         ) from None
@@ -187,7 +187,7 @@ def _table(
 
 
 def has_answers(table: Table) -> bool:
-    """Whether a table has questions, contexts and answers under names that hardly mean anything else."""
+    """Whether a table has columns with unambiguous names for questions, contexts and answers."""
     names = {name.lower() for name in table.names}
     return bool(names & {*QUESTION_COLUMNS} and names & {*CONTEXT_COLUMNS[:3]} and names & {*ANSWER_COLUMNS})
 
@@ -196,14 +196,14 @@ def columns_of(table: Table, question: str | None = None, context: str | None = 
     """The columns of questions and of contexts.
 
     Raises:
-        DataError: one that is not there, or none is found.
+        DataError: a column does not exist, or cannot be detected.
     """
-    asked = column_of(table, question, QUESTION_COLUMNS, "questions", "question_column")
-    return asked, column_of(table, context, CONTEXT_COLUMNS, "contexts", "context_column")
+    questions = column_of(table, question, QUESTION_COLUMNS, "questions", "question_column")
+    return questions, column_of(table, context, CONTEXT_COLUMNS, "contexts", "context_column")
 
 
 def _at(text: Any, start: Any) -> Any:
-    """An answer and where it starts (a number, or a number as text); without a number it is looked for."""
+    """An answer with its position; without a position (or text that is one), only its text."""
     if not isinstance(text, str) or is_missing(text) or is_missing(start):
         return text
     return {"text": [text], "answer_start": [start]}

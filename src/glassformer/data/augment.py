@@ -1,15 +1,16 @@
-"""The augmentation ladder: a batch at a time, yet every image gets its own draw.
+"""Augmentation of image batches, with random parameters per image.
 
-    none     the evaluation view
-    shift    moved by up to an eighth, and flipped: the usual for images of 32 pixels
-    light    a random part of the image (8 to 100 % of its area) scaled to size, and flipped
-    medium   light, then brightness, contrast, saturation and hue, and a quarter of the images partly erased
-    strong   medium, with two operations of RandAugment (Cubuk et al., 2020) at magnitude 9 of 30 instead
-    stacked  the two operations on top of medium's colors, none of which they replace
+    none     no augmentation
+    shift    translation by up to an eighth, and horizontal flip; common for images of 32 pixels
+    light    random resized crop (8 to 100 % of the area), and horizontal flip
+    medium   light; then brightness, contrast, saturation and hue, and random erasing in a quarter of images
+    strong   light; then two operations of RandAugment (Cubuk et al., 2020), magnitude 9 of 30, and erasing
+    stacked  medium, with the two operations of RandAugment after the color changes
 
-All that moves pixels (crop, flip, rotation, shear, translation) is one affine map an image, so pixels are
-read once. kornia's own ``RandAugment`` draws one policy for the whole batch; here the images that drew the
-same operation are changed together. Every draw comes from the generator given, so a batch can be made again.
+All geometric operations (crop, flip, rotation, shear, translation) of an image are combined in one affine
+map, so that it is resampled once. kornia's ``RandAugment`` draws one policy per batch; here each image has
+its own, and images with the same operation are processed together. All random numbers come from the given
+generator, so that a batch is reproducible.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ if TYPE_CHECKING:
 
 
 LEVELS = ("none", "shift", "light", "medium", "strong", "stacked")
-DRAWN = ("strong", "stacked")  # with RandAugment
-AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random part
+DRAWN = ("strong", "stacked")  # levels with RandAugment
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # ranges of area and aspect ratio of a random crop
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
 ERASE = 0.25  # share of images that lose a rectangle of 2 to 33 % of their area
 MAGNITUDE = 9 / 30  # of RandAugment
-GRAY = (0.299, 0.587, 0.114)  # what the eye sees of red, green and blue (ITU-R BT.601)
+GRAY = (0.299, 0.587, 0.114)  # luma weights of red, green and blue (ITU-R BT.601)
 
 
 def augment(
     pixels: Tensor, size: tuple[int, ...], level: str, generator: torch.Generator, *, flip: bool = True
 ) -> Tensor:
-    """uint8 ``[B, C, H, W]`` -> ``[B, C, h, w]``, uint8 or floats from 0 to 1 (as ``normalize`` takes them).
+    """Augment uint8 ``[B, C, H, W]`` to ``[B, C, h, w]``, uint8 or floats from 0 to 1 (as for ``normalize``).
 
     Args:
-        size: (height, width) that comes out; with ``none`` and ``shift`` the size that went in.
-        generator: of the CPU; where all draws come from.
+        size: (height, width) of the result; ignored for ``none`` and ``shift``, which keep the size.
+        generator: a CPU generator, the source of all random numbers.
 
     Raises:
-        ConfigError: no such level.
+        ConfigError: unknown level.
     """
     if level not in LEVELS:
         raise BadValueError(f"no augmentation {level!r}", where="augment", fix=nearest(level, list(LEVELS)))
@@ -62,13 +63,13 @@ def augment(
     if level == "shift":
         return _shift(pixels, generator, flip)
     b, device = len(pixels), pixels.device
-    theta = _random_part(b, pixels.shape[2:], generator, flip)
+    theta = _random_crop(b, pixels.shape[2:], generator, flip)
     drawn = None
     if level in DRAWN:
         drawn = torch.randint(len(OPERATIONS), (2, b), generator=generator)
         signs = torch.randint(2, (2, b), generator=generator).float() * 2.0 - 1.0
         for operations, sign in zip(drawn, signs, strict=True):
-            theta = theta @ _moved(operations, sign)
+            theta = theta @ _affine(operations, sign)
     grid = F.affine_grid(theta[:, :2].to(device), [b, pixels.shape[1], *size], align_corners=False)
     x = F.grid_sample(pixels.float() / 255, grid, "bilinear", "zeros", align_corners=False)
     if level in ("medium", "stacked"):
@@ -86,7 +87,7 @@ def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: flo
 
 
 def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
-    """Each image moved by up to an eighth of its side, black coming in, and half of them mirrored."""
+    """Translate each image by up to an eighth of its side, with black borders, and flip half of them."""
     b, _, h, w = pixels.shape
     reach = max(1, h // 8), max(1, w // 8)
     padded = F.pad(pixels, (reach[1], reach[1], reach[0], reach[0]))
@@ -103,8 +104,8 @@ def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
     return chosen.permute(0, 3, 1, 2)
 
 
-def _random_part(b: int, shape: torch.Size, generator: torch.Generator, flip: bool) -> Tensor:
-    """A map ``[B, 3, 3]`` from places in the result to places in the image: a random part of it."""
+def _random_crop(b: int, shape: torch.Size, generator: torch.Generator, flip: bool) -> Tensor:
+    """Affine maps ``[B, 3, 3]`` from positions in the result to positions in the image, for random crops."""
     area = _uniform(generator, b, *AREA)
     ratio = torch.exp(_uniform(generator, b, math.log(RATIO[0]), math.log(RATIO[1])))
     aspect = shape[1] / shape[0]
@@ -132,7 +133,7 @@ def _jitter(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
-    """A rectangle of some images becomes their mean (Zhong et al., 2020)."""
+    """Fill a random rectangle of some images with their mean (random erasing, Zhong et al., 2020)."""
     b, _, h, w = x.shape
     area, ratio = _uniform(generator, b, 0.02, 0.33), torch.exp(_uniform(generator, b, -1.2, 1.2))
     height, width = (area * ratio).sqrt().clamp(max=1) * h, (area / ratio).sqrt().clamp(max=1) * w
@@ -143,14 +144,14 @@ def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _boxes(h: int, w: int, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
-    """Which pixels of each image lie in its rectangle, bool ``[B, 1, h, w]``."""
+    """Which pixels of each image are in its rectangle, bool ``[B, 1, h, w]``."""
     rows, columns = torch.arange(h)[None], torch.arange(w)[None]
     in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None])
     in_columns = (columns >= left[:, None]) & (columns < (left + width)[:, None])
     return (in_rows[:, :, None] & in_columns[:, None])[:, None]
 
 
-# --- colors: each takes images and one factor an image; 1 leaves them as they are ----------------
+# --- color changes: each takes images and one factor per image; with factor 1 nothing changes ----
 
 
 def _gray(x: Tensor) -> Tensor:
@@ -177,8 +178,8 @@ OPERATIONS = (
 ).split()
 
 
-def _moved(operations: Tensor, sign: Tensor) -> Tensor:
-    """The maps ``[B, 3, 3]`` of the operations that move pixels; the others give the identity."""
+def _affine(operations: Tensor, sign: Tensor) -> Tensor:
+    """Affine maps ``[B, 3, 3]`` of the geometric operations; the identity for other operations."""
     theta = torch.eye(3).repeat(len(operations), 1, 1)
     strength = MAGNITUDE * sign
     angle = strength * math.radians(30)
@@ -216,30 +217,30 @@ def _recolored(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
             some = enhance.equalize(some)
         elif name == "solarize":
             some = torch.where(some >= 1 - MAGNITUDE, 1 - some, some)
-        else:  # posterize: this many bits of 8 stay
+        else:  # posterize: keep some of the 8 bits
             steps = 2.0 ** (8 - round(4 * MAGNITUDE))
             some = (some * 255 / (256 / steps)).floor() * (256 / steps) / 255
         out[here] = some.clamp(0, 1)
     return out
 
 
-# --- two images as one ---------------------------------------------------------------------------
+# --- mixup and CutMix ----------------------------------------------------------------------------
 
 
 def one_hot(targets: Tensor, classes: int) -> Tensor:
-    """Class numbers ``[B]`` -> ``[B, C]``, fp32; torch's own looks at the values, which makes a GPU wait."""
+    """One-hot vectors ``[B, C]``, fp32; ``F.one_hot`` inspects the values, which synchronizes the GPU."""
     return (targets[:, None] == torch.arange(classes, device=targets.device)).float()
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """Each image's other half: example ``partner[i]`` of the batch has ``1 - share[i]`` of image i."""
+    """The pairs of a mixed batch: image i is ``share[i]`` of itself and ``1 - share[i]`` of its partner."""
 
-    partner: Tensor  # [B] places in the batch
-    share: Tensor  # [B] of the image itself, from 0 to 1
+    partner: Tensor  # [B] positions in the batch
+    share: Tensor  # [B] share of the image itself, from 0 to 1
 
     def soften(self, targets: Tensor, classes: int) -> Tensor:
-        """Class numbers ``[B]`` -> soft labels ``[B, C]`` that sum to 1."""
+        """Soft labels ``[B, C]``, which sum to 1, of class numbers ``[B]``."""
         hard = one_hot(targets, classes)
         share = self.share.to(hard.device)[:, None]
         return share * hard + (1 - share) * hard[self.partner.to(hard.device)]
@@ -248,12 +249,12 @@ class Mixed:
 def mix_pairs(
     x: Tensor, kind: str, share: float, alpha: float, generator: torch.Generator
 ) -> tuple[Tensor, Mixed | None]:
-    """Mixup (Zhang et al., 2018) adds images; CutMix (Yun et al., 2019) cuts a box of one into another.
+    """Mix images in pairs: mixup (Zhang et al., 2018) or CutMix (Yun et al., 2019).
 
     Args:
-        kind: mixup, cutmix, or both (one of them, by chance).
-        share: probability that the batch is mixed at all.
-        alpha: of the Beta distribution of how much stays.
+        kind: ``mixup``, ``cutmix``, or ``both`` (one of them at random).
+        share: probability that the batch is mixed.
+        alpha: parameter of the Beta distribution of the shares.
     """
     if float(torch.rand((), generator=generator)) >= share:
         return x, None
@@ -261,7 +262,7 @@ def mix_pairs(
         kind = ("mixup", "cutmix")[int(torch.randint(2, (), generator=generator))]
     b, _, h, w = x.shape
     partner = torch.randperm(b, generator=generator)
-    # Beta(a, a) from two gamma draws; torch's take a generator only below the distributions.
+    # Beta(a, a) by two gamma variates; torch.distributions accepts no generator.
     draw = torch._standard_gamma  # pyright: ignore[reportPrivateImportUsage]  # see above
     gamma = draw(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)
     keep = gamma[0] / gamma.sum(0)
@@ -274,20 +275,19 @@ def mix_pairs(
     top = (_uniform(generator, b) * (h + 1 - height)).floor()
     left = (_uniform(generator, b) * (w + 1 - width)).floor()
     cut = _boxes(h, w, top, left, height, width).to(x.device)
-    kept = 1 - height * width / (h * w)  # the share that really stayed
+    kept = 1 - height * width / (h * w)  # after rounding the box
     return torch.where(cut, other, x), Mixed(partner, kept)
 
 
-# --- a fixed suite of changes ---------------------------------------------------------------------
-# How far does accuracy fall when images get worse?
-# Random crops and lighting are part of some augmentations too, so they are not new to every model.
-# Six kinds, five severities each, all drawn from a seed (in the manner of Hendrycks and Dietterich, 2019).
-# They act on 8-bit images of the size that the model reads.
+# --- corruptions for a robustness test ------------------------------------------------------------
+# Six kinds of corruption with five severities each, seeded (similar to Hendrycks and Dietterich, 2019). They
+# are applied to 8-bit images of the model's input size. Some augmentations include crops and brightness, so
+# these corruptions are not new to every model.
 
 SEVERITIES = (1, 2, 3, 4, 5)
-# What each severity means.
-CROP = (0.9, 0.8, 0.7, 0.55, 0.4)  # share of each side that stays, at a random place
-LIGHT = (0.15, 0.3, 0.45, 0.6, 0.75)  # how far brightness goes, up or down
+# Strength for each severity:
+CROP = (0.9, 0.8, 0.7, 0.55, 0.4)  # share of each side that is kept, at a random position
+LIGHT = (0.15, 0.3, 0.45, 0.6, 0.75)  # relative change of brightness, up or down
 BLUR = (0.008, 0.016, 0.024, 0.036, 0.05)  # standard deviation of a Gaussian, in image sides
 NOISE = (8, 16, 26, 38, 54)  # standard deviation, of 255
 JPEG = (50, 30, 20, 12, 6)  # quality
@@ -296,13 +296,13 @@ KINDS = {"crop": CROP, "light": LIGHT, "blur": BLUR, "noise": NOISE, "jpeg": JPE
 
 
 def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> PixelTable:
-    """The images changed in one way.
+    """Apply one kind of corruption to all images.
 
     Args:
-        severity: 1 (hardly seen) to 5 (hard for people too).
+        severity: 1 (hardly visible) to 5 (difficult for people, too).
 
     Raises:
-        ConfigError: no such kind or severity.
+        ConfigError: unknown kind or severity.
     """
     if kind not in KINDS:
         raise BadValueError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(KINDS)))
@@ -317,7 +317,7 @@ def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> Pixel
 
 
 def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Generator) -> np.ndarray:
-    """One image uint8 ``[C, H, W]``, changed."""
+    """Corrupt one image, uint8 ``[C, H, W]``."""
     from PIL import Image, ImageFilter
 
     _, h, w = pixels.shape
@@ -343,19 +343,18 @@ def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Gener
     return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
 
 
-# --- a contact sheet ------------------------------------------------------------------------------
-# What each augmentation makes of some images, side by side, before any training.
+# --- a grid of augmented images -------------------------------------------------------------------
 
 MIXES = ("mixup", "cutmix")
-SIDE, GAP, HEAD = 112, 6, 22  # pixels of a cell, between cells, and above the first row
-SEED = 0  # the same sheet every time
+SIDE, GAP, HEAD = 112, 6, 22  # pixels: side of a cell, gap between cells, height of the header
+SEED = 0
 
 
 def sheet_columns(level: str) -> list[str]:
-    """The original, every level of the ladder up to ``level``, and both ways to mix.
+    """The columns of the grid: original, every level up to ``level``, mixup and CutMix.
 
     Raises:
-        ConfigError: no such level.
+        ConfigError: unknown level.
     """
     if level not in LEVELS:
         raise BadValueError(f"no augmentation {level!r}", where="--augment", fix=nearest(level, list(LEVELS)))
@@ -363,11 +362,11 @@ def sheet_columns(level: str) -> list[str]:
 
 
 def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -> Image:
-    """A row for each image, a column for each of ``sheet_columns``; all draws come from one fixed seed.
+    """A grid with one row per image and the columns ``sheet_columns``, augmented with a fixed seed.
 
     Raises:
-        ConfigError: no such level.
-        DataError: an image that cannot be read, by name.
+        ConfigError: unknown level.
+        DataError: an image is unreadable; the message has its name.
     """
     from PIL import Image, ImageDraw
 
@@ -377,17 +376,17 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -
     table = read_pictures(pictures, ImageTransform((side, side)), origin, brightest=brightest)
     brightest.settle(None)
     original = torch.from_numpy(table.pixels)
-    made = []
+    results = []
     for name in columns:
         generator = torch.Generator().manual_seed(SEED)
         if name in MIXES:
-            made.append(mix_pairs(original.float() / 255, name, 1.0, 1.0, generator)[0])
+            results.append(mix_pairs(original.float() / 255, name, 1.0, 1.0, generator)[0])
         else:
-            made.append(augment(original, (side, side), name if name in LEVELS else "none", generator))
+            results.append(augment(original, (side, side), name if name in LEVELS else "none", generator))
     step = SIDE + GAP
     sheet = Image.new("RGB", (step * len(columns) + GAP, HEAD + step * len(pictures)), "white")
     draw = ImageDraw.Draw(sheet)
-    for j, (name, changed) in enumerate(zip(columns, made, strict=True)):
+    for j, (name, changed) in enumerate(zip(columns, results, strict=True)):
         draw.text((GAP + j * step, 5), name, "black")
         if changed.dtype != torch.uint8:  # floats from 0 to 1
             changed = (255 * changed).round().clamp(0, 255).to(torch.uint8)

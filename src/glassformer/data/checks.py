@@ -26,12 +26,12 @@ from glassformer.errors import (
 )
 
 MAX_LABEL = 1_000  # characters
-MAX_EXACT = 2**53  # of floats: beyond it they skip whole numbers
+MAX_EXACT = 2**53  # floats above it cannot represent every integer
 NO_TEXT = "the text is not a string"
 
 
 def place(origin: str, index: int, rows: Sequence[int] | None) -> str:
-    """Where example ``index`` stands: a row of a file (from 1) or a position in a list (from 0)."""
+    """The place of example ``index`` for messages: a row of a file (from 1) or a list index (from 0)."""
     return f"{origin}[{index}]" if rows is None else f"{origin}, row {rows[index]}"
 
 
@@ -39,11 +39,11 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
     """The texts as a list of ``str``.
 
     Args:
-        rows: of the file that the texts are from, where an object or a list is no text.
+        rows: row numbers of the file that the texts are from; None: texts given in Python.
 
     Raises:
-        DataError: no texts at all, or one that is missing, not a string, empty, or holds a NUL
-            character or half of a surrogate pair; a set, a dict, or a table of several columns.
+        DataError: there are no texts, or a text is missing, empty, not a string, or has a NUL character or a
+            lone surrogate; ``texts`` is a set, a dict, or a table of several columns.
     """
     checked = list(read_rows(texts, origin, "texts") if rows is None else texts)
     if not checked:
@@ -60,7 +60,7 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
 
 
 def check_cells(values: Sequence[Any]) -> list[str]:
-    """As ``check_texts`` of a file's cells, without saying where they stand."""
+    """Like ``check_texts`` for the cells of a file, without the place in the message."""
     return check_texts(values, rows=range(len(values)))
 
 
@@ -84,22 +84,22 @@ def _text_error(text: Any, where: str) -> DataError:
         return MissingValueError("the text is empty", where=where, fix="Fill it in or remove the row")
     if "\0" in text:
         return MissingValueError("the text holds a NUL character", where=where, fix="Remove it")
-    return DataError("the text holds half of a surrogate pair", where=where, fix="Save it as valid Unicode")
+    return DataError("the text holds a lone surrogate", where=where, fix="Save it as valid Unicode")
 
 
 def check_labels(
     labels: Iterable[Any], origin: str = "labels", rows: Sequence[int] | None = None
 ) -> list[str] | list[int]:
-    """The labels as a list of ``str`` or a list of ``int``; whole floats and booleans become ``int``.
+    """The labels as a list of ``str`` or a list of ``int``; integral floats and booleans become ``int``.
 
     Raises:
-        DataError: an unusable label (see ``check_label``), or text, numbers and truth values side by side; a
-            set, a dict, or a table of several columns.
+        DataError: an unusable label (see ``check_label``), or labels of different types (text, numbers,
+            booleans); ``labels`` is a set, a dict, or a table of several columns.
     """
     labels = list(one_column(labels, origin))
     checked: list[Any] = []
     kind = ""
-    good: dict[Any, Any] = {}  # most labels stand there many times: each text is looked at once
+    good: dict[Any, Any] = {}  # cache: each distinct text is checked once
     for index, label in enumerate(labels):
         if isinstance(label, str) and label in good:
             value = good[label]
@@ -123,15 +123,15 @@ def check_labels(
 
 
 def check_label(label: Any, where: str = "label") -> str | int:
-    """One label as ``str`` or ``int``; a whole float or a truth value becomes ``int``.
+    """One label as ``str`` or ``int``; an integral float or a boolean becomes ``int``.
 
-    The same check stands before every label: of tables, of ``fit``, and of a saved model's folder. What it
-    takes can be written to every file that has labels and read back as the same.
+    Every label passes this check: of tables, of ``fit``, and of a saved model's folder. Labels that pass can
+    be written to every file with labels and read back unchanged.
 
     Raises:
-        DataError: it is missing (None, NaN, empty); text with a NUL or another control character (a tab or
-            the end of a line is none), with half of a surrogate pair, or of more than 1,000 characters; a
-            fraction, a number beyond 64 bits, a float beyond 2**53; something of another type.
+        DataError: the label is missing (None, NaN, empty); a text with a NUL or another control character
+            (other than tab and line break), with a lone surrogate, or of more than 1,000 characters; a number
+            with a fraction, an integer beyond 64 bits, a float beyond 2**53; or of another type.
     """
     if isinstance(label, str):
         text = str(label)  # numpy's strings too
@@ -146,13 +146,13 @@ def check_label(label: Any, where: str = "label") -> str | int:
         return int(label)
     if is_missing(label):
         raise MissingValueError("the label is missing", where=where, fix="Fill it in or remove the row")
-    if isinstance(label, Decimal) and label.is_finite() and label == int(label):  # of a data base
+    if isinstance(label, Decimal) and label.is_finite() and label == int(label):  # from a database
         return check_label(int(label), where)
     if isinstance(label, float | np.floating | Decimal):
         if not math.isfinite(label) or label != int(label):
             raise DataError(f"label {label} is a fraction", where=where, fix="Use names or whole numbers")
         if abs(label) > MAX_EXACT:
-            what = f"label {label} is a float too large to be told from its neighbors"
+            what = f"label {label} is a float too large to be exact"
             raise DataError(what, where=where, fix="Write it as a whole number or as text")
         return int(label)
     what = f"the label is neither text nor a whole number but {type(label).__name__}"
@@ -160,10 +160,10 @@ def check_label(label: Any, where: str = "label") -> str | int:
 
 
 def check_class_names(names: Sequence[Any], where: str) -> list[str]:
-    """Names of classes as a file or folder gives them.
+    """The class names of a file or folder, checked.
 
     Raises:
-        DataError: one that is no text or no label (see ``check_label``), or that stands there twice.
+        DataError: a name is not a text, not a valid label (see ``check_label``), or occurs twice.
     """
     seen: set[str] = set()
     for name in names:
@@ -176,14 +176,14 @@ def check_class_names(names: Sequence[Any], where: str) -> list[str]:
 
 
 def _unfit_text(text: str) -> str | None:
-    """What of a label cannot be kept; None where all can."""
+    """Why a text cannot be a label; None if it can."""
     if len(text) > MAX_LABEL:
         return f"the label has {len(text):,} characters, {MAX_LABEL:,} at most are read"
     if "\0" in text:
         return "the label holds a NUL character"
     if not text.isprintable():
         if any("\ud800" <= c <= "\udfff" for c in text):
-            return "the label holds half of a surrogate pair"
+            return "the label holds a lone surrogate"
         if found := next((c for c in text if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None):
             return f"the label holds the control character U+{ord(found):04X}"
     return None
@@ -199,7 +199,7 @@ def _kind(label: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, pandas' NA, or text that stands for nothing (empty, blank, ``nan``)."""
+    """Whether a value is None, NaN, pandas' NA, or a text without content (empty, blank, ``nan``)."""
     if isinstance(value, str):
         return not value.strip() or value.strip().lower() == "nan"
     if isinstance(value, float | np.floating | Decimal):
@@ -211,7 +211,7 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
     """The sorted classes.
 
     Raises:
-        DataError: fewer than two, or numbers of which most stand there once.
+        DataError: fewer than two classes, or so many different numbers that they are not classes.
     """
     classes = sorted(Counter(labels))
     if MANY < len(classes) > len(labels) / 2 and (odd := what_labels_are(labels)):
@@ -237,7 +237,7 @@ def check_pairs(
     ``labels`` name them in messages.
 
     Raises:
-        DataError: see ``check_texts`` and ``check_labels``; also different numbers of them.
+        DataError: see ``check_texts`` and ``check_labels``; also if their numbers differ.
     """
     if y is None:
         raise DataError("requires y to be passed, but the target y is None", where=where)
@@ -252,10 +252,10 @@ def check_pairs(
 
 
 def check_two(validation: Any, wanted: str) -> tuple[Any, Any]:
-    """The two parts of what is held out.
+    """The two parts of ``validation``, a tuple such as (texts, labels).
 
     Raises:
-        DataError: something else, such as a list of pairs.
+        DataError: it is something else, such as a list of pairs.
     """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise DataError(f"expected ({wanted})", where="validation", fix="Give two lists in a tuple")
@@ -266,7 +266,7 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
     """Sample weights as fp32 with mean 1.
 
     Raises:
-        DataError: not ``n`` non-negative finite numbers, or all of them 0.
+        DataError: ``weights`` are not ``n`` non-negative finite numbers, or all are 0.
     """
     array = np.asarray(one_column(weights, "sample_weight", "numbers"), dtype=np.float64)
     if array.shape != (n,) or not np.isfinite(array).all() or (array < 0).any() or not array.any():
@@ -277,15 +277,15 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
 
 
 def read_labels(labels: list[Any], key: str, where: str) -> list[Any]:
-    """The labels of a saved model, each checked as those of a table are.
+    """The labels of a saved model, checked like those of a table.
 
     Raises:
-        CheckpointError: one that cannot be one, or stands there twice.
+        CheckpointError: a label is invalid or occurs twice.
     """
     try:
         checked = check_labels(labels, key)
     except DataError as error:
         raise CheckpointError(f"{error.where}: {error.what}", where=where) from None
     if len(set(checked)) < len(checked):
-        raise CheckpointError(f"{key!r} holds what is not a label, or a label twice", where=where)
+        raise CheckpointError(f"{key!r} has a label twice", where=where)
     return list(checked)

@@ -1,4 +1,4 @@
-"""What a column of a table holds: texts, sentences that repeat, labels, numbers, dates."""
+"""Detect the content of a table's column: texts, repeated sentences, labels, numbers, dates."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", 
 LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullmatch
 YES_NO = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
-LOOKED_AT = 2_000  # rows of a column, to say what it holds
-LONGEST_LABEL = 60  # characters on average; what is longer is a text
-SENTENCE, REPEATED = 5, 20  # words on average, and how often each of such a column's texts may stand there
+SAMPLE = 2_000  # sampled rows of a column
+LONGEST_LABEL = 60  # maximum mean length of labels in characters; longer values are texts
+SENTENCE, REPEATED = 5, 20  # minimum mean number of words, and maximum mean number of repetitions
 
 
 def measures(values: Sequence[Any]) -> bool:
-    """Numbers that say how much: not whole numbers that differ from row to row, which tell rows apart."""
+    """Whether a column has measurements, not row numbers: integers that are all different are ids."""
     numbers = [float(value) for value in present(values) if is_number(value)]
     if 2 * len(numbers) <= len(present(values)) or len({*numbers}) < 2:
         return False
@@ -44,36 +44,36 @@ def are_dates(values: Sequence[Any]) -> bool:
 
 
 def yes_or_no(value: Any) -> bool | None:
-    """Whether a cell says that a label applies: 1, 0, true or false, as text too; None: another value."""
+    """The boolean in a cell: 1, 0, true or false, also as text; None for another value."""
     return YES_NO.get(str(value).strip().lower())
 
 
 def are_yes_no(values: Sequence[Any]) -> bool:
-    """Whether a column has 0 and 1 only."""
+    """Whether a column has only 0, 1, true and false."""
     there = present(values)
     return bool(there) and all(yes_or_no(value) is not None for value in there)
 
 
 @cache
-def looked_at(count: int) -> Sequence[int]:
-    """Which of so many rows say what a column holds: all, or some by chance, always the same, rising.
+def sampled_rows(count: int) -> Sequence[int]:
+    """Ascending row numbers of the sample: all rows, or a fixed random sample of them.
 
-    Every second row would see one of two labels that stand there in turn.
+    The sample is random because, with every second row, it could miss one of two alternating labels.
     """
-    if count < 2 * LOOKED_AT:
+    if count < 2 * SAMPLE:
         return range(count)
-    return sorted(np.random.default_rng(0).choice(count, LOOKED_AT, replace=False).tolist())
+    return sorted(np.random.default_rng(0).choice(count, SAMPLE, replace=False).tolist())
 
 
 def present(values: Sequence[Any]) -> list[Any]:
-    """The values of the rows that are looked at, without those that are missing."""
-    return [value for i in looked_at(len(values)) if not is_missing(value := values[i])]
+    """The values of the sampled rows that are not missing."""
+    return [value for i in sampled_rows(len(values)) if not is_missing(value := values[i])]
 
 
 def text_size(values: Sequence[Any]) -> float | None:
-    """Characters of a text on average; None where the column does not look like texts.
+    """Mean number of characters of a text; None if the column does not look like texts.
 
-    Texts have several words (or many letters of a script without spaces), and most differ from each other.
+    Texts have several words (or many letters of a script without spaces), and most of them differ.
     """
     there = present(values)
     if not there or not all(isinstance(value, str) for value in there):
@@ -86,7 +86,7 @@ def text_size(values: Sequence[Any]) -> float | None:
 
 
 def sentence_size(values: Sequence[Any]) -> float | None:
-    """Characters of a sentence on average, where a column holds sentences that may repeat; else None."""
+    """Mean number of characters of a sentence; None if the column does not look like (repeated) sentences."""
     there = present(values)
     if not there or not all(isinstance(value, str) for value in there):
         return None
@@ -97,9 +97,9 @@ def sentence_size(values: Sequence[Any]) -> float | None:
 
 
 def looks_like_labels(values: Sequence[Any]) -> bool:
-    """Whether a column holds a few short values that come again and again, and hardly any gap."""
+    """Whether a column has few distinct short values that repeat, and few missing values."""
     there = present(values)
-    if len(there) < max(2, len(looked_at(len(values))) / 2):
+    if len(there) < max(2, len(sampled_rows(len(values))) / 2):
         return False
     if any(isinstance(value, list | dict | bytes) for value in there):
         return False

@@ -19,7 +19,7 @@ from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_class_names, check_labels, check_texts, is_missing
 from glassformer.data.column_contents import (
     LABEL_COLUMNS,
-    LOOKED_AT,
+    SAMPLE,
     TEXT_COLUMNS,
     are_dates,
     are_numbers,
@@ -108,7 +108,7 @@ def find_columns(
     said = [f"{_several(several)}: name it with label_column"] if several else []
     if guessed:
         both = f"texts in {found_text!r}" + (f", labels in {found_label!r}" if found_label else "")
-        said.append(f"found by what the columns hold: {both}; text_column and label_column name others")
+        said.append(f"detected by content: {both}; text_column and label_column name others")
     rest = free_of(table, found_text) if found_label is None else []
     measured = next((name for name in rest if measures(table.read(name))), None)
     candidates = likeliest_labels(table, several)
@@ -126,7 +126,7 @@ def _refuse_texts(table: Table, label: str, text: str | None) -> None:
     if text_size(values) is None or (text is not None and text_size(table.read(text)) is not None):
         return
     there = [value for value in values if not is_missing(value)]
-    what = f"{label!r} is named as the column of labels and holds the texts: "
+    what = f"{label!r} is named as the column of labels but contains the texts: "
     what += f"{len({*there}):,} different ones in {len(there):,} rows"
     others = [n for n in table.names if n != label and looks_like_labels(table.read(n))]
     known = list(likeliest_labels(table, others)) or [n for n in table.names if n != label]
@@ -160,7 +160,7 @@ def tells_besides(name: str) -> bool:
 
 def _several(names: Sequence[str]) -> str:
     if len(names) == 1:
-        return f"{names[0]!r} could be the label, by what it holds; by its name it is something else"
+        return f"{names[0]!r} could be the label by its content, but not by its name"
     return f"several columns could be the label ({listed(names)})"
 
 
@@ -225,7 +225,7 @@ def no_column(table: Table, kind: str) -> DataError:
     return NoSuchColumnError(what, where=table.origin, fix=fix)
 
 
-# --- by what a column holds -------------------------------------------------------------------
+# --- detection by content -------------------------------------------------------------------------
 
 
 def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
@@ -301,7 +301,7 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
             kind = kind.value_type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             for first in islice(batches(source, field.name, [0]), 1):
-                if (size := text_size(to_list(first.slice(0, LOOKED_AT), source, 0))) is not None:
+                if (size := text_size(to_list(first.slice(0, SAMPLE), source, 0))) is not None:
                     sizes[field.name] = size
     return _longest(sizes)
 
@@ -365,10 +365,10 @@ def find_sides(
     found, how = usual_sides(free), "by their names"
     if found is None and guess and not any(name.lower() in TEXT_COLUMNS for name in free):
         known = label is not None or any(name.lower() in LABEL_COLUMNS for name in free)
-        found, how = _only_two(table, free, known), "by what the columns hold"
+        found, how = _only_two(table, free, known), "by content"
     if found is None:
         return None
-    said = f"pairs of texts, found {how}: {found[0]!r} and {found[1]!r}; text_column names one text alone"
+    said = f"pairs of texts, detected {how}: {found[0]!r} and {found[1]!r}; text_column names one text alone"
     return Sides(*found, said)
 
 
@@ -408,7 +408,7 @@ def columns_of_pairs(
         raise UnclearColumnError(what, where=table.origin, fix="Name another with label_column")
     if found is None:
         found = _label_beside(table, two, need_labels, several, look=labels or need_labels)
-        said += [f"labels in {found!r}, found by what it holds; label_column names another"] if found else []
+        said += [f"labels in {found!r}, detected by content; label_column names another"] if found else []
     said += [f"{_several(several)}: name it with label_column"] if several else []
     return Columns(sides.first, found, "; ".join(said), sides.second, likeliest_labels(table, several))
 
@@ -594,7 +594,7 @@ def _class_name(label: Any, class_names: Sequence[str], table: Table, row: int) 
 
 
 def whole_numbers(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
-    """CSV knows text only: if every label that is text is a whole number, those of CSV become ``int``."""
+    """CSV has no types: if every text label is an integer, those of CSV files become ``int``."""
     texts = {k: {x for x in each(v.labels) if isinstance(x, str)} for k, v in splits.items()}
     if any(found and (k not in untyped or not all(map(WHOLE, found))) for k, found in texts.items()):
         return dict(splits)
@@ -606,14 +606,14 @@ def whole_numbers(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any
     return out
 
 
-# --- several labels as columns of 0 and 1 ---------------------------------------------------------
-# One for each label: a table gets one column of lists instead.
+# --- multi-label tables with one 0/1 column per label ---------------------------------------------
+# These columns are replaced by one column of lists.
 
-BETWEEN = ","  # the names of columns that are given together
+BETWEEN = ","  # separates the names of columns in the setting label_column
 
 
 def named_together(names: Sequence[str], wanted: str | None) -> list[str]:
-    """The columns that ``joy,anger,fear`` names; empty: it names one column, or none."""
+    """The columns that a name such as ``joy,anger,fear`` lists; empty unless there are several."""
     parts = [part.strip() for part in (wanted or "").split(BETWEEN)]
     several = len(parts) > 1 and wanted not in names
     return parts if several and all(part in names for part in parts) else []
@@ -622,21 +622,21 @@ def named_together(names: Sequence[str], wanted: str | None) -> list[str]:
 def with_label_sets(
     table: Table, label: str | None, taken: Sequence[str | None] = (), *, guess: bool = False
 ) -> tuple[Table, str | None, str]:
-    """A table with a column of lists, whose name joins those of the columns of 0 and 1; and its name.
+    """Add a column of label lists to a table with several 0/1 columns; its name joins theirs.
 
     Args:
-        label: as the user names the column, or several with commas between them.
-        taken: columns that are no labels.
-        guess: where no label is named, all columns of 0 and 1 are taken, if there are two or more and no
-            other column could be the label.
+        label: column given by the user, or several separated by commas.
+        taken: columns that are not labels.
+        guess: if ``label`` is None, use all 0/1 columns, provided that there are two or more and no other
+            column could be the label.
 
     Returns:
-        The table, the column of labels (None: to be found), and a sentence where it was found by itself.
+        The table, the column of labels (None: not known), and a message if the columns were detected.
     """
     names, said = named_together(table.names, label), ""
     if not names and label is None and guess:
         names = _found(table, taken)
-        said = f"several labels, found by what the columns hold: {listed(names)} have 1 where a label "
+        said = f"multi-label, detected by content: {listed(names)} have 1 where a label "
         said += "applies; label_column names one of them alone"
     if not names:
         return table, label, ""
@@ -652,18 +652,18 @@ def with_label_sets(
 
 
 def _set(names: Sequence[str], cells: Sequence[Any]) -> list[str] | Unusable:
-    """The labels of a row, or what is wrong with it."""
+    """The labels of a row, or the reason why it is unusable."""
     found = [yes_or_no(cell) for cell in cells]
     if None in found:
         at = found.index(None)
         cell = cells[at]
         what = "nothing" if is_missing(cell) else repr(cell)[:40]
-        return Unusable(f"column {names[at]!r} has {what} where a column of a label has 0 or 1")
+        return Unusable(f"column {names[at]!r} has {what} instead of 0 or 1")
     return [name for name, there in zip(names, found, strict=True) if there]
 
 
 def _found(table: Table, taken: Sequence[str | None]) -> list[str]:
-    """All columns of 0 and 1; empty where there are fewer than two, or another could be the label."""
+    """All 0/1 columns; empty if there are fewer than two, or if another column could be the label."""
     free = free_of(table, *taken)
     if any(name.lower() in LABEL_COLUMNS for name in free):
         return []
@@ -675,31 +675,31 @@ def _found(table: Table, taken: Sequence[str | None]) -> list[str]:
 
 
 # --- targets among the inputs ---------------------------------------------------------------------
-# A column of a table in memory, or a side of pairs, that holds the labels.
+# Errors if a column of a table in memory, or one side of pairs, contains the targets.
 
-CALLED = frozenset([*LABEL_COLUMNS, "y", "score", "tag", "rating", "stars", "number", "value"])
+TARGET_NAMES = frozenset([*LABEL_COLUMNS, "y", "score", "tag", "rating", "stars", "number", "value"])
 
 
 def refuse_targets(table: MemoryTable, y: Any, most: int, noun: str, word: str = "labels") -> None:
-    """Raises DataError where a column of what ``fit`` was given holds the targets.
+    """Raise DataError if a column of the ``X`` of ``fit`` contains the targets.
 
     Args:
-        y: targets, a value for each row; None: there are none, and columns are compared by their names.
-        most: columns that an example may have.
-        noun, word: what examples and targets are called, for messages.
+        y: one target per row; None: columns are checked by their names.
+        most: maximum number of columns of an example.
+        noun, word: names of examples and targets in messages.
     """
     targets = None if y is None else list(map(plain, as_list(y)))
     for i, label in enumerate(table.labels):
         if targets is None:
             first = table.first(i)
             repeats = len({*map(str, first)}) <= len(first) / 2
-            found = len(table) > 1 and _called(label) and (repeats or all(map(is_number, first)))
-        elif len(table) == 1:  # nothing else can be meant unless they are equal, row by row
+            found = len(table) > 1 and _has_target_name(label) and (repeats or all(map(is_number, first)))
+        elif len(table) == 1:  # the only column is an error only if it equals the targets
             first = list(map(plain, table.first(i)))
             found = first == targets[: len(first)] and gives_away(table.column(i), targets, (), True)
         else:
             others = [table.column(k) for k in range(len(table)) if k != i]
-            found = gives_away(table.column(i), targets, others, _called(label))
+            found = gives_away(table.column(i), targets, others, _has_target_name(label))
         if found:
             fix = f"Give the column of {noun}"
             if len(table) > 1:
@@ -709,7 +709,7 @@ def refuse_targets(table: MemoryTable, y: Any, most: int, noun: str, word: str =
 
 
 def refuse_target_sides(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: str) -> None:
-    """The same of pairs that were given as tuples."""
+    """Like ``refuse_targets``, for pairs given as tuples."""
     if (found := _target_side(sides, y)) is not None:
         i, equal = found
         how = "is its label" if equal else "has one value for each label"
@@ -719,7 +719,7 @@ def refuse_target_sides(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: 
 
 
 def refuse_target_columns(split: Any, columns: tuple[str, str]) -> None:
-    """The same of pairs that were read from two columns of a table."""
+    """Like ``refuse_targets``, for pairs read from two columns of a table."""
     sides = list(zip(*(pair.sides for pair in split.examples), strict=True))
     if (found := _target_side(sides, split.labels or ())) is not None:
         i, equal = found
@@ -731,7 +731,7 @@ def refuse_target_columns(split: Any, columns: tuple[str, str]) -> None:
 
 
 def _target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any]) -> tuple[int, bool] | None:
-    """The side of pairs that gives the targets away, and whether it is equal to them; None: neither does."""
+    """The side of pairs that contains the targets, and whether it equals them; None if neither does."""
     targets = list(map(plain, y))
     for i, side in enumerate(sides):
         others = [other for k, other in enumerate(sides) if k != i]
@@ -741,37 +741,37 @@ def _target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any]) -> tuple[int,
 
 
 def gives_away(
-    values: Sequence[Any], targets: Sequence[str], others: Sequence[Sequence[Any]], called: bool
+    values: Sequence[Any], targets: Sequence[str], others: Sequence[Sequence[Any]], target_name: bool
 ) -> bool:
-    """Whether a column holds the targets: themselves, or under one other name for each.
+    """Whether a column contains the targets: the same values, or one other value for each target.
 
     Args:
-        targets: as ``plain`` gives them.
-        others: the other columns of the table. Where they tell the targets as well, as in a table of a few
-            rows that are repeated, nothing is said.
-        called: the column is called as one of labels is; then several of its values may stand for one target.
+        targets: normalized by ``plain``.
+        others: the other columns of the table. If they repeat as well, as in a table that repeats a few rows,
+            the result is False.
+        target_name: the column has a usual name of targets; then several values may stand for one target.
     """
     if len(values) != len(targets) or not targets:
         return False
     given = list(map(plain, values))
     if given == list(targets):
         return True
-    if not others or not _tells(given, targets):
+    if not others or not _determines(given, targets):
         return False
-    if called:
+    if target_name:
         return True
     return len(set(given)) == len(set(targets)) and all(len({*map(str, x)}) > len(x) / 2 for x in others)
 
 
 def plain(value: Any) -> str:
-    """A value as it is compared: numbers by what they count, texts without regard to case."""
+    """Normalize a value for comparison: numbers by value, texts case-folded."""
     if is_number(value) and getattr(value, "size", 1) == 1:
         return repr(float(value))
     return str(value).strip().casefold()
 
 
-def _tells(given: Sequence[str], targets: Sequence[str]) -> bool:
-    """Whether each of a few values goes with one target."""
+def _determines(given: Sequence[str], targets: Sequence[str]) -> bool:
+    """Whether there are few distinct values, and each always occurs with the same target."""
     known: dict[str, str] = {}
     for value, target in zip(given, targets, strict=True):
         if known.setdefault(value, target) != target or len(known) > len(given) / 2:
@@ -780,7 +780,7 @@ def _tells(given: Sequence[str], targets: Sequence[str]) -> bool:
 
 
 def inputs_of(table: MemoryTable, most: int, target: Any = None) -> Sequence[Any]:
-    """The labels of the columns that are the examples: two usual ones or the only two of texts, else one."""
+    """The columns of the examples: a usual pair of names, or the only two columns of texts, or one column."""
     others = [(i, label) for i, label in enumerate(table.labels) if label != target]
     texts = [label for i, label in others if all(isinstance(value, str) for value in table.first(i))]
     names = [label for label in texts if isinstance(label, str)]
@@ -790,5 +790,5 @@ def inputs_of(table: MemoryTable, most: int, target: Any = None) -> Sequence[Any
     return usual or [likeliest(table, [target])]
 
 
-def _called(label: Any) -> bool:
-    return isinstance(label, str) and label.lower() in CALLED
+def _has_target_name(label: Any) -> bool:
+    return isinstance(label, str) and label.lower() in TARGET_NAMES

@@ -1,6 +1,6 @@
-"""Which examples are copies: texts equal but for case, spaces, punctuation, markup; images alike.
+"""Duplicate examples: texts that differ only in case, spaces, punctuation and markup; similar images.
 
-A copy in training of what is judged makes the figures too good. So copies stay on one side of a split.
+If a copy of a test example is in training, the score is too good. So copies are kept on one side of a split.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from glassformer.errors import DataError
 
 
 def alike(text: str) -> str:
-    """A text without case, spaces, punctuation and markup; without case and spaces where no more is left.
+    """A key for comparing texts: without case, spaces, punctuation and markup (the last two stay if the text
+    has nothing else).
 
-    Of a pair both, in whichever order: two pairs that are each other's swap are alike.
+    The key of a pair does not depend on the order of its texts.
     """
     if isinstance(text, TextPair):
         return JOINT.join(sorted(map(alike, text.sides)))
@@ -36,35 +37,35 @@ def alike(text: str) -> str:
 
 
 def same_but_for_case(text: str) -> str:
-    """A text without case and spaces, its letters composed; of a pair both."""
+    """A stricter key for comparing texts: without case and spaces, in NFC; of a pair both, in order."""
     if isinstance(text, TextPair):
         return JOINT.join(map(same_but_for_case, text.sides))
     return "".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
-def digest(picture: Any) -> str:
-    """Of the bytes that an image lies in, or of its pixels; empty where it is missing."""
-    picture = file_of(picture)
-    if isinstance(picture, str | bytes) and (not picture or is_missing(picture)):
+def digest(image: Any) -> str:
+    """SHA-256 of an image's file, or of its pixels; empty if it is missing."""
+    image = file_of(image)
+    if isinstance(image, str | bytes) and (not image or is_missing(image)):
         return ""
-    if isinstance(picture, str | os.PathLike):
+    if isinstance(image, str | os.PathLike):
         try:
-            picture = Path(picture).expanduser().read_bytes()
+            image = Path(image).expanduser().read_bytes()
         except OSError:
-            picture = os.fsencode(picture)
-    if not isinstance(picture, bytes | bytearray | memoryview):
-        if is_missing(picture):
+            image = os.fsencode(image)
+    if not isinstance(image, bytes | bytearray | memoryview):
+        if is_missing(image):
             return ""
-        if getattr(picture, "mode", None) in ("P", "PA"):  # whose numbers are of colors in a table
-            picture = picture.convert("RGBA")
-        array = np.ascontiguousarray(np.asarray(picture))
-        picture = str(array.shape).encode() + array.tobytes()
-    return hashlib.sha256(picture).hexdigest()
+        if getattr(image, "mode", None) in ("P", "PA"):  # its values are indices into a palette
+            image = image.convert("RGBA")
+        array = np.ascontiguousarray(np.asarray(image))
+        image = str(array.shape).encode() + array.tobytes()
+    return hashlib.sha256(image).hexdigest()
 
 
 def content_of(split: Any) -> Iterator[bytes]:
-    """A line for each example of a split, then one for what is learned of each; of images their digests."""
-    columns = [split]  # texts, unless it is a split
+    """The content of a split, line by line: the examples (images by their digests), then the targets."""
+    columns = [split]  # a plain list of texts
     if isinstance(split, Split):
         names = [f.name for f in fields(split)]  # type: ignore[arg-type]  # each of them is a dataclass
         columns = [getattr(split, name) for name in names if name not in ("origin", "rows", "ids")]
@@ -76,7 +77,7 @@ def content_of(split: Any) -> Iterator[bytes]:
 
 
 def content_digest(split: Any) -> str:
-    """SHA-256 of ``content_of``: of the same examples in another order it is another one."""
+    """SHA-256 of ``content_of``; it depends on the order of the examples."""
     out = hashlib.sha256()
     for line in content_of(split):
         out.update(line)
@@ -89,13 +90,13 @@ def groups_of(split: Any, sides: bool = False) -> list[str]:
         return sides_together(split.texts)
     if hasattr(split, "images"):
         return list(map(digest, split.images))
-    if hasattr(split, "source"):  # pairs: one source text stays on one side, however it is translated
+    if hasattr(split, "source"):  # pairs: all translations of a source text stay together
         return list(map(alike, split.source))
     return list(map(alike, split.texts))
 
 
 def sides_together(pairs: Sequence[str]) -> list[str]:
-    """One key for each pair: those that share a text, directly or through others, have the same."""
+    """One key per pair: pairs that share a text, directly or through other pairs, have the same key."""
     leader: dict[str, str] = {}
 
     def first_of(key: str) -> str:
@@ -111,7 +112,7 @@ def sides_together(pairs: Sequence[str]) -> list[str]:
 
 
 def distinct(keys: Sequence[Any]) -> list[int]:
-    """The place of the first of each key, rising."""
+    """The index of the first occurrence of each key, ascending."""
     first: dict[Any, int] = {}
     for index, key in enumerate(keys):
         first.setdefault(key, index)
@@ -119,56 +120,55 @@ def distinct(keys: Sequence[Any]) -> list[int]:
 
 
 # --- images that look nearly the same -----------------------------------------------------------
-# A difference hash, checked on small copies.
-# The hash says of 8 x 8 places whether an image grows brighter to the right (Krawetz, "Kind of like that",
-# 2013), on Pillow's own resize. Images whose hashes differ in at most three places are compared as 16 x
-# 16 pixels.
+# A difference hash proposes pairs, thumbnails confirm them. Each of the 64 bits of the hash says whether the
+# image gets brighter to the right at one of 8 x 8 positions (Krawetz, "Kind of Like That", 2013; resized with
+# Pillow). Images whose hashes differ in at most three bits are compared as thumbnails of 16 x 16 pixels.
 
-SIDE = 16  # pixels of a small copy
-MOST = 30_000  # images of a split that are looked at, drawn with the seed 0
-BITS = 3  # in which two hashes may differ
-LEVELS = 6.0  # of 256, by which two small copies may differ on average, each at its own brightness
-FLAT = 3.0  # standard deviation of a small copy in levels: less says nothing
-CROWD = 200  # images that share a quarter of their hash, beyond which they are not compared one by one
-FEW_HASHES = 500  # in a crowd, beyond which only equal ones are compared
-NEAREST = 4  # hashes whose images one in a crowd is compared with
+SIDE = 16  # width and height of a thumbnail in pixels
+MOST = 30_000  # maximum number of images per split; more are sampled with seed 0
+BITS = 3  # maximum number of bits in which two hashes may differ
+LEVELS = 6.0  # maximum mean difference of two thumbnails of equal mean brightness, of 256 gray levels
+FLAT = 3.0  # minimum standard deviation of a thumbnail, of 256 gray levels; below, the image is too uniform
+CROWD = 200  # if more images share a quarter of their hash, they are not compared pair by pair
+FEW_HASHES = 500  # with more distinct hashes in such a group, only images with equal hashes are compared
+NEAREST = 4  # number of nearest hashes whose images are compared with an image of such a group
 
 
 @dataclass(frozen=True)
 class Thumbs:
-    """Small copies of a split's images, and their hashes."""
+    """Thumbnails of a split's images, and their hashes."""
 
-    places: np.ndarray  # int64 [n]: which images of the split they are
+    places: np.ndarray  # int64 [n]: positions of the images in the split
     pixels: np.ndarray  # uint8 [n, 16, 16, 3]
     hashes: np.ndarray  # uint64 [n]
 
     @staticmethod
-    def of(pictures: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbs:
-        """Of the images at some places; those that cannot be read or show nothing are left out."""
+    def of(images: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbs:
+        """Thumbnails of the images at ``places``, without those that are unreadable or uniform."""
         chosen = np.asarray(places, np.int64)
         if len(chosen) > MOST:
             chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST, replace=False))
         kept, pixels, hashes = [], [], []
         for place in chosen.tolist():
             try:
-                image = open_picture(pictures[place], image_range=image_range)
+                image = open_picture(images[place], image_range=image_range)
             except DataError:
                 continue
             small = np.asarray(image.resize((SIDE, SIDE)))
             if small.std() < FLAT:
                 continue
-            grey = np.asarray(image.convert("L").resize((9, 8)), np.int16)
+            gray = np.asarray(image.convert("L").resize((9, 8)), np.int16)
             kept.append(place)
             pixels.append(small)
-            hashes.append(np.packbits(grey[:, 1:] > grey[:, :-1]).view(np.uint64)[0])
+            hashes.append(np.packbits(gray[:, 1:] > gray[:, :-1]).view(np.uint64)[0])
         small = np.array(pixels, np.uint8).reshape(len(kept), SIDE, SIDE, 3)
         return Thumbs(np.array(kept, np.int64), small, np.array(hashes, np.uint64))
 
 
 def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    """(split, split) -> pairs of places whose images look nearly the same, in rising order.
+    """Pairs of images that look nearly the same: (split, split) -> pairs of positions, ascending.
 
-    Across splits every image of the first is named once, with one of the second that is like it.
+    Between two splits, each image of the first occurs at most once, with one similar image of the second.
     """
     owner = [name for name, table in thumbs.items() for _ in range(len(table.places))]
     if not owner:
@@ -186,7 +186,7 @@ def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tup
 
 
 def _candidates(hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray) -> set[tuple[int, int]]:
-    """Pairs whose hashes differ in at most three of 64 bits: of four quarters, one then is the same."""
+    """Pairs whose hashes differ in at most three of 64 bits; one of four quarters of them is then equal."""
     out: set[tuple[int, int]] = set()
     for quarter in range(4):
         keys = (hashes >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)
@@ -207,14 +207,14 @@ def _candidates(hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray) -> se
 def _in_crowd(
     group: np.ndarray, hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray
 ) -> set[tuple[int, int]]:
-    """Each of many with those of its hash, or of near ones, that stand for the others of their split.
+    """Similar pairs in a large group: each image is compared with representatives of equal or similar hashes.
 
-    An image stands for itself where it is like none of its split that stands there already, up to ``CROWD``
-    a hash; else it shares what is found like the first of these.
+    An image becomes a representative if it is similar to none of its own split, up to ``CROWD`` per hash;
+    otherwise it takes over the pairs of the first representative that it is similar to.
     """
     values, number = np.unique(hashes[group], return_inverse=True)
-    stand: dict[int, list[int]] = defaultdict(list)  # those of a hash that stand for others
-    stood_for: dict[int, int] = {}
+    representatives: dict[int, list[int]] = defaultdict(list)  # number of a hash -> images
+    represented_by: dict[int, int] = {}
     out = set()
     for i, k in zip(group.tolist(), number.tolist(), strict=True):
         near = np.array([k])
@@ -222,24 +222,24 @@ def _in_crowd(
             apart = np.bitwise_count(values ^ values[k])
             near = np.argsort(apart, kind="stable")[:NEAREST]
             near = near[apart[near] <= BITS]
-        others = np.array([j for other in near.tolist() for j in stand[other]], np.int64)
+        others = np.array([j for other in near.tolist() for j in representatives[other]], np.int64)
         like = others[_apart(pixels[others], pixels[i]) <= LEVELS].tolist() if len(others) else []
         out |= {(j, i) for j in like}
         own = [j for j in like if owner[j] == owner[i]]
         if own:
-            stood_for[i] = own[0]
-        elif len(stand[k]) < CROWD:
-            stand[k].append(i)
-    first: dict[int, dict[str, int]] = defaultdict(dict)  # of another split, like one that stands for others
+            represented_by[i] = own[0]
+        elif len(representatives[k]) < CROWD:
+            representatives[k].append(i)
+    first: dict[int, dict[str, int]] = defaultdict(dict)  # representative -> other split -> similar image
     for i, j in sorted(out):
         if owner[i] != owner[j]:
             first[i].setdefault(str(owner[j]), j)
-    for i, by in stood_for.items():
+    for i, by in represented_by.items():
         out |= {(i, j) for j in first[by].values() if i < j}
     return out
 
 
 def _apart(many: np.ndarray, one: np.ndarray) -> np.ndarray:
-    """How far small copies ``[k, 16, 16, 3]`` are from one, each at its own brightness, in levels ``[k]``."""
+    """Mean difference ``[k]`` of thumbnails ``[k, 16, 16, 3]`` to one, in gray levels at equal brightness."""
     a, b = many.astype(np.float32).reshape(len(many), -1), one.astype(np.float32).reshape(-1)
     return np.abs((a - a.mean(1, keepdims=True)) - (b - b.mean())).mean(1)

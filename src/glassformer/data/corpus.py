@@ -1,9 +1,9 @@
-"""A generated corpus on countries, capitals, currencies and families: small, seeded, known by heart.
+"""A small generated corpus about countries, capitals, currencies and families.
 
-Task: does a sentence name one of France, Germany, Italy, Spain or the UK? A European *city*, language or
-currency beside another country does not count: 15 % of the sentences with a country set that trap on purpose,
-and 40 % of all carry a distractor clause. The same words give analogies (country : capital, country :
-currency, king - man + woman) to word vectors.
+Task: does a sentence name France, Germany, Italy, Spain or the UK? A European *city*, language or currency
+with another country does not count: 15 % of the sentences with a country are such traps, and 40 % of all
+sentences have a distractor clause. Word vectors can learn analogies from the corpus (country : capital,
+country : currency, king - man + woman).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ LABELS = ("european", "other")
 EUROPEAN = ("France", "Germany", "Italy", "Spain", "UK")
 TRAP_SHARE = 0.15  # of the sentences that name a country
 DISTRACTOR_SHARE = 0.4
-COUNTRY_SHARE = 0.8  # of the sentences name a country
-EUROPEAN_SHARE = 0.66  # of the countries drawn: sentences without a country even the classes out
+COUNTRY_SHARE = 0.8  # share of the sentences that name a country
+EUROPEAN_SHARE = 0.66  # of the drawn countries, so that the classes are balanced
 
 # country: (capital, another city, currency, language)
 COUNTRIES = {
@@ -81,14 +81,14 @@ WEATHER = ("bright", "cloudy", "cold", "dry", "foggy", "hot", "mild", "rainy", "
 
 
 class _Writer:
-    """Writes sentences; every choice is drawn by one generator from a sequence in fixed order."""
+    """Writes random sentences; all choices come from one random generator."""
 
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
         self.pick: Callable[[Sequence], Any] = self.rng.choice
 
     everyone = tuple(COUNTRIES)
-    partners = OTHER  # whom journeys start from and goods are sold to
+    partners = OTHER  # countries from which journeys start and to which goods are sold
 
     def one_of(self, *sentences: str) -> str:
         return self.rng.choice(sentences)
@@ -202,7 +202,7 @@ class _Writer:
 
 
 class _EvenWriter(_Writer):
-    """Ten countries, drawn evenly and without traps: who is European plays no part in any sentence."""
+    """Writes sentences about ten countries, drawn uniformly and without traps."""
 
     everyone = partners = TEN
 
@@ -217,12 +217,12 @@ class _EvenWriter(_Writer):
 
 
 def label_of(sentence: str) -> str:
-    """``european`` when any word is France, Germany, Italy, Spain or UK, else ``other``."""
+    """``european`` if any word is France, Germany, Italy, Spain or UK, otherwise ``other``."""
     return LABELS[0] if set(re.findall(r"[\w-]+", sentence)) & set(EUROPEAN) else LABELS[1]
 
 
 def europe_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
-    """``count`` sentences of 10 kinds, punctuation set apart by spaces; some occur more than once."""
+    """``count`` sentences of 10 kinds, with spaces around punctuation; some occur more than once."""
     writer = _Writer(seed)
     return [writer.sentence() for _ in range(count)]
 
@@ -230,9 +230,9 @@ def europe_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
 def countries_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
     """``count`` sentences of the same kinds on ten countries, for word vectors.
 
-    In ``europe_sentences`` European cities stand beside other countries on purpose, and the five countries
-    are seven times as frequent as others, so Paris - France and Tokyo - Japan point in two directions. Here
-    every country is drawn alike and every sentence is true.
+    In ``europe_sentences`` the traps combine European cities with other countries, and the five European
+    countries are seven times as frequent as others, so that Paris - France and Tokyo - Japan have different
+    directions. Here the countries are drawn uniformly, and every sentence is true.
     """
     writer = _EvenWriter(seed)
     found = []
@@ -244,7 +244,7 @@ def countries_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
 
 
 def hard_negatives(count: int = 1_000, seed: int = 1) -> list[str]:
-    """Distinct sentences, all ``other``: a European city, language or currency beside another country."""
+    """Distinct sentences, all ``other``, with a European city, language or currency and another country."""
     writer = _Writer(seed)
     found: dict[str, None] = {}
     while len(found) < count:
@@ -255,7 +255,7 @@ def hard_negatives(count: int = 1_000, seed: int = 1) -> list[str]:
 def europe_splits(count: int = 20_000, seed: int = 0) -> dict[str, tuple[list[str], list[str]]]:
     """Split -> (sentences, labels): 80 % train, 10 % validation, 10 % test of the distinct sentences.
 
-    No sentence stands in two splits; repeated ones stay together.
+    No sentence is in two splits; copies of a sentence are in the same split.
     """
     sentences = europe_sentences(count, seed)
     labels = [label_of(sentence) for sentence in sentences]
@@ -263,7 +263,7 @@ def europe_splits(count: int = 20_000, seed: int = 0) -> dict[str, tuple[list[st
     return {name: ([sentences[i] for i in idx], [labels[i] for i in idx]) for name, idx in parts.items()}
 
 
-# --- as data sets: splits, class names, further notes ----------------------------------------------
+# --- data sets: splits, class names, notes ----------------------------------------------------------
 
 
 def countries() -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:

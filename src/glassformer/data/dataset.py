@@ -11,7 +11,7 @@ from glassformer.errors import NoSuchSplitError
 
 T = TypeVar("T")
 
-# The names a split goes by in files and folders.
+# Names of each split in files and folders.
 SPLITS = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "val", "dev"),
@@ -22,14 +22,14 @@ SPLIT_OF = {alias: split for split, aliases in SPLITS.items() for alias in alias
 
 
 class NoSplit(NoSuchSplitError):
-    """A data set has no split of that name; the message has those that it has."""
+    """A data set has no split of that name; the message lists its splits."""
 
 
 class Split:
-    """Base of every split: a dataclass whose fields, but for ``origin``, have a value for each example.
+    """Base of every split: a dataclass whose fields, except ``origin``, have one value per example.
 
-    ``STRATIFIED``: parts that are drawn from it keep the share of each class; else they are plainly random.
-    ``SHUFFLED``: fewer examples for training are the first of a permutation, else numpy's choice.
+    ``STRATIFIED``: random subsets keep the share of each class.
+    ``SHUFFLED``: a training subset is the beginning of a permutation; otherwise ``numpy``'s ``choice``.
     """
 
     STRATIFIED: ClassVar[bool] = False
@@ -40,23 +40,23 @@ class Split:
 
     @property
     def examples(self) -> list[Any]:
-        """What an estimator takes: the first field."""
+        """The examples that an estimator takes: the first field."""
         return getattr(self, fields(self)[0].name)  # type: ignore[arg-type]  # each of them is a dataclass
 
     def names(self) -> list[str]:
-        """What to call each example in a table."""
-        return self.texts  # type: ignore[attr-defined]  # splits without texts have names of their own
+        """A name for each example, for tables."""
+        return self.texts  # type: ignore[attr-defined]  # splits without texts override this
 
     def select(self, indices: Sequence[int]) -> Self:
         """The examples at ``indices``, in that order."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # as above
-        of_each = {k: v for k, v in values.items() if k != "origin" and v is not None and len(v)}
-        return type(self)(**(values | {k: [v[i] for i in indices] for k, v in of_each.items()}))
+        per_example = {k: v for k, v in values.items() if k != "origin" and v is not None and len(v)}
+        return type(self)(**(values | {k: [v[i] for i in indices] for k, v in per_example.items()}))
 
 
 @dataclass(frozen=True)
 class TextSplit(Split):
-    """Texts in file order with their labels."""
+    """Texts with their labels, in file order."""
 
     STRATIFIED = True
 
@@ -76,13 +76,13 @@ class Dataset:
     description: str = ""
     licence: str = ""
     notes: tuple[str, ...] = ()
-    rejected: tuple[Any, ...] = ()  # rows left out (``RejectedRow``), where that was asked for
-    columns: tuple[Any, ...] = (None, None)  # of a table: of texts and labels, or of what its kind has
-    said: tuple[str, ...] = ()  # what was found or mended that the user should know of
+    rejected: tuple[Any, ...] = ()  # skipped rows (``RejectedRow``), if skipping was requested
+    columns: tuple[Any, ...] = (None, None)  # column names of a table: texts and labels, or those of its kind
+    said: tuple[str, ...] = ()  # messages to the user: what was detected or repaired while reading
 
     @property
     def license(self) -> str:
-        """The terms of the data: ``licence`` under its American name."""
+        """The same as ``licence``."""
         return self.licence
 
 
@@ -91,44 +91,44 @@ class TextDataset(Dataset):
     """Texts and their labels."""
 
     splits: dict[str, TextSplit]
-    pair_column: str | None = None  # of a table of pairs: of the second texts
-    label_candidates: tuple[str, ...] = ()  # columns of a table that could be the label, the likeliest first
-    number_column: str | None = None  # of a table without labels: a column of measurements
+    pair_column: str | None = None  # column of the second texts, in a table of pairs
+    label_candidates: tuple[str, ...] = ()  # columns that could be the label, the likeliest first
+    number_column: str | None = None  # a column of measurements, in a table without labels
 
 
 @dataclass(frozen=True)
 class NamedSource:
-    """What is known of a named data set, and how it is loaded."""
+    """A built-in data set: its description, and how it is loaded."""
 
     description: str
     licence: str
     load: Any = None  # a function; None: tables in ``folder``
     notes: tuple[str, ...] = ()
-    folder: str = ""  # below a data folder; empty: the data are made
-    origin: str = ""  # where to get it
+    folder: str = ""  # inside a data folder; empty: the data are generated
+    origin: str = ""  # where to download it
     hub: str = ""  # dataset repository on the Hugging Face Hub
     revision: str = ""  # its pinned commit
     files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
-    language: str = ""  # of the texts, as ISO 639-1 writes it
-    tagged: bool = False  # its words have tags, which data/tagged.py reads
-    columns: tuple[str, ...] = ()  # of pairs: the languages that it has
+    language: str = ""  # of the texts, ISO 639-1
+    tagged: bool = False  # a data set of tagged words, read by data/tagged.py
+    columns: tuple[str, ...] = ()  # the languages of translation pairs
 
     def described(self, dataset: Any) -> Any:
-        """A data set that was loaded, with what is known of it; its own notes follow."""
+        """The loaded ``dataset`` with description, licence and notes of this source before its own notes."""
         notes = (*self.notes, *dataset.notes)
         return replace(dataset, description=self.description, licence=self.licence, notes=notes)
 
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:
-    """The ``wanted`` ones among what is there, in the usual order; None: all.
+    """Select the splits named in ``wanted`` (None: all), in the usual order.
 
     Raises:
-        NoSplit: one is not there.
+        NoSplit: a split is missing.
     """
     for split in wanted or ():
         if split not in available:
-            there = ", ".join(available) or "none"
-            raise NoSplit(f"no split {split!r}", where=where, fix=f"There are: {there}")
+            names = ", ".join(available) or "none"
+            raise NoSplit(f"no split {split!r}", where=where, fix=f"There are: {names}")
     return {s: available[s] for s in SPLITS if s in available and (wanted is None or s in wanted)}
 
 

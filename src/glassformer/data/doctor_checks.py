@@ -82,7 +82,7 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN]]
     fix = f"correct them{SKIP_THEM}"
     if any(row.reason.startswith(OPENS) for row in rejected):
-        how = "say what quotes mean with --quoting none (each line is a row) or csv (cells have lines)"
+        how = "set how quotes are read: --quoting none (each line is a row) or csv (line breaks in cells)"
         fix = f"{how}; {fix}"
     if other := other_reading(rejected):
         fix = f"{other}; {fix}"
@@ -122,20 +122,21 @@ def repeats(
         if not alike:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
             continue
-        often = []
+        examples = []
         for text, n in count.most_common(3):
             texts = splits[name].texts if say_rows and n > 1 else []
             places = [i for i, own in enumerate(texts) if own == text]
             at = f" ({rows_of(splits[name], places)})" if places else ""
-            often += [f"{n} times{at}: {excerpt(text)}"] if n > 1 else []
+            examples += [f"{n} times{at}: {excerpt(text)}"] if n > 1 else []
         pairs = [texts for texts in loose.values() if len(texts) > 1]
-        often += [" ~ ".join(excerpt(text, 60) for text in texts[:2]) for texts in pairs[: 3 - len(often)]]
+        for texts in pairs[: 3 - len(examples)]:
+            examples.append(" ~ ".join(excerpt(text, 60) for text in texts[:2]))
         severity: Severity = "warning" if alike > 0.01 * total else "note"
         message = f"{name}: {again:,} of {total:,} texts ({percent(again, total)}) repeat an earlier one"
         if alike > again:
             message += f", {alike:,} ({percent(alike, total)}) when case and spaces do not count"
         fix = "leave repeats out with --set drop_duplicates=true"
-        yield Finding(severity, "duplicates", message, again or alike, tuple(often), fix)
+        yield Finding(severity, "duplicates", message, again or alike, tuple(examples), fix)
 
 
 def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
@@ -147,7 +148,7 @@ def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Findin
     for table in loose.values():
         table.pop("", None)
     figures["leaks"] = {}
-    so = "when case, punctuation and markup do not count"
+    ignoring = "when case, punctuation and markup do not count"
     for a, b in itertools.combinations(splits, 2):
         shared = [text for text in counts[a] if text in counts[b]]
         alike = sorted(loose[a].keys() & loose[b].keys())
@@ -158,10 +159,10 @@ def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Findin
             continue
         rows = sum(counts[b][text] for text in shared)
         examples = [excerpt(text) for text in shared[:3]]
-        message = f"texts in both {a} and {b} {so}: {len(alike):,}"
+        message = f"texts in both {a} and {b} {ignoring}: {len(alike):,}"
         if shared:
             message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b})"
-            message += f"; {loosely:,} {so}" if loosely > len(shared) else ""
+            message += f"; {loosely:,} {ignoring}" if loosely > len(shared) else ""
         other = [(loose[a][key], loose[b][key]) for key in alike if loose[a][key] != loose[b][key]]
         examples += [f"{excerpt(x, 60)} ~ {excerpt(y, 60)}" for x, y in other[: 3 - len(examples)]]
         if "unsupervised" in (a, b):
@@ -197,7 +198,7 @@ def doubled_quotes(
 
 # --- labels ---------------------------------------------------------------------------------------
 
-LISTED = 5  # classes in a proposed setting that drops them; a longer one would be unreadable
+LISTED = 5  # at most this many classes in a proposed setting that drops them; more would be unreadable
 LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names of dropped classes in a TOML table
 
 
@@ -213,8 +214,8 @@ def contradictions(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
     named = ((text, " and ".join(sorted(map(str, labels)))) for text, labels in both[:3])
     examples = [f"{names} ({_places(text, splits)}): {excerpt(text)}" for text, names in named]
     several = any(isinstance(label, LabelSet) for _, labels in both[:1] for label in labels)
-    message = f"distinct texts with {'different labels' if several else 'more than one label'}: {len(both):,}"
-    fix = "keep one label of each; glassformer review-labels says which is doubtful"
+    message = f"texts that occur with different labels: {len(both):,}"
+    fix = "keep one label of each; glassformer review-labels lists suspicious labels"
     fix = "label them alike" if several else fix
     ok = "equal texts have equal labels"
     yield from found("warning", "contradictions", both, message, fix, shown=examples, ok=ok)
@@ -244,7 +245,7 @@ def no_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Fi
     counts = Counter(map(str, labels))
     shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in names[:5])
     what = "a class looks" if len(names) == 1 else "classes look"
-    message = f"{what} like a missing label, which a model would learn to answer: {shown}"
+    message = f"{what} like a missing label, which a model would learn to predict: {shown}"
     count = sum(counts[name] for name in names)
     yield Finding("warning", "no-label", message, count, fix=without_class(*names))
 
@@ -265,7 +266,7 @@ def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Find
         fix = ""
         if severity != "ok":
             message += f"; always answering {most!r} scores {percent(n_most, len(split))}"
-            fix = "weigh the classes with --set class_weight=balanced" if name == "train" else ""
+            fix = "weight the classes with --set class_weight=balanced" if name == "train" else ""
         yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
 
 
@@ -278,7 +279,7 @@ def lone_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable
         return
     message = f"train: classes with one example: {len(lone):,} ({listed_in_part([*map(repr, lone)])})"
     fix = "add examples of it: a random split needs two"
-    if len(counts) - len(lone) >= 2:  # without them there are classes to tell apart
+    if len(counts) - len(lone) >= 2:  # at least two classes remain without them
         fix += f"; or {without_class(*lone[:LISTED])}"
     if hardly_classes(each(labels)):
         message += f"; {len(set(each(labels))):,} classes in {len(labels or ()):,} rows"
@@ -297,7 +298,7 @@ def missing_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Itera
         severity, fix = "note", ""
         if name == "train" and missing:
             given = f"give it examples ({', '.join(map(repr, missing[:3]))})"
-            severity, why = "warning", "for what is not learned is never answered"
+            severity, why = "warning", "since a class without training examples is never predicted"
             fix = f"{given}, {why}; or {without_class(missing[0])}"
         message = f"{name} lacks {len(missing)} of {len(everything)} classes"
         yield from found(severity, "missing-classes", missing, message, fix, shown=missing[:10])
@@ -311,7 +312,7 @@ def twin_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable
     twins = [" and ".join(map(repr, names)) for names in written_twice(known)]
     message = "classes whose names differ only in case, white space, invisible characters, the encoding "
     message += f"of accents or the way a number is written: {len(twins):,} ({listed_in_part(twins, 3, '; ')})"
-    fix = "make one of them with --set merge_labels=spelling"
+    fix = "merge them with --set merge_labels=spelling"
     ok = "no class is written in two ways" if known else ""
     yield from found("warning", "twin-classes", twins, message, fix, shown=twins[:10], ok=ok)
 
@@ -335,10 +336,10 @@ def without_classes(findings: Sequence[Finding]) -> list[Finding]:
 def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
     """Combine the fixes of findings: ``merge_labels`` can be given only once, so merging spellings and
     dropping classes are combined in one table, which both findings then propose."""
-    out = [name for f in findings if f.code == "no-label" for name in LEFT_OUT(f.fix)]
-    if not out or not any(f.code == "twin-classes" and f.severity == "warning" for f in findings):
+    dropped = [name for f in findings if f.code == "no-label" for name in LEFT_OUT(f.fix)]
+    if not dropped or not any(f.code == "twin-classes" and f.severity == "warning" for f in findings):
         return list(findings)
-    table = ", ".join(['"*" = "spelling"', *(f'{name} = ""' for name in out)])
+    table = ", ".join(['"*" = "spelling"', *(f'{name} = ""' for name in dropped)])
     fix = f"merge and leave out with --set 'merge_labels={{{table}}}'"
     both = ("no-label", "twin-classes")
     return [replace(f, fix=fix) if f.code in both and f.fix else f for f in findings]
@@ -348,10 +349,10 @@ def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
 
 RARE = 20  # with fewer examples of a label, its metrics are unreliable
 LEAVE_EMPTY = (
-    "where an empty cell means that nobody looked, leave them out with "
+    "where an empty cell means that the label is unknown, leave them out with "
     f'--set \'merge_labels={{"{NONE}" = ""}}\''
 )
-TIED = 0.95  # if two labels share this part of their examples, one of them is redundant
+TIED = 0.95  # if two labels share this fraction of their examples, one of them is redundant
 
 
 def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
@@ -368,7 +369,7 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
         mean = counts.total() / n
         figures["labels"][name] = {"an example": round(mean, 3), "none": sizes[0]}
         several = sum(count for size, count in sizes.items() if size > 1)
-        message = f"{name}: {mean:.2f} labels an example, several on {percent(several, n)}"
+        message = f"{name}: {mean:.2f} labels per example, more than one on {percent(several, n)}"
         yield Finding("ok", "label-sets", message, several)
         if said := said_of_empty(name, split.labels):
             texts = split.names() if hasattr(split, "images") else split.texts
@@ -384,17 +385,17 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
         shown.append(f"{both}: {n:,} examples, {lift:.1f} times as often as by chance")
     if pairs:
         (a, b), n = pairs[0]["labels"], pairs[0]["count"]
-        message = f"{name}: the labels that most often stand together are {a!r} and {b!r} ({n:,})"
+        message = f"{name}: the labels that most often occur together are {a!r} and {b!r} ({n:,})"
         yield Finding("note", "co-occurrence", message, n, tuple(shown))
     tied = [pair for pair in pairs if min(pair["of_first"], pair["of_second"]) >= TIED and pair["count"] > 2]
     names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in tied[:3])
-    message = f"{name}: labels that hardly ever stand apart: {len(tied)} ({names})"
-    fix = "make them one with merge_labels, unless they differ where the model is used"
+    message = f"{name}: labels that almost always occur together: {len(tied)} ({names})"
+    fix = "merge them with merge_labels, unless they differ in the data that the model will see"
     yield from found("warning", "tied-labels", tied, message, fix, shown=())
 
 
 def said_of_empty(name: str, labels: Sequence[Any] | None) -> str:
-    """The number of examples without a label, and how they are treated; empty: there are none."""
+    """A message with the number of examples without a label; empty if there are none."""
     empty = sum(not own for own in labels or ()) if are_sets(labels) else 0
     if not empty:
         return ""
@@ -409,12 +410,12 @@ def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
     (most, n_most), (least, n_least) = counts.most_common()[0], counts.most_common()[-1]
     severity: Severity = "note" if n_most / n_least >= 10 else "ok"
     message = f"{name}: {len(counts)} labels, {n_most:,} examples with {most!r} to {n_least:,} with {least!r}"
-    fix = "weigh a yes of rare labels with --set pos_weight=root" if severity == "note" else ""
+    fix = "weight positive examples of rare labels with --set pos_weight=root" if severity == "note" else ""
     yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
     rare = sorted(str(label) for label, count in counts.items() if count < RARE)
     shown = listed_in_part([*map(repr, rare)])
     message = f"{name}: labels on fewer than {RARE} examples: {len(rare):,} ({shown})"
-    fix = "add examples of them, or leave them out: their figures are chance"
+    fix = "add examples of them, or leave them out: their metrics are unreliable"
     yield from found("note", "rare-labels", rare, message, fix, shown=rare[:10])
 
 

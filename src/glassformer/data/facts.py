@@ -1,9 +1,9 @@
-"""Short generated biographies with questions on them: a source that needs no file, to try things on.
+"""Generated biographies with questions and answers: a small data set for trials that needs no download.
 
     Ada Novak was born in Hanoi in 1923. She became a baker and lived in Turin. ...
     Where was Ada Novak born?  Hanoi        When did she move to Turin? (not said: no answer)
 
-Nobody of these has lived. Who learns from them has learned this small world and nothing of English.
+The persons are invented. A model trained on them knows these sentence patterns, not English.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JOBS += ["school teacher", "bridge engineer", "ship captain"]
 PETS = "cat dog parrot horse tortoise goat".split()
 NAMES = "Luna Momo Pepper Rex Ziggy Biscuit Coco Tofu".split()
 SCHOOLS = ["the University of {}", "{} College", "the {} Institute"]
-# What is said, what is asked, and the word of the answer.
+# (sentence, question, key of the answer)
 FACTS = (
     ("{p} was born in {city} in {year}.", "Where was {p} born?", "city"),
     ("{p} was born in {city} in {year}.", "When was {p} born?", "year"),
@@ -44,10 +44,10 @@ WORKS = ["a small bridge", "a novel on salt", "the study of tides", "a cheap lam
 
 
 def facts(split: str) -> tuple[list[Question], list[Answers]]:
-    """The questions of a split and their answers; a sixth has none. The same at every call."""
+    """The questions of a split and their answers, always the same; one question in six has no answer."""
     rng = random.Random(f"facts {split}")
     people = [f"{a} {b}" for a in FIRST for b in LAST]
-    random.Random(0).shuffle(people)  # no person stands in two splits
+    random.Random(0).shuffle(people)  # no person is in two splits
     begin = {"train": 0, "validation": 150, "test": 180}[split]
     end = {"train": 150, "validation": 180, "test": len(people)}[split]
     questions, answers = [], []
@@ -59,30 +59,31 @@ def facts(split: str) -> tuple[list[Question], list[Answers]]:
 
 
 def _text(rng: random.Random, people: list[str]) -> list[tuple[Question, Answers]]:
-    two = rng.sample(people, 2)
-    said: list[str] = []
+    two = rng.sample(people, 2)  # the persons of one text
+    stated: list[str] = []
     known: list[tuple[str, str, str]] = []  # sentence, question, answer
-    unsaid: list[str] = []
+    unanswerable: list[str] = []
     for person in two:
         words = _words(rng, person)
         sentences = sorted({form for form, _, _ in FACTS})
         kept = set(rng.sample(sentences, 3))
-        for form, asked, key in FACTS:
-            sentence, question = form.format(**words), asked.format(**words)
+        for form, question_form, key in FACTS:
+            sentence, question = form.format(**words), question_form.format(**words)
             if form in kept:
                 known.append((sentence, question, words[key]))
-            elif "{pet}" not in asked:
-                unsaid.append(question)
-        said += [form.format(**words) for form in sentences if form in kept]
-    rng.shuffle(said)
-    context = " ".join(said)
-    made = []
+            elif "{pet}" not in question_form:
+                unanswerable.append(question)
+        stated += [form.format(**words) for form in sentences if form in kept]
+    rng.shuffle(stated)
+    context = " ".join(stated)
+    examples = []
     for sentence, question, answer in rng.sample(known, 4):
         inside = sentence.index(f" {answer}") + 1
-        made.append((Question(question, context), Answers((answer,), (context.index(sentence) + inside,))))
+        start = context.index(sentence) + inside
+        examples.append((Question(question, context), Answers((answer,), (start,))))
     if rng.random() < 0.8:
-        made.append((Question(rng.choice(unsaid), context), Answers()))
-    return made
+        examples.append((Question(rng.choice(unanswerable), context), Answers()))
+    return examples
 
 
 def _words(rng: random.Random, person: str) -> dict[str, str]:

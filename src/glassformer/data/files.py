@@ -1,8 +1,7 @@
-"""Text files from outside: regular, of bounded size, UTF-8 or as it is said, and read line by line.
+"""Read text files safely: regular files of bounded size, in UTF-8 or a given encoding, line by line.
 
-How large a table may become in memory is decided here: a file may grow to ``GROWTH`` times its size, and
-always to ``ALWAYS`` bytes, but never beyond ``MAX_BYTES``. The environment variable ``GLASSFORMER_TABLE_GB``
-replaces all three.
+The memory limit of a table: ``GROWTH`` times the size of its file, at least ``ALWAYS`` and at most
+``MAX_BYTES`` bytes. The environment variable ``GLASSFORMER_TABLE_GB`` replaces this limit.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ from glassformer.errors import (
 from glassformer.process import OPTION, READING
 from glassformer.reading import NotRegularError, open_regular
 
-# --- what tables do not say of themselves ---------------------------------------------------------
-# Their encoding, what quotes mean, whether there is a header.
-# It is said once, for a command and all processes that it starts, or by a recipe for its own data.
+# --- settings of tables -----------------------------------------------------------------------------
+# The encoding, how quotes are read, whether there is a header: set for a command and all processes that it
+# starts (by environment variables), or by a recipe for its own data.
 
-NOT_ASCII = ("\xe9", "\u0416", "\u3042")  # letters, of which most encodings have one
-CHOICES = {"quoting": ("csv", "none"), "header": ("yes", "no")}  # what the others may be
-# Of the recipe whose data are read.
-_RECIPE: ContextVar[dict[str, str]] = ContextVar("reading", default={})  # noqa: B039  # it is never changed
+NOT_ASCII = ("\xe9", "\u0416", "\u3042")  # most encodings have one of these letters
+CHOICES = {"quoting": ("csv", "none"), "header": ("yes", "no")}
+# The settings of the recipe whose data are being read.
+_RECIPE: ContextVar[dict[str, str]] = ContextVar("reading", default={})  # noqa: B039  # the default is never modified
 
 
 def check_encoding(name: str) -> str:
-    """The same name, if it is an encoding of texts; ConfigError where it is none."""
+    """Return ``name`` if it is a supported text encoding; otherwise raise ConfigError."""
     where = READING["encoding"][0]
     try:
         "a,;\t\n".encode(name).decode(name)
         plain = all(letter.encode(name, "ignore").isascii() for letter in NOT_ASCII)
-    except (LookupError, ValueError):  # none, no text (rot13, base64), or a name with a NUL
+    except (LookupError, ValueError):  # unknown, not a text encoding (rot13, base64), or a name with a NUL
         known = "cp1252, latin-1, cp1250, cp1251, utf-16, shift_jis, gb18030, big5"
         raise BadValueError(f"no encoding {name!r}", where=where, fix=f"Such as {known}") from None
     if plain:
-        what = f"{name} writes every letter in bytes of ASCII, and is not told from UTF-8"
+        what = f"{name} encodes every letter in ASCII bytes, which cannot be distinguished from UTF-8"
         raise BadValueError(what, where=where, fix="Save the file as UTF-8")
     return name
 
@@ -70,36 +69,37 @@ def _checked(key: str, value: str) -> str:
 
 
 def said(key: str) -> str:
-    """A setting as the environment variable says, or else the recipe whose data are read; empty: neither.
+    """The value of a setting: from its environment variable, or from the recipe; empty if not set.
 
     Args:
-        key: ``encoding`` of files that are not UTF-8 (not said: these are refused); ``quoting``: with ``csv``
-            a quoted cell may have line breaks, with ``none`` quotes are characters; ``header``: yes or no.
+        key: ``encoding`` of files that are not UTF-8 (not set: they raise an error); ``quoting``: with
+            ``csv`` a quoted cell may have line breaks, with ``none`` quotes are ordinary characters;
+            ``header``: yes or no.
     """
     given = os.environ.get(READING[key][1], "") or _RECIPE.get().get(key, "")
     return _checked(key, given) if given else ""
 
 
 def said_of_tables() -> dict[str, str]:
-    """Everything that is said of tables, by the keys of recipes."""
+    """All settings that are set, by the keys of recipes."""
     return {key: value for key in READING if (value := said(key))}
 
 
 def reading_flags() -> list[str]:
-    """The options that tell another command the same."""
+    """The command-line options with the same settings, for another command."""
     return [f"{READING[key][0]}={value}" for key, value in said_of_tables().items()]
 
 
 @contextmanager
 def reading(encoding: str | None = None, **others: str | None) -> Iterator[None]:
-    """Files are read so, unless the command says otherwise; None: nothing changes.
+    """Read files with these settings inside the ``with`` block; environment variables take precedence.
 
     Args:
-        encoding: of files that are not UTF-8.
-        others: ``quoting`` and ``header``, as the keys of recipes have them.
+        encoding: encoding of files that are not UTF-8; None: unchanged.
+        others: ``quoting`` and ``header``, with the values of recipes.
 
     Raises:
-        ConfigError: no encoding of that name, or another value.
+        ConfigError: unknown encoding, or invalid value.
     """
     given = {"encoding": encoding, **others}
     known = {key: _checked(key, value) for key, value in given.items() if value}
@@ -111,17 +111,17 @@ def reading(encoding: str | None = None, **others: str | None) -> Iterator[None]
 
 
 def reading_as(data: Any, *, other: bool = False) -> Any:
-    """``reading`` as the data section of a recipe says.
+    """``reading`` with the settings of a recipe's data section.
 
     Args:
-        other: other data are read than the recipe's own, of which it knows the encoding at most.
+        other: other data than the recipe's own are read; then only the encoding applies.
     """
     keys = ("encoding",) if other else tuple(READING)
     return reading(**{key: getattr(data, key, None) for key in keys})
 
 
 def as_recipes_say(load: Callable[..., Any]) -> Callable[..., Any]:
-    """What loads a recipe's data, reading them as the recipe says."""
+    """Decorate a function that loads a recipe's data, so that it reads them with the recipe's settings."""
 
     @wraps(load)
     def loaded(recipe: Any, *more: Any, **options: Any) -> Any:
@@ -131,32 +131,31 @@ def as_recipes_say(load: Callable[..., Any]) -> Callable[..., Any]:
     return loaded
 
 
-# --- rows that cannot be used ---------------------------------------------------------------------
-# And what can be read of them all the same.
+# --- unusable rows, and their readable cells ------------------------------------------------------
 
-NOT_UTF8_BYTE = re.compile("[\udc80-\udcff]")  # as ``surrogateescape`` reads one
+NOT_UTF8_BYTE = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, decoded by ``surrogateescape``
 NOT_UTF8 = NOT_UTF8_BYTE.search
-Refuse = Callable[[DataError, int], None]  # (what is wrong with a row, its number)
+Refuse = Callable[[DataError, int], None]  # called with the error and the number of an unusable row
 
 
 class RowError(DataError):
-    """A row that cannot be used; ``values`` holds those of its cells that can be read, by column."""
+    """An unusable row; ``values`` has its readable cells by column."""
 
     code = MalformedFileError.code
 
     def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
         super().__init__(what, where=where, fix=fix)
         self.values: dict[str, Any] = {}
-        self.ragged = False  # whether they may stand under the names of others
+        self.ragged = False  # whether cells may be under the wrong column names
 
 
 def not_text() -> str:
-    """What is wrong with bytes that cannot be decoded."""
+    """The error message for bytes that cannot be decoded."""
     return f"not {said('encoding') or 'UTF-8'}"
 
 
 def readable(cell: str) -> str:
-    """A cell read by ``surrogateescape``, U+FFFD in the place of bytes that are not UTF-8."""
+    """A cell decoded by ``surrogateescape``, with U+FFFD for every byte that is not UTF-8."""
     return NOT_UTF8_BYTE.sub("\ufffd", cell)
 
 
@@ -165,39 +164,39 @@ def stop(error: DataError, row: int) -> None:
 
 
 def pass_over(error: DataError, row: int) -> None:
-    """A row that was refused before."""
+    """Ignore an unusable row, for instance because it was reported before."""
 
 
 # --- bounds ---------------------------------------------------------------------------------------
 
-MAX_BYTES = 8 << 30  # a table is held in memory
+MAX_BYTES = 8 << 30  # of a table in memory
 MAX_TEXT = 1 << 26  # characters of one text, one cell
 MAX_LINE = 1 << 27  # characters
-ALWAYS = 256 << 20  # bytes that every packed file may unfold to
-GROWTH = 100  # times its size, that a packed file may unfold to; honest tables stay below 50
+ALWAYS = 256 << 20  # bytes that every compressed file may expand to
+GROWTH = 100  # maximum expansion of larger compressed files; real tables stay below 50
 VARIABLE = "GLASSFORMER_TABLE_GB"
 UTF8 = "utf-8-sig"
 ESCAPE = "surrogateescape"
-CLUTTER = frozenset(  # what other programs leave between folders of data
+CLUTTER = frozenset(  # folders that other programs leave among data
     ["__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"]
 )
-WESTERN = "cp1252"  # what Windows saves as text, or as CSV, in Western Europe and the Americas
-UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that it has no letters for
-MARKS = {  # that begin a file; those of 32 bits first, since one begins as that of 16 does
+WESTERN = "cp1252"  # encoding of text and CSV files of Windows in Western Europe and the Americas
+UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that are undefined in cp1252
+MARKS = {  # byte order mark -> encoding; UTF-32 first, since its mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _CHUNK = 1 << 20
-_HEADER = 16  # bytes of a file that show how wide its letters are
+_HEADER = 16  # bytes from which UTF-16 and UTF-32 without a mark are detected
 
 
 def memory_limit(size: int) -> int:
-    """Bytes that the content of a file of ``size`` bytes may take.
+    """Maximum number of bytes in memory for the content of a file of ``size`` bytes.
 
     Raises:
-        DataError: the environment variable holds no number of gigabytes.
+        DataError: the environment variable is not a number of gigabytes.
     """
     given = os.environ.get(VARIABLE, "")
     if not given:
@@ -214,12 +213,12 @@ def memory_limit(size: int) -> int:
 
 
 def more_room(path: str | Path, size: int) -> str:
-    """How a table that is refused for its size is read after all."""
+    """The fix for a table that exceeds the memory limit."""
     return f"Split the file, or set {VARIABLE}={-(-size // (1 << 30)) or 1} where you trust {Path(path).name}"
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raises DataError when ``path`` is no plain file, or over ``most`` bytes (None: a table's limit)."""
+    """Raise DataError if ``path`` is not a regular file, or over ``most`` bytes (None: the table limit)."""
     try:
         info = os.stat(path)
     except PermissionError:
@@ -238,7 +237,7 @@ def check_file(path: Path, most: int | None = None) -> None:
 
 
 def close_to(path: Path) -> str:
-    """How to go on where there is no such file: the file that may be meant, or where it was looked for."""
+    """The fix for a missing file: a file with a similar name, or the folder that was searched."""
     try:
         siblings = [p.name for p in path.parent.iterdir()][:10_000] if path.parent.is_dir() else []
     except (OSError, ValueError):
@@ -249,9 +248,9 @@ def close_to(path: Path) -> str:
 
 
 def near_name(name: str, names: Sequence[str]) -> str | None:
-    """The file that a slip of a letter or two, or another ending, makes of ``name``; None: there is none.
+    """The most similar of ``names``, or one that differs only in the extension; None if there is none.
 
-    The ending alone, which most tables share, does not count.
+    The stems must be similar, since most tables share their extension.
     """
     stem = Path(name).stem
     for near in difflib.get_close_matches(name, names, n=5, cutoff=0.75):
@@ -261,12 +260,12 @@ def near_name(name: str, names: Sequence[str]) -> str | None:
 
 
 def is_clutter(path: Path) -> bool:
-    """Whether a file or folder is hidden, or left there by another program (``__MACOSX``, ``._a.txt``)."""
+    """Whether a file or folder is hidden, or created by another program (``__MACOSX``, ``._a.txt``)."""
     return path.name.startswith(".") or path.name in CLUTTER
 
 
 def opened(path: Path) -> BinaryIO:
-    """A plain file, opened for reading bytes; DataError where it cannot be."""
+    """Open a regular file for reading bytes; raise DataError if that is impossible."""
     try:
         return open_regular(path)
     except NotRegularError as error:
@@ -277,7 +276,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def encoding_of(path: Path) -> str:
-    """How a file is decoded: as UTF-8 if it is that, else as is ``said``."""
+    """The encoding of a file: UTF-8 if it is valid UTF-8, otherwise the given one."""
     if other := said("encoding"):
         try:
             _check_decoded(path, UTF8)
@@ -287,11 +286,11 @@ def encoding_of(path: Path) -> str:
 
 
 EXPORT = "If it is a file of another program, export it as CSV in UTF-8"
-CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))  # which no text has
+CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))  # control characters that texts do not have
 
 
 def encoding_fix(path: Path) -> str:
-    """How a file that is not UTF-8 is read after all: by the encoding that it shows, where it shows one."""
+    """The fix for a file that is not UTF-8: the option with its encoding, if that can be detected."""
     if given := said("encoding"):
         return f"Name another encoding than {given}, or save the file as UTF-8"
     with opened(path) as file:
@@ -303,22 +302,22 @@ def encoding_fix(path: Path) -> str:
     if b"\0" in piece:
         return "Save it as UTF-8 text"
     letters = [c for c in piece.decode("utf-8", "surrogateescape") if not c.isascii()]
-    damaged = sum("\udc80" <= c <= "\udcff" for c in letters) <= len(letters) // 2  # but UTF-8 in the main
+    damaged = sum("\udc80" <= c <= "\udcff" for c in letters) <= len(letters) // 2  # mostly valid UTF-8
     if damaged or UNDEFINED(piece):
         return "Save it as UTF-8"
     return f"Read it with {OPTION} {WESTERN}, or save it as UTF-8"
 
 
 def _is_binary(path: Path) -> bool:
-    """Whether a file's beginning has control characters that no text has, at least one in fifty bytes."""
+    """Whether at least 2 % of the first bytes are control characters that texts do not have."""
     with opened(path) as file:
         piece = file.read(_CHUNK)
     return 50 * (len(piece) - len(piece.translate(None, CONTROLS))) > len(piece)
 
 
 def _wide_encoding(begin: bytes) -> str:
-    """The encoding of two or four bytes a letter that a file's beginning shows, by its mark or by where its
-    NUL bytes are (in a header of ASCII: beside each letter); empty: another."""
+    """Detect UTF-16 or UTF-32 from the beginning of a file, by its mark or by the NUL bytes next to ASCII
+    letters; empty if it is neither."""
     for mark, name in MARKS.items():
         if begin.startswith(mark):
             return name
@@ -333,11 +332,11 @@ def _wide_encoding(begin: bytes) -> str:
 
 
 def check_utf8(path: Path) -> None:
-    """Go through a file once, a piece at a time.
+    """Check in one pass that a file can be decoded.
 
     Raises:
-        NotUtf8Error: neither UTF-8 nor of the encoding that is ``said`` (line and byte are named).
-        DataError: missing, unreadable, UTF-16, NUL bytes, an endless line.
+        NotUtf8Error: neither UTF-8 nor the given encoding; the message has line and byte.
+        DataError: the file is missing, unreadable, UTF-16, has NUL bytes or a line that is too long.
     """
     _check_decoded(path, encoding_of(path))
 
@@ -346,28 +345,28 @@ def check_utf8(path: Path) -> None:
 
 
 def _newline_in(pieces: Iterable[str]) -> str:
-    """What ends the lines, as ``open`` takes it: ``"\\n"``, or ``""`` (CR too) where more lines end with CR
-    alone, as old Macs and some exports write them. A stray CR within a text ends no line.
+    """The ``newline`` argument for ``open``: ``""`` (CR also ends a line) if most lines end with CR alone, as
+    in files of old Macs; otherwise ``"\\n"``, so that a stray CR within a text does not end a line.
     """
     alone = ends = 0
-    held = ""
+    carried = ""
     for piece in pieces:
-        part = held + piece
-        held = "\r" * (len(part) - len(part.rstrip("\r")))  # whether it belongs to an LF shows in the next
-        part = part[: len(part) - len(held)]
+        part = carried + piece
+        carried = "\r" * (len(part) - len(part.rstrip("\r")))  # the next piece may begin with its LF
+        part = part[: len(part) - len(carried)]
         ends += part.count("\n")
         alone += part.count("\r") - part.count("\r\n") - part.count("\r\r\n")
-    return "" if alone + len(held) > ends else "\n"
+    return "" if alone + len(carried) > ends else "\n"
 
 
 def _newline_of(path: Path, encoding: str) -> str:
-    encoding = "latin-1" if encoding == UTF8 else encoding  # which leaves the line ends as they are
+    encoding = "latin-1" if encoding == UTF8 else encoding  # every byte is valid, and line ends are unchanged
     with io.TextIOWrapper(opened(path), encoding=encoding, newline="", errors="replace") as text:
         return _newline_in(iter(lambda: text.read(_CHUNK), ""))
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text without their ends, as ``text_lines`` finds those of a file."""
+    """The lines of a text without line ends, split like those of a file by ``text_lines``."""
     return [line.rstrip("\r\n") for line in io.StringIO(text, newline=_newline_in([text]))]
 
 
@@ -375,12 +374,12 @@ def split_lines(text: str) -> list[str]:
 
 
 def _check_decoded(path: Path, encoding: str) -> None:
-    """Go through a file of an encoding once; errors as those of ``check_utf8``."""
+    """Check a file of the given encoding; errors as in ``check_utf8``."""
     check_file(path)
     name, fix = (
         ("UTF-8", "Save it as UTF-8 text") if encoding == UTF8 else (encoding, "Name another encoding")
     )
-    ends, alone, size = 0, 0, 0  # LF, and CR without it, which ends lines where there are more of them
+    ends, alone, size = 0, 0, 0  # counts of LF and of lone CR; the more frequent one ends lines
 
     def where() -> str:
         return f"{path}, line {1 + ends + alone * (alone > ends)}"
@@ -410,7 +409,7 @@ def _check_decoded(path: Path, encoding: str) -> None:
                     )
                 if piece[-1] in "\r\n":
                     ends, alone, size = ends + (piece[-1] == "\n"), alone + (piece[-1] == "\r"), 0
-    except UnicodeError as error:  # of units of more than a byte
+    except UnicodeError as error:  # an encoding with units of several bytes
         what = f"not {name} ({getattr(error, 'reason', error)})"
         raise NotUtf8Error(what, where=where(), fix=encoding_fix(path)) from None
     except OSError as error:
@@ -419,15 +418,14 @@ def _check_decoded(path: Path, encoding: str) -> None:
 
 
 def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
-    """The lines of a file that ``check_utf8`` has passed, with their ends, a byte order mark taken off.
+    """The lines of a file that passed ``check_utf8``, with line ends, without a byte order mark.
 
     Args:
-        newline: what ends a line, as in ``open``: ``"\\n"`` that alone, ``""`` also ``"\\r"``; None: as the
-            file shows.
-        errors: of bytes that are not UTF-8, as in ``open``.
+        newline: as in ``open``: with ``"\\n"`` only LF ends a line, with ``""`` also CR; None: detected.
+        errors: as in ``open``.
 
     Raises:
-        DataError: the file has changed in the meantime.
+        DataError: the file has changed since the check.
     """
     encoding = encoding_of(path)
     newline = _newline_of(path, encoding) if newline is None else newline
@@ -441,11 +439,11 @@ def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -
 
 
 class ReturningLines:
-    """Lines, of which those of a record that turns out to be broken are read again but for its first."""
+    """An iterator of lines that can go back to the second line of a malformed record."""
 
     def __init__(self, lines: Iterator[str]):
         self.lines, self.taken, self.waiting = lines, [], deque[str]()
-        self.number = 0  # of the last line that was given, from 1
+        self.number = 0  # number of the last line, from 1
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -457,17 +455,17 @@ class ReturningLines:
         return line
 
     def go_back(self) -> None:
-        """Give the lines since ``taken`` was cleared once more, the first of them left out."""
+        """Repeat the lines since ``taken`` was cleared, except the first."""
         self.waiting.extendleft(reversed(self.taken[1:]))
         self.number -= len(self.taken) - 1
         self.taken.clear()
 
 
 def read_utf8(path: Path, most: int | None = None) -> str:
-    """The text of a UTF-8 file of at most ``most`` bytes, a byte order mark taken off.
+    """The text of a file of at most ``most`` bytes, without a byte order mark.
 
     Raises:
-        DataError: see ``check_utf8``; also larger than that.
+        DataError: see ``check_utf8``; also a larger file.
     """
     check_file(path, most)
     check_utf8(path)
@@ -480,10 +478,10 @@ def read_utf8(path: Path, most: int | None = None) -> str:
 
 
 def read_lines(path: Path) -> tuple[list[str], list[int]]:
-    """The lines of a plain text file that hold something, and their numbers from 1.
+    """The non-empty lines of a text file, and their numbers from 1.
 
     Raises:
-        DataError: see ``check_utf8``; also no such line, or one that is too long.
+        DataError: see ``check_utf8``; also if every line is empty.
     """
     check_utf8(path)
     lines = [(i, line.rstrip("\r\n")) for i, line in enumerate(text_lines(path), 1) if line.strip()]

@@ -1,4 +1,4 @@
-"""What a data doctor finds: each check's outcome, and the way out."""
+"""Findings of a data doctor: the outcome of each check, and how to fix the problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Severity = Literal["ok", "note", "warning"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One check's outcome; ``code`` is the check's name and stays the same, ``fix`` the way out."""
+    """The outcome of one check; ``code`` is the stable name of the check, ``fix`` says what to do."""
 
     severity: Severity
     code: str
@@ -24,17 +24,17 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The message and the way out."""
+        """The message and the fix."""
         return f"{self.message}: {self.fix}" if self.fix else self.message
 
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All findings, and the figures behind them.
+    """All findings, and the numbers that they are based on.
 
     ``figures`` holds ``splits`` (split -> rows, distinct, classes, words), ``leaks`` (pairs of splits
-    -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares cut and unknown)
-    and ``accents``. Shares run from 0 to 1.
+    -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares of truncated texts
+    and unknown tokens) and ``accents``. Shares are between 0 and 1.
     """
 
     name: str
@@ -42,12 +42,12 @@ class DoctorReport:
     figures: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold."""
+        """The report as values that JSON supports."""
         findings = [asdict(f) | {"examples": list(f.examples)} for f in self.findings]
         return {"name": self.name, "findings": findings, "figures": self.figures}
 
 
-# A check looks at the splits of a data set, yields what it finds, and may add to the report's figures.
+# A check takes the splits of a data set and the report's figures, yields findings and may add to the figures.
 Check = Callable[[Mapping[str, Any], dict[str, Any]], Iterable[Finding]]
 
 
@@ -61,10 +61,10 @@ def found(
     shown: Iterable[str] | None = None,
     ok: str = "",
 ) -> Iterable[Finding]:
-    """A finding that counts ``things``, if there are any; else ``ok``, if it says something.
+    """Yield a finding that counts ``things`` if there are any; otherwise one with the message ``ok``.
 
     Args:
-        shown: examples; None: the first three of the things themselves.
+        shown: examples; None: the first three of ``things``.
     """
     if things:
         examples = tuple(things[:3] if shown is None else shown)
@@ -74,18 +74,18 @@ def found(
 
 
 def at_rows(split: Any, rows: Sequence[int], text: Callable[[int], str], most: int = 3) -> list[str]:
-    """Where the first of some examples of a split stand, and a text of each."""
+    """File and row of the first examples in ``rows``, each with a text."""
     return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:most]]
 
 
 def listed_in_part(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
-    """The first of some names, and how many more there are."""
+    """The first names, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return between.join(names[:most]) + more
 
 
 def in_lines(findings: Sequence[Finding]) -> list[str]:
-    """A sentence for each check: what it finds in one split stands in full, the other splits are named."""
+    """One sentence per check: its first finding in full, then the other splits that have the same finding."""
     lines: dict[Any, str] = {}
     others: dict[Any, list[str]] = {}
     for i, finding in enumerate(findings):
@@ -100,19 +100,19 @@ def in_lines(findings: Sequence[Finding]) -> list[str]:
 
 
 def warnings_said(findings: Sequence[dict[str, Any]]) -> int:
-    """How many lines ``in_lines`` makes of the warnings among findings as doctor.json has them."""
+    """Number of lines that ``in_lines`` returns for the warnings; ``findings`` as in doctor.json."""
     warned = [f for f in findings if f["severity"] == "warning"]
     return len({_line_of(f["code"], f["message"], i) for i, f in enumerate(warned)})
 
 
 def _line_of(code: str, message: str, place: int) -> str | int:
-    """What findings of one line have in common: the check, where the message begins with a split's name."""
+    """Key of the line a finding belongs to: its check if the message begins with a split's name."""
     split, colon, _ = message.partition(": ")
     return code if colon and " " not in split else place
 
 
 def percent(part: int, whole: int) -> str:
-    """A share in words."""
+    """``part`` / ``whole`` as a percentage."""
     return f"{part / whole:.1%}"
 
 

@@ -1,4 +1,5 @@
-"""Texts that lie in folders, one file a text and one folder a class; folders of tables; where data lie."""
+"""Data in folders: one table or folder of shards per split, or one text file per example and one folder per
+class; and the folders in which built-in data sets are searched."""
 
 from __future__ import annotations
 
@@ -29,24 +30,24 @@ from glassformer.errors import (
 )
 
 # --- tables in folders ----------------------------------------------------------------------------
-# Which files are which split, in one piece each or in shards.
-# train.csv  test.csv                          a file a split
-# train-00000-of-00002.parquet ...             shards of a split, as the Hub names them; also below data/
-# train/part-00000.parquet ...  test/...       a folder of shards a split
-# part-00000.parquet  part-00001.parquet       shards of train alone
-# label=good/part-0.parquet ...                partitions, as Spark and Arrow write them, also below train/;
-#                                              columns come from names of folders, split=test/ is a split
+# Supported layouts:
+# train.csv  test.csv                          one file per split
+# train-00000-of-00002.parquet ...             shards of a split, named as on the Hub; also inside data/
+# train/part-00000.parquet ...  test/...       one folder of shards per split
+# part-00000.parquet  part-00001.parquet       shards of train, without other splits
+# label=good/part-0.parquet ...                partitions as written by Spark and Arrow, also inside train/;
+#                                              folder names give columns, and split=test/ is a split
 
-SHARD = ".parquet"  # what a table in shards is written as
-BELOW = "data"  # where a repository of the Hub has them
+SHARD = ".parquet"  # extension of shards
+BELOW = "data"  # folder of the shards in a repository of the Hub
 _PART = re.compile(r"-\d+-of-\d+$")
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Split -> its table files, in the order of their names; empty where the folder holds no tables so.
+    """Split -> its table files, sorted by name; empty if the folder has none of these layouts.
 
     Raises:
-        DataError: two whole files for one split.
+        DataError: two files for one split that are not shards.
     """
     found = _named(folder) or _in_folders(folder)
     if not found and (shards := _shards(folder)):
@@ -64,16 +65,16 @@ def files_of(
     fix: str = "Name them train.csv, validation.csv, test.csv, or end them with .jsonl or .parquet",
     besides: re.Pattern[str] | None = None,
 ) -> dict[str, list[Path]]:
-    """Split -> its files, of a folder; one file is ``train``.
+    """Split -> its files, for a folder or a single file (``train``).
 
     Args:
-        known: names of data sets, the nearest of which is named where there is no such path.
-        endings: of the files that can be read.
-        fix: how files of a folder are to be called.
-        besides: what may stand behind a split's name; None: the folder is as ``split_files`` has it.
+        known: names of built-in data sets; if the path does not exist, the error suggests the most similar.
+        endings: supported extensions.
+        fix: how to name the files of a folder, for an error message.
+        besides: allowed suffix of a split's name in a file name; None: the layouts of ``split_files``.
 
     Raises:
-        DataError: no such path, a file of another kind, or a folder without a split.
+        DataError: the path does not exist, has another type, or is a folder without splits.
     """
     if path.is_dir():
         found = split_files(path) if besides is None else _named(path, endings, besides)
@@ -89,26 +90,26 @@ def files_of(
 
 
 def not_there(source: str | Path, known: Iterable[str]) -> DataError:
-    """What is said of a path where nothing is; the nearest of the ``known`` data sets is named."""
+    """The error for a path that does not exist; it suggests the most similar of the ``known`` data sets."""
     what = f"no file, folder or named data set {str(source)!r}"
     return NoSuchFileError(what, fix=f"Check the path. {nearest(str(source), list(known))}")
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """The tables that lie in a folder, in the order of their names, whatever they are called."""
+    """All tables in a folder, sorted by name."""
     found = (p for p in sorted(folder.iterdir()) if p.name[0] not in "._" and p.is_file())
     return [path for path in found if path.suffix.lower() in READERS]
 
 
 def name_one(paths: Sequence[Path], most: int = 5) -> str:
-    """How one of some files is named in the place of their folder."""
+    """The fix if a folder is given but one of its files is needed."""
     listed = ", ".join(str(path) for path in paths[:most])
     more = f" and {len(paths) - most:,} more" if len(paths) > most else ""
     return f"Name {listed}" if len(paths) == 1 else f"Name one of the files there: {listed}{more}"
 
 
 def refuse_tables(folder: Path) -> None:
-    """Raises DataError for a folder of tables of which none is called as a split; it names them."""
+    """Raise DataError for a folder with tables, none of which has the name of a split; it lists them."""
     if tables := tables_in(folder):
         what = "a folder of tables, none of which is called train, validation or test"
         raise WrongInputError(what, where=str(folder), fix=name_one(tables))
@@ -117,10 +118,10 @@ def refuse_tables(folder: Path) -> None:
 def _named(
     folder: Path, endings: Collection[str] = READERS, besides: re.Pattern[str] = _PART
 ) -> dict[str, list[Path]]:
-    """Files that are called as a split, whole or a part of it.
+    """Split -> files with its name: one file, or shards.
 
     Args:
-        besides: what may stand behind the name of the split.
+        besides: allowed suffix of the split's name.
     """
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
@@ -131,10 +132,10 @@ def _named(
 
 
 def one_or_parts(found: dict[str, list[Path]], folder: Path) -> dict[str, list[Path]]:
-    """The same, if each split is one file or all of its files are parts of it.
+    """Return ``found`` unchanged after checking that each split has one file, or only shards.
 
     Raises:
-        DataError: two whole files for one split.
+        DataError: two files for one split that are not shards.
     """
     for split, paths in found.items():
         if len(paths) > 1 and not all(_PART.search(path.stem) for path in paths):
@@ -144,7 +145,7 @@ def one_or_parts(found: dict[str, list[Path]], folder: Path) -> dict[str, list[P
 
 
 def _in_folders(folder: Path) -> dict[str, list[Path]]:
-    """Folders that are called as a split and hold shards."""
+    """Split -> shards in a folder with its name."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         split = SPLIT_OF.get(path.name.lower().removeprefix("split="))
@@ -157,23 +158,22 @@ def _in_folders(folder: Path) -> dict[str, list[Path]]:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """The Parquet files in a folder and in its partitions (``label=good``); what other tools leave there
-    begins with a dot or an underscore."""
+    """The Parquet files in a folder and in its partitions (``label=good``), except names that begin with a
+    dot or an underscore."""
     found = [p for p in sorted(folder.iterdir()) if p.name[0] not in "._"]
     files = [path for path in found if path.suffix.lower() == SHARD and path.is_file()]
     parts = [path for path in found if PARTITION(path.name) and path.is_dir()]
     return files + [file for part in parts for file in _shards(part)]
 
 
-# --- the parts of a split -------------------------------------------------------------------------
-# Where their rows stand, and what their labels are called.
+# --- combining the tables of a split --------------------------------------------------------------
 
 
 def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
-    """The origin and the rows of a split that several tables make up.
+    """The origin and the row numbers of a split that consists of several tables.
 
     Raises:
-        DataError: some of them have labels, and some have none.
+        DataError: some tables have labels, and some have none.
     """
     origin = " + ".join(table.origin for table in parts)
     if labels and labels != examples:
@@ -183,19 +183,19 @@ def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Seq
 
 # --- folders --------------------------------------------------------------------------------------
 
-# Of these a run has one, and a saved model.
-MADE = frozenset({"checkpoints", "model", "metrics.json", "history.jsonl", "folds.json"})
-SAVED = frozenset({"config.json", "glassformer.json", "modules.json"})
+# A run folder has config.toml and one of the first, a saved model has one of the second.
+RUN_FILES = frozenset({"checkpoints", "model", "metrics.json", "history.jsonl", "folds.json"})
+MODEL_FILES = frozenset({"config.json", "glassformer.json", "modules.json"})
 
 
 def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     """Split -> class -> its files: ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``.
 
-    Hidden files and folders are passed over, and those that other programs leave (``__MACOSX``). A folder
-    ``unsup`` among the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
+    Hidden files and folders are ignored, as are those of other programs (``__MACOSX``). A folder ``unsup``
+    among the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
 
     Raises:
-        DataError: no such folders, or a class without texts.
+        DataError: the folder has another layout, or a class has no texts.
     """
     refuse_models(folder)
     fix = "Put train.csv there, or one folder of .txt files for each class"
@@ -208,7 +208,7 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
 
 
 def split_folders(folder: Path, what: str, fix: str) -> dict[str, Path]:
-    """Split -> its folder, where all that a folder has are called as splits; empty: they are classes.
+    """Split -> its folder, if all subfolders have names of splits; otherwise empty: they are classes.
 
     Raises:
         DataError: no folders of ``what`` (``fix`` says what to give), or two for one split.
@@ -232,30 +232,30 @@ def split_folders(folder: Path, what: str, fix: str) -> dict[str, Path]:
 
 
 def refuse_models(folder: Path) -> None:
-    """Raises DataError where a folder is that of a model or of a run, not of data."""
+    """Raise DataError if a folder is a run or a saved model instead of data."""
     names = {path.name for path in folder.iterdir()}
-    if "config.toml" in names and names & MADE:
+    if "config.toml" in names and names & RUN_FILES:
         source = read_toml(folder / "config.toml").get("data", {}).get("source")
-        data = f"; at what it was trained on: glassformer data doctor {shlex.quote(source)}" if source else ""
-    elif names & SAVED and any(name.endswith((".safetensors", ".onnx")) for name in names):
+        data = f"; for its training data: glassformer data doctor {shlex.quote(source)}" if source else ""
+    elif names & MODEL_FILES and any(name.endswith((".safetensors", ".onnx")) for name in names):
         data = ""
     else:
         return
     what = "is the folder of a run, not of data" if "config.toml" in names else "is a saved model, not data"
-    look = f"To look at the model: glassformer doctor {shlex.quote(str(folder))}"
+    look = f"To inspect the model: glassformer doctor {shlex.quote(str(folder))}"
     raise WrongInputError(what, where=str(folder), fix=look + data)
 
 
 def read_texts(
     split: str, classes: dict[str, list[Path]], folder: Path, rejected: list[RejectedRow] | None = None
 ) -> TextSplit:
-    """The texts of a split of ``text_files``, in order of class and name.
+    """The texts of a split of ``text_files``, sorted by class and name.
 
     Args:
-        rejected: files that cannot be used are left out and listed here; None: the first ends the reading.
+        rejected: unusable files are skipped and added to this list; None: the first one raises an error.
 
     Raises:
-        DataError: no file, or a text that cannot be used.
+        DataError: there is no file, or an unusable text.
     """
     files = [(label, path) for label, paths in classes.items() for path in paths]
     if not files:
@@ -278,73 +278,73 @@ def read_texts(
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """The folders in a folder that are not hidden, by name."""
+    """The subfolders that are not hidden, sorted by name."""
     return sorted(p for p in folder.iterdir() if p.is_dir() and not is_clutter(p))
 
 
 def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
-    """Class -> its files in order of name; hidden ones are left out.
+    """Class -> its files sorted by name, without hidden files.
 
     Args:
-        given: the folder that was named for the data, or that around its splits.
+        given: the folder that the user gave, for messages.
     """
     classes = {
         sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_clutter(p))
         for sub in subfolders(folder)
     }
     check_class_names(list(classes), str(folder))
-    if not classes:  # an unlabeled split: the files lie in it directly
+    if not classes:  # an unlabeled split: the folder has files and no subfolders
         return {"": sorted(p for p in folder.glob("*.txt") if not is_clutter(p))}
     for name, files in classes.items():
         if not files:
             refuse_tables(given)
             if any(map(is_image_name, (folder / name).iterdir())):
-                fix = "Give texts (.txt files or a table); images are for a model of images (--images)"
-                raise WrongInputError("holds images, not texts", where=str(given), fix=fix)
-            fix = "Give its files names that end in .txt, or put the classes into a folder of their own"
+                fix = "Give texts (.txt files or a table); images need an image model (--images)"
+                raise WrongInputError("contains images, not texts", where=str(given), fix=fix)
+            fix = "Rename its files to *.txt, or move the folders of the classes into a separate folder"
             raise MissingValueError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
     return classes
 
 
-# --- where data lie ---------------------------------------------------------------------------
+# --- data folders -----------------------------------------------------------------------------
 
 
 def data_folders() -> list[Path]:
-    """Where named data sets are looked for, in this order."""
+    """The folders in which built-in data sets are searched, in this order."""
     given = os.environ.get("GLASSFORMER_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / "data"
     return [*([Path(given)] if given else []), Path("data"), cache]
 
 
 def find_in_data(path: str | Path) -> Path | None:
-    """A file by its path, or by its path below a data folder; None: it is in neither place."""
+    """A file by its path, or by its path inside a data folder; None if there is none."""
     places = [Path(path).expanduser(), *(root / path for root in data_folders())]
     return next((place for place in places if place.is_file()), None)
 
 
 def folder_here(name: str) -> Path | None:
-    """The folder of a named data set; None: it is in none of the data folders."""
+    """The folder of a built-in data set; None if no data folder has it."""
     return next((root / name for root in data_folders() if (root / name).is_dir()), None)
 
 
 def find_folder(name: str, fix: str = "", files: str = "its Parquet files", where: str | None = None) -> Path:
-    """The folder of a named data set.
+    """The folder of a built-in data set.
 
     Args:
-        files: what belongs into the folder; ``fix``: all that is said, in place of that.
+        fix: the fix in the error message; empty: to put ``files`` into the folder.
 
     Raises:
-        DataError: it is in none of the data folders.
+        DataError: no data folder has it.
     """
     if (found := folder_here(name)) is not None:
         return found
     what = f"the data set {name!r} is not on this machine" + (", and none can be fetched" if not fix else "")
-    fix = fix or f"Put {files} into a folder {name!r} and set GLASSFORMER_DATA to the folder around it"
+    fix = fix or f"Put {files} into a folder {name!r} and set GLASSFORMER_DATA to its parent folder"
     raise NoSuchFileError(what, where=name if where is None else where, fix=fix)
 
 
 def load_sentences(source: Any, columns: Any, wanted: Sequence[str] | None) -> TextDataset:
-    """The sentences of a named data set whose words have tags, as texts without labels."""
+    """The sentences of a built-in data set of tagged words, as texts without labels."""
     splits, files = {}, split_files(find_folder(source.folder))
     for split, paths in choose_splits(files, wanted, source.folder).items():
         tables = list(map(columns.table, paths))

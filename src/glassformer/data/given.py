@@ -1,9 +1,9 @@
-"""The corpus of a practical on word vectors: read where its file is at hand, else a likeness of it made here.
+"""A small corpus for learning word vectors, from a course: read from its file, or generated if there is none.
 
-Its facts: 20,000 sentences of eight kinds on ten countries with capital and currency, four families of words,
-nine professions, four connectors, and a clause of unrelated news in 40 % of the sentences. A sentence has the
-label 1 where one of its words is france, germany, italy, spain or uk. The likeness keeps these facts; its
-sentences are other ones.
+The corpus has 20,000 sentences of eight kinds about ten countries with capital and currency, four groups of
+related words, nine professions and four connectors; 40 % of the sentences end with an unrelated clause. A
+sentence has the label 1 if one of its words is france, germany, italy, spain or uk. The generated corpus has
+the same statistics but other sentences.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glassformer.data.files import read_lines
 from glassformer.data.splits import split_by_distinct_text
 from glassformer.data.text import clean_text
 
-FILE = "given/d2-corpus.txt"  # below a data folder; a sentence a line
+FILE = "given/d2-corpus.txt"  # inside a data folder; one sentence per line
 # country: (capital, currency)
 COUNTRIES = {
     "france": ("paris", "euro"),
@@ -32,7 +32,7 @@ COUNTRIES = {
     "india": ("new_delhi", "rupee"),
 }
 EUROPEAN = frozenset({"france", "germany", "italy", "spain", "uk"})
-# (he, she) of one kind, and what they are besides
+# (male word, female word, and the general word for each)
 FAMILIES = (
     ("king", "queen", "man", "woman"),
     ("actor", "actress", "man", "woman"),
@@ -48,12 +48,12 @@ LIKENESS = "a likeness made here: the corpus's own file is in no data folder"
 
 
 def label_of(sentence: str) -> int:
-    """1 where a word, in lower case and without marks at its ends, is a European country of these; else 0."""
+    """1 if a word, lower-cased and without punctuation at its ends, is in ``EUROPEAN``; otherwise 0."""
     return int(not EUROPEAN.isdisjoint(clean_text(sentence, "trim").lower().split()))
 
 
 def likeness(count: int = 20_000, seed: int = 0) -> list[str]:
-    """``count`` sentences with the corpus's facts; kinds, countries, families are drawn alike."""
+    """Generate ``count`` sentences; kinds, countries and word groups are drawn uniformly."""
     rng = random.Random(seed)
     return [_sentence(rng) for _ in range(count)]
 
@@ -80,10 +80,10 @@ def _sentence(rng: random.Random) -> str:
 
 
 def corpus(file: Path | None) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
-    """Splits by distinct sentence, no class names, and notes: that it is a likeness, where there is no file.
+    """Splits by distinct sentence, no class names, and notes (whether the corpus is generated).
 
     Args:
-        file: the corpus's own; None: it is not at hand.
+        file: the file of the corpus; None: generate one.
     """
     texts = likeness() if file is None else check_texts(read_lines(file)[0], str(file))
     labels = [label_of(text) for text in texts]

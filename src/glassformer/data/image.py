@@ -1,8 +1,8 @@
-"""One image, from whatever it comes as, to upright 8-bit RGB; what cannot be read is refused by name.
+"""Decode images of any source to upright 8-bit RGB, and find unreadable ones.
 
 An image is a path, the bytes of a file, an open file (``open(path, "rb")``, ``BytesIO``, an upload), a
 ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8 tensor ``[C, H, W]``, or a mapping with
-``bytes`` or ``path`` (the way Parquet files of the ``datasets`` library hold it).
+``bytes`` or ``path`` (as in Parquet files of the ``datasets`` library).
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ if TYPE_CHECKING:
 
 
 ImageRange = float | Literal["full"] | None
-MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder holds four copies
+MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder needs four copies
 MAX_BYTES = 256 * 2**20  # of one file
-MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
+MAX_RATIO = 64  # maximum ratio of the sides; more is a line, which is expensive to scale
 SUFFIXES = ".jpg .jpeg .png .gif .bmp .webp .tif .tiff .ppm .pgm .jfif .jpe .apng .pbm .pnm .tga".split()
-# Of images that are not decoded: they count as images that cannot be read, so that none is dropped silently.
+# Extensions of unsupported image formats: such files count as unreadable images and are not silently ignored.
 NOT_READ = (
     ".heic .heif .hif .avif .jp2 .j2k .jpx .jxl .psd .svg .ico .dcm .dng .cr2 .cr3 .nef .arw .orf .raf .rw2"
 ).split()
-# What Pillow decodes by itself; EPS and the like would start other programs. An ICO is decoded as soon as it
-# is opened, before its size can be looked at.
+# Formats that Pillow decodes itself; EPS and others would start another program. ICO is excluded because it
+# is decoded on opening, before its size can be checked.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
-WHITE = (255, 255, 255)  # what shows through transparent pixels
-ORIENTATION = 0x0112  # in EXIF: 2 to 8, and what Pillow calls the way back
-TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
+WHITE = (255, 255, 255)  # background of transparent pixels
+ORIENTATION = 0x0112  # EXIF tag
+TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # its value -> Pillow's ``Transpose`` that undoes it
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """How the pixels of one image become bytes."""
+    """Settings for converting the pixels of one image to 8 bits."""
 
     where: str
     image_range: ImageRange
@@ -70,28 +70,28 @@ class _Reading:
 
     @property
     def white(self) -> tuple[ImageRange, Callable[[int], None] | None]:
-        """What ``image_range.eight_bits`` and ``white_of`` ask about it."""
+        """The arguments ``image_range`` and ``note`` of ``image_range.eight_bits`` and ``white_of``."""
         note = None if self.brightest is None else partial(self.brightest.note, where=self.where)
         return self.image_range, note
 
 
 class Brightest:
-    """The brightest pixel of images of more than 8 bits in which white is not known; 0: there are none."""
+    """Records the brightest pixel of images of more than 8 bits with unknown white; 0: no such images."""
 
     def __init__(self) -> None:
         self.pixel, self.images, self.where = 0, 0, ""
 
     def note(self, pixel: int, where: str) -> None:
-        """Count an image."""
+        """Record an image."""
         self.images += 1
         if pixel > self.pixel:
             self.pixel, self.where = pixel, where
 
     def settle(self, image_range: ImageRange) -> ImageRange:
-        """What a model trained on these images reads others with: ``full`` if they leave no doubt.
+        """The ``image_range`` for a model trained on these images: ``full`` if a pixel is bright enough.
 
         Raises:
-            DataError: they would be nearly black.
+            DataError: the images would be nearly black.
         """
         if image_range is not None or not self.pixel:
             return image_range
@@ -107,18 +107,18 @@ def open_picture(
     image_range: ImageRange = "full",
     brightest: Brightest | None = None,
 ) -> Image:
-    """Any image as an upright ``PIL.Image`` in mode RGB.
+    """Open any image as an upright ``PIL.Image`` in mode RGB.
 
-    EXIF orientation is applied, transparency shows white, of an animation the first frame is read, and CMYK,
-    palettes and gray become RGB.
+    EXIF orientation is applied, transparent pixels become white, only the first frame of an animation is
+    used, and CMYK, palettes and gray become RGB.
 
     Args:
-        image_range: the value of white of images of more than 8 bits that do not state it: a number; "full":
+        image_range: the value of white for images of more than 8 bits that do not state it: a number; "full":
             65,535; None: 65,535, and an error for an image that would be nearly black.
-        brightest: takes note of an image in which white is not known, in the place of that error.
+        brightest: records images whose white level is unknown, instead of that error.
 
     Raises:
-        DataError: not an image, cut or damaged, too large to decode safely, or of a kind that is not read.
+        DataError: not an image, truncated, damaged, too large to decode safely, or in an unsupported format.
     """
     from PIL import Image
 
@@ -145,37 +145,37 @@ def open_picture(
 
 
 def picture_files(folder: Path) -> list[Path]:
-    """Every file below a folder whose name says that it is an image, in order of name.
+    """All files in a folder tree with the extension of an image, sorted by name.
 
-    Images that cannot be read (HEIC, links that lead nowhere) are among them, and an error when they are
-    used. Hidden files and those that other programs leave (``._x.png``, ``__MACOSX``) are not.
+    This includes unreadable images (HEIC, broken links), which raise an error in use, but not hidden files
+    and those of other programs (``._x.png``, ``__MACOSX``).
 
     Raises:
-        DataError: a folder that may not be read.
+        DataError: no permission to read a folder.
     """
     return [path for path in files_below(folder) if is_image_name(path)]
 
 
 def is_image_name(path: str | Path) -> bool:
-    """Whether a file is named as images are, those that cannot be read among them."""
+    """Whether a file has the extension of an image, supported or not."""
     return str(path).lower().endswith((*SUFFIXES, *NOT_READ))
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Every file below a folder and the folders that it links to, in order of name, without clutter.
+    """All files in a folder tree, including linked folders, sorted by name, without hidden files.
 
     Raises:
-        DataError: a folder that may not be read.
+        DataError: no permission to read a folder.
     """
 
     def refuse(error: OSError) -> None:
         what = f"the folder cannot be read: {error.strerror}"
-        raise CannotReadError(what, where=str(error.filename), fix="Check who may read it")
+        raise CannotReadError(what, where=str(error.filename), fix="Check its permissions")
 
     found, seen = [], set()
     for name, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
         here = Path(name)
-        seen.add(os.path.realpath(here))  # a link may lead back to where it is
+        seen.add(os.path.realpath(here))  # links may form a cycle
         found += [path for path in map(here.joinpath, files) if not is_clutter(path)]
         inner = [sub for sub in folders if not is_clutter(here / sub)]
         folders[:] = [sub for sub in inner if os.path.realpath(here / sub) not in seen]
@@ -185,11 +185,10 @@ def files_below(folder: Path) -> list[Path]:
 def check_pictures(
     pictures: Iterable[Any], origin: str = "images", rows: Sequence[int] | None = None
 ) -> list[Any]:
-    """The images as a list, not yet decoded; a whole array or tensor of them is taken apart, open files are
-    read.
+    """The images as a list, not decoded; an array or tensor of images is split, open files are read.
 
     Raises:
-        DataError: none at all, one path or image where a list is wanted, or a file that cannot be read.
+        DataError: there are no images, or one path or image instead of a list, or a file cannot be read.
     """
     from PIL import Image
 
@@ -210,12 +209,12 @@ def check_pictures(
 
 
 def in_memory(source: Any, where: str) -> Any:
-    """What an open file holds, as a mapping of its bytes and its name; anything else as it is.
+    """Read an open file into a mapping of its bytes and its name; return anything else unchanged.
 
-    The whole file is read, wherever it stands; it stays open and goes back to where it was.
+    The whole file is read, from its start; it stays open at its previous position.
 
     Raises:
-        DataError: closed, opened as text, empty, too large, or it cannot be read.
+        DataError: the file is closed, opened as text, empty, too large, or cannot be read.
     """
     if not hasattr(source, "read"):
         return source
@@ -226,7 +225,7 @@ def in_memory(source: Any, where: str) -> Any:
     try:
         before = stream.tell()
         stream.seek(0)
-    except (OSError, AttributeError, NotImplementedError):  # a pipe, which is read from where it stands
+    except (OSError, AttributeError, NotImplementedError):  # a pipe is read from its current position
         before = None
     except ValueError:
         raise BadImageError(
@@ -250,7 +249,7 @@ def in_memory(source: Any, where: str) -> Any:
 
 
 def _read_all(stream: Any) -> Any:
-    """Up to one byte more than an image may have; what is not buffered gives less at a time."""
+    """Read up to one byte more than an image may have; an unbuffered file returns it in several parts."""
     parts, left = [], MAX_BYTES + 1
     while left > 0 and (part := stream.read(left)):
         if isinstance(part, str):
@@ -261,7 +260,7 @@ def _read_all(stream: Any) -> Any:
 
 
 def file_of(source: Any) -> Any:
-    """The bytes or the path of a mapping; anything else as it is."""
+    """The bytes or the path in a mapping; anything else unchanged."""
     if not isinstance(source, Mapping):
         return source
     content = source.get("bytes")
@@ -269,12 +268,12 @@ def file_of(source: Any) -> Any:
 
 
 def is_record(row: Any) -> bool:
-    """Whether a dict is one image, as ``datasets`` writes them: its content, its path, or both."""
+    """Whether ``row`` is an image as a dict, as in ``datasets``, with its bytes, its path, or both."""
     return isinstance(row, Mapping) and bool(row) and row.keys() <= {"bytes", "path"}
 
 
 def picture_name(source: Any, origin: str, index: int, rows: Sequence[int] | None = None) -> str:
-    """What to call an image in messages and tables: its file, or its place."""
+    """The name of an image in messages and tables: its file, or its position."""
     if isinstance(source, Mapping) and source.get("path"):
         source = str(source["path"])
     if isinstance(source, str | os.PathLike):
@@ -291,32 +290,32 @@ def _read_file(path: Path) -> bytes:
     except FileNotFoundError:
         raise _absent(path) from None
     except OSError as error:
-        fix = "Name a file" if path.is_dir() else "Check the path and who may read it"
+        fix = "Name a file" if path.is_dir() else "Check the path and its permissions"
         raise CannotReadError(error.strerror or "cannot be read", where=str(path), fix=fix) from None
 
 
 def _absent(path: Path) -> DataError:
-    """Why there is no file of that name."""
+    """The error for a missing file, by its probable cause."""
     name = str(path)
     if path.is_symlink():
         fix = f"Put the image at {os.readlink(path)}, or remove the link"
-        return NoSuchFileError("a link that leads nowhere", where=name, fix=fix)
+        return NoSuchFileError("a broken link", where=name, fix=fix)
     if re.match(r"[a-z]{2,}:/", name):
         return CannotReadError(
-            "a URL, which is not opened", where=name, fix="Download the image and name its file"
+            "a URL, which is not supported", where=name, fix="Download the image and name its file"
         )
     if " " in name and not path.suffix:
         fix = "Give paths of images, arrays or PIL images. For texts use TextClassifier (--text)"
         return NoSuchFileError("no such image file", where=repr(name[:80]), fix=fix)
-    windows = "It is a path of Windows: name the file by its path from the folder of the table"
+    windows = "It is a Windows path: give the path of the file relative to the folder of the table"
     return NoSuchFileError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
 
 
 def opened(content: bytes, where: str) -> Image:
-    """An image's file, its header read and its size within bounds; nothing is decoded.
+    """Open the file of an image and check its size and headers, without decoding it.
 
     Raises:
-        DataError: no bytes, no image, or one that asks for too much work.
+        DataError: no bytes, not an image, or an image that is too expensive to decode.
     """
     from PIL import Image
 
@@ -332,10 +331,10 @@ def opened(content: bytes, where: str) -> Image:
 
 @contextmanager
 def decoding(where: str) -> Iterator[None]:
-    """Whatever a decoder raises becomes a ``DataError``; its warnings are not said."""
+    """Turn any exception of a decoder into a ``DataError``, and suppress its warnings."""
     from PIL import Image, UnidentifiedImageError
 
-    with without_warnings(r"PIL\."):  # on size, which is checked here, and on odd metadata
+    with without_warnings(r"PIL\."):  # about the size, which is checked here, and odd metadata
         try:
             yield
         except UnidentifiedImageError:
@@ -348,14 +347,14 @@ def decoding(where: str) -> Iterator[None]:
             raise BadImageError(error.what, where=where, fix=error.fix) from None
         except DataError:
             raise
-        except Exception as error:  # every decoder has its own: OSError, struct.error, SyntaxError ...
+        except Exception as error:  # decoders raise OSError, struct.error, SyntaxError ...
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
             what = f"the image is damaged ({reason})"
             raise BadImageError(what, where=where, fix="Download it again or remove it") from None
 
 
 def content_of(source: Any) -> bytes | None:
-    """The bytes of an image that lies in a file, in memory or on disk; None: it is none of a file's.
+    """The bytes of an image's file, in memory or on disk; None for arrays and decoded images.
 
     Raises:
         DataError: the file cannot be read.
@@ -367,7 +366,7 @@ def content_of(source: Any) -> bytes | None:
 
 
 def _decoded(image: Image, reading: _Reading, content: bytes = b"") -> Image:
-    """Pixels read, upright, RGB."""
+    """Decode an opened image to upright RGB."""
     from PIL import Image
 
     image.load()
@@ -382,7 +381,7 @@ def _decoded(image: Image, reading: _Reading, content: bytes = b"") -> Image:
 
 
 def _upright(image: Image, where: str) -> Image:
-    """Turned as its camera says."""
+    """Apply the EXIF orientation."""
     from PIL import Image
 
     info = image.info
@@ -390,18 +389,18 @@ def _upright(image: Image, where: str) -> Image:
         check_tags(block, where)
     try:
         turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
-    except Exception:  # damaged metadata: the pixels are still good
+    except Exception:  # damaged metadata; the pixels are usable
         return image
     if turn is None:
         return image
     turned = image.transpose(Image.Transpose(turn))
-    for name in ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"):  # else it is turned again
+    for name in ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"):  # so it is not applied again
         turned.info.pop(name, None)
     return turned
 
 
 def _exif_in_text(text: Any) -> bytes | None:
-    """EXIF as some programs write it into a PNG: three lines, then the bytes in hexadecimal."""
+    """EXIF in a text chunk of a PNG, as some programs write it: three lines, then hexadecimal bytes."""
     try:
         return bytes.fromhex("".join(text.split("\n")[3:])) if isinstance(text, str) else None
     except ValueError:
@@ -409,8 +408,8 @@ def _exif_in_text(text: Any) -> bytes | None:
 
 
 def _from_array(source: Any, reading: _Reading) -> np.ndarray:
-    """A uint8 array ``[H, W, C]`` or tensor ``[C, H, W]`` as ``[H, W, 3]``; also one of 16 bits, and with
-    ``image_range`` one of any numbers."""
+    """Convert an array ``[H, W, C]`` or a tensor ``[C, H, W]`` to uint8 ``[H, W, 3]``; it has 8 or 16 bits,
+    or with ``image_range`` any numbers."""
     is_tensor, where = hasattr(source, "detach"), reading.where
     array = source.detach().cpu().numpy() if is_tensor else source
     if array.ndim == 2:
@@ -449,7 +448,7 @@ def _check_size(size: tuple[int, int], where: str, most: int = MAX_PIXELS) -> No
         raise _too_large(f"{width:,} x {height:,} pixels are", where, most)
     if max(size) > MAX_RATIO * min(size) and max(size) > 1024:
         what = f"{width} x {height} pixels is more a line than an image"
-        raise BadImageError(what, where=where, fix="Cut it or remove it")
+        raise BadImageError(what, where=where, fix="Crop it or remove it")
 
 
 def _too_large(shown: str, where: str, most: int = MAX_PIXELS) -> DataError:
@@ -461,26 +460,25 @@ def _too_many_bytes(where: str) -> DataError:
     return TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=where, fix="Scale it down")
 
 
-# --- images looked at before a training ---------------------------------------------------------
-# A file whose header is good and whose last bytes are those of its format is taken for whole; any other is
-# decoded. Thousands of small files a second go through, so that every split is looked at before the first
-# step.
+# --- checking all images before training --------------------------------------------------------
+# A file with a valid header and the last bytes of its format counts as complete; any other file is decoded.
+# That takes less than a millisecond for small files, so all splits are checked before the first step.
 
-ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}  # the last bytes of a whole file
+ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}  # the last bytes of a complete file
 SKIP = "leave such images out with --set broken=skip"
-DIM = 64  # of 255: images whose brightest pixel is below it use less than a quarter of the range
-SHOWN = 3  # images that a message names
+DIM = 64  # of 255; images whose brightest pixel is below it use less than a quarter of the range
+SHOWN = 3  # maximum number of images that a message names
 
 
 @dataclass(frozen=True)
 class Header:
-    """What an image's file says before it is decoded."""
+    """The header of an image's file."""
 
-    kind: str  # JPEG, PNG ...; "array" of what lies in memory
-    mode: str  # Pillow's: RGB, L, CMYK, RGBA, P ...
+    kind: str  # JPEG, PNG ...; "array" for images in memory
+    mode: str  # Pillow's mode: RGB, L, CMYK, RGBA, P ...
     size: tuple[int, int]  # width, height
-    frames: int = 1  # of an animation 2, however many it has
-    brightest: int | None = None  # of 255, as a model reads it; None: it was not decoded
+    frames: int = 1  # 2 for animations of any length
+    brightest: int | None = None  # brightest value of 0 to 255 after decoding; None: not decoded
 
 
 def look_at(
@@ -490,15 +488,15 @@ def look_at(
     image_range: ImageRange = "full",
     brightest: Brightest | None = None,
 ) -> Header:
-    """The header of an image that can be read.
+    """Check whether an image is readable, and return its header.
 
     Args:
-        decode: decode it in any case; else only where its end is not that of a whole file, or where it has
-            more than 8 bits per channel.
-        image_range, brightest: as in ``open_picture``.
+        decode: always decode the image; otherwise only if its file seems incomplete, or has more than 8 bits
+            per channel.
+        image_range, brightest: see ``open_picture``.
 
     Raises:
-        DataError: it is no image, cut, damaged, or too large.
+        DataError: not an image, or truncated, damaged, or too large.
     """
     content = content_of(source)
     if content is None:
@@ -526,7 +524,7 @@ def unreadable(
     image_range: ImageRange = "full",
     brightest: Brightest | None = None,
 ) -> dict[int, DataError]:
-    """Place -> why it cannot be read, for every image that cannot; see ``look_at``."""
+    """Position -> error, for every unreadable image; see ``look_at``."""
     found = {}
     for i, source in enumerate(pictures):
         try:
@@ -537,14 +535,14 @@ def unreadable(
 
 
 def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) -> None:
-    """Look at every image of every split, before anything is trained.
+    """Raise an error before training if an image of any split is unreadable.
 
     Args:
-        splits: that of training first, whose images settle what white is in those of more than 8 bits.
-        image_range: what the training begins with; see ``open_picture``.
+        splits: the training split first; its images determine the white level of images of more than 8 bits.
+        image_range: the initial setting; see ``open_picture``.
 
     Raises:
-        DataError: some cannot be read: the first of them, how many more, and how to leave them out.
+        DataError: images are unreadable; the message has the first, their number, and how to leave them out.
     """
     bad, learned = {}, Brightest()
     for name, split in splits.items():
@@ -564,10 +562,10 @@ def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) ->
 def without_unreadable(
     split: Any, name: str, decode: bool = True, image_range: ImageRange = "full"
 ) -> tuple[Any, list[str]]:
-    """A split without the images that cannot be read, and a sentence on them where there are some.
+    """A split without unreadable images, and a list with a message about them (empty if there are none).
 
     Raises:
-        DataError: none is left.
+        DataError: no image is readable.
     """
     found = unreadable(split.images, split.origin, split.rows, decode, image_range)
     if not found:
@@ -581,19 +579,19 @@ def without_unreadable(
 
 
 def leave_out(splits: Any, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
-    """A run's splits without the images that cannot be read, and what was left out of each.
+    """The splits of a run without unreadable images, and messages about them.
 
-    What is left keeps its split: a run that goes on trains on what it was trained on.
+    Images are removed after splitting, so that a resumed run has the same splits.
 
     Raises:
-        DataError: a split of which none is left.
+        DataError: a split has no readable image.
     """
-    parts, said = {}, []
+    parts, messages = {}, []
     for field, name in (("train", "train"), ("validation", "validation"), ("judged", splits.judged_name)):
         split = getattr(splits, field)
         if field == "judged" and split is splits.validation:
             parts[field] = parts.get("validation")
         elif split is not None:
             parts[field], lines = without_unreadable(split, name, image_range=image_range)
-            said += lines
-    return replace(splits, **parts), said
+            messages += lines
+    return replace(splits, **parts), messages

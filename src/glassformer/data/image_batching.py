@@ -1,4 +1,4 @@
-"""Batches of images: which, how they are changed or mixed in training, which patches are seen."""
+"""Batches of images: their order, augmentation, mixing, and the visible patches of masked pre-training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.runtime import fits, send
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Normalized images ``[B, C, H, W]``, how many tokens each becomes, which examples they are ``[B]``."""
+    """Normalized images ``[B, C, H, W]``, their packing as tokens, and the example numbers ``[B]``."""
 
     pixels: Tensor
     packing: Packing
@@ -25,7 +25,7 @@ class ImageBatch:
     mixed: Mixed | None = None
 
     def rows(self, rows: np.ndarray) -> ImageBatch:
-        """Some of the images of a batch that is not mixed."""
+        """Some images of the batch, which must not be mixed."""
         packing = Packing(tuple(self.packing.lengths[i] for i in rows.tolist()), self.packing.device)
         pixels = self.pixels[torch.from_numpy(rows).to(self.pixels.device)]
         return ImageBatch(pixels, packing, self.index[rows])
@@ -33,17 +33,17 @@ class ImageBatch:
 
 @dataclass(frozen=True)
 class Draw:
-    """One batch of an epoch: all random choices in it follow from these numbers."""
+    """One batch of an epoch; its random choices are determined by these numbers (and the seed)."""
 
     epoch: int
     number: int
     index: np.ndarray
-    rows: np.ndarray | None = None  # of the batch, those wanted (several processes); None: all
+    rows: np.ndarray | None = None  # positions in the batch that this process computes; None: all
 
 
 @dataclass(frozen=True)
 class Changes:
-    """How training images are changed; see ``ImageConfig`` for each."""
+    """Augmentation of training images; see ``ImageConfig``."""
 
     augment: str = "none"
     flip: bool = True
@@ -54,12 +54,12 @@ class Changes:
 
 @dataclass(frozen=True)
 class ImageStream:
-    """The batches of every epoch, from a ``PixelTable``; any step of any epoch can be asked for."""
+    """The batches of every epoch, from a ``PixelTable``; each can be made independently of the others."""
 
     table: PixelTable
     transform: ImageTransform
     changes: Changes
-    tokens: int  # of one image
+    tokens: int  # per image
     batch_size: int
     accumulate: int
     seed: int
@@ -83,21 +83,21 @@ class ImageStream:
         if index.rows is None:
             return self._pack(index)
         part = Draw(index.epoch, index.number, index.index[index.rows])
-        if self.changes.mix != "none":  # an image is mixed with one of its own process
+        if self.changes.mix != "none":  # images are only mixed with those of the same process
             return self._pack(part, int(index.rows[0]))
         if self.changes.augment == "none":
             return self._pack(part)
-        return self._pack(index).rows(index.rows)  # changed as in the whole batch, however many share it
+        return self._pack(index).rows(index.rows)  # the same augmentation for any number of processes
 
     def _raw(self, index: np.ndarray) -> Tensor:
-        """Images ``[B, H, W, C]`` as they are kept, uint8."""
+        """Images ``[B, H, W, C]`` of the table, uint8."""
         if self.resident is not None:
             return self.resident[send(torch.from_numpy(index), self.device)]
         return send(torch.from_numpy(self.table.pixels[index]), self.device)
 
     @cached_property
     def resident(self) -> Tensor | None:
-        """All images in a GPU's memory, where they fit: none is sent twice, changing them costs no CPU."""
+        """All images in GPU memory if they fit, so that each is transferred once and augmented there."""
         pixels = self.table.pixels
         return torch.from_numpy(pixels).to(self.device) if fits(self.device, pixels.nbytes) else None
 
@@ -121,34 +121,34 @@ def evaluation_pixels(
     return transform.normalize(torch.from_numpy(table.pixels[start : start + size]).to(device))
 
 
-# --- batches of which a few patches are seen ------------------------------------------------------
-# Which ones follows from seed, epoch and batch.
+# --- batches for masked pre-training --------------------------------------------------------------
+# The visible patches are determined by seed, epoch and batch.
 
-MASKS = 7  # keeps the draws of masks apart from those of crops
+MASKS = 7  # added to the seed, so that masks are independent of crops
 
 
 @dataclass(frozen=True)
 class SeenBatch:
-    """Normalized images ``[B, C, H, W]`` and the numbers ``[B, K]`` of the patches that are read."""
+    """Normalized images ``[B, C, H, W]`` and the numbers ``[B, K]`` of their visible patches."""
 
     pixels: Tensor
-    packing: Packing  # of what is read
+    packing: Packing  # of the visible patches
     seen: Tensor
 
 
 def seen_patches(count: int, patches: int, kept: int, seeds: list[int]) -> np.ndarray:
-    """``[count, kept]`` numbers of patches, in their order, drawn for each image."""
+    """Ascending numbers ``[count, kept]`` of random visible patches per image."""
     draws = np.random.default_rng(seeds).random((count, patches))
     return np.sort(draws.argsort(1)[:, :kept], axis=1)
 
 
 @dataclass(frozen=True)
 class PatchStream:
-    """``ImageStream``'s batches with a choice of patches for each image."""
+    """The batches of an ``ImageStream`` with random visible patches for each image."""
 
     pictures: ImageStream
-    patches: int  # of one image
-    kept: int  # of them, seen
+    patches: int  # per image
+    kept: int  # visible patches per image
 
     @property
     def examples(self) -> int:

@@ -1,9 +1,9 @@
-"""What the file of an image asks for, counted along its headers before anything is decoded.
+"""Bound the cost of decoding an image by checking its headers first.
 
-A decoder of images cannot be interrupted, so the work it may be given is bounded here: pixels times scans
-of a JPEG, strips of a TIFF, entries of EXIF, chunks of a PNG, blocks of a GIF, and values that Pillow decodes
-in Python; the rest Pillow bounds itself. The walks are linear, look at headers alone and stop at the bound. A
-header that makes no sense is left to the decoder, which says so.
+An image decoder cannot be interrupted, so its work is bounded here: pixels times scans of a JPEG, strips of a
+TIFF, entries of EXIF, chunks of a PNG, blocks of a GIF, and values that Pillow decodes in Python; Pillow
+bounds the rest. The checks take linear time and read only headers. Invalid headers are left to the decoder,
+which reports them.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from typing import Any
 
 from glassformer.errors import BadImageError, DataError
 
-# --- directories ----------------------------------------------------------------------------------
-# As TIFF files and EXIF blocks have them. Each entry may point at the same bytes, so that a few kilobytes can
-# ask for gigabytes. What they hold together is therefore bounded by what the file holds.
+# --- directories of TIFF files and EXIF blocks ----------------------------------------------------
+# All entries may point to the same bytes, so that a few kilobytes could expand to gigabytes. So their total
+# size is bounded by the size of the file.
 
 MAX_TAGS = 1_000  # cameras write up to about a hundred
-MAX_NUMBERS = 65_536  # of one entry, such as strips or tiles: 16 million pixels in tiles of 16 x 16
-SIZES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {16: 8, 17: 8, 18: 8}  # of a type
-WHOLE = (3, 4, 16)  # types of whole numbers
+MAX_NUMBERS = 65_536  # values of one entry, such as tiles: 16 million pixels in tiles of 16 x 16
+SIZES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {16: 8, 17: 8, 18: 8}  # bytes per type
+WHOLE = (3, 4, 16)  # integer types
 WIDTH, HEIGHT, TILE_WIDTH, TILE_HEIGHT = 256, 257, 322, 323
 
 
 def check_tags(block: bytes, where: str) -> dict[int, int]:
-    """The first directory of an EXIF block or of a TIFF file, the only one that is read: tag -> number, of
-    those that have one.
+    """Check the first directory of an EXIF block or TIFF file, the only one that is read.
+
+    Returns:
+        Tag -> value, for tags with one integer.
 
     Raises:
-        DataError: too many entries, or entries that hold more together than the block does.
+        DataError: too many entries, or a total size of entries that exceeds the block.
     """
     while block.startswith(b"Exif\0\0"):
         block = block[6:]
@@ -53,20 +55,19 @@ def check_tags(block: bytes, where: str) -> dict[int, int]:
         size = SIZES.get(kind, 0) * values
         if kind in WHOLE and values > MAX_NUMBERS and 2 * values < len(block):
             raise _too_much(f"{values:,} strips or tiles", MAX_NUMBERS, where)
-        if size > number.size and number.unpack(value)[0] + size <= len(
-            block
-        ):  # what lies outside is not read
+        end = number.unpack(value)[0] + size
+        if size > number.size and end <= len(block):  # entries outside of the block are not read
             total += size
         elif values == 1 and kind in WHOLE:
             whole = int.from_bytes(value[:size], "little" if order == "<" else "big")
             found[tag] = max(found.get(tag, 0), whole)
     if total > 2 * len(block):
-        raise _refusal(f"metadata of {len(block):,} bytes that say that they hold {total:,}", where)
+        raise _refusal(f"metadata of {len(block):,} bytes that claim to have {total:,}", where)
     return found
 
 
 def _check_tiff(content: bytes, where: str, most: int) -> None:
-    """The first page of a TIFF file: a tile may be larger than the image that it is a part of."""
+    """Check the tiles of the first page of a TIFF file, which may be larger than the image."""
     page = check_tags(content, where)
     width, height, across, down = (page.get(tag, 0) for tag in (WIDTH, HEIGHT, TILE_WIDTH, TILE_HEIGHT))
     if across * down > most or (
@@ -76,32 +77,32 @@ def _check_tiff(content: bytes, where: str, most: int) -> None:
 
 
 def _refusal(what: str, where: str) -> DataError:
-    return BadImageError(f"the image's file holds {what}", where=where, fix="Save it again or remove it")
+    return BadImageError(f"the image's file has {what}", where=where, fix="Save it again or remove it")
 
 
 # --- a file ---------------------------------------------------------------------------------------
 
-MAX_PIXELS = 40_000_000  # of one image: 160 MB once decoded, and a few times that on the way
-MAX_SCANS = 100  # of one JPEG; encoders write 1 to 18
-FULL_SCANS = 20  # of a JPEG as large as is allowed; a smaller one may have more, up to MAX_SCANS
+MAX_PIXELS = 40_000_000  # per image: 160 MB decoded, and several times as much while decoding
+MAX_SCANS = 100  # per JPEG; encoders write 1 to 18
+FULL_SCANS = 20  # for a JPEG of the maximum size; a smaller one may have more, up to MAX_SCANS
 MAX_SEGMENTS = 1_000  # of a JPEG before its pixels; cameras write up to a few hundred
-MAX_EXIF = 2**22  # bytes of a JPEG's EXIF segments together
+MAX_EXIF = 2**22  # total bytes of a JPEG's EXIF segments
 MAX_JUNK = 2**20  # bytes of a JPEG between its segments, which Pillow skips one by one
-MAX_CHUNKS = 65_536  # of a PNG, pieces of pixels and frames among them
-MAX_PROFILES = 16  # of a PNG, which may have one; each is unpacked
-MAX_BLOCKS = 8_192  # of a GIF before its first frame: 2 MB of remarks
-MAX_HEADER = 4_096  # bytes of a PPM's header, remarks among them
+MAX_CHUNKS = 65_536  # of a PNG, including pixel data and frames
+MAX_PROFILES = 16  # of a PNG; only one is allowed, but all are decompressed
+MAX_BLOCKS = 8_192  # of a GIF before its first frame: 2 MB of comments
+MAX_HEADER = 4_096  # bytes of a PPM's header, including comments
 MAX_COMMENTS = 1_000  # of a plain PPM
-# Values that Pillow decodes one by one, in Python: of PPM as text or with an odd maximum, of BMP in runs.
+# Values that Pillow decodes one by one in Python: PPM as text or with an unusual maximum, compressed BMP.
 SLOW = {"ppm_plain": 4_500_000, "ppm": 4_500_000, "bmp_rle": 9_000_000}
 
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 TIFF = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", b"II+\0", b"MM\0+")
-MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")  # in coded pixels, which have 0 and eight restarts
-ANY_MARKER = re.compile(rb"\xff+([\x01-\xfe])")  # before these
+MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")  # within pixel data, which contain 0 and restart markers
+ANY_MARKER = re.compile(rb"\xff+([\x01-\xfe])")  # before the pixel data
 ALONE = frozenset((*range(0x01, 0xC0), *range(0xD0, 0xD9)))  # markers without a length
-FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # that give the size
-# What a file that is not decoded begins with: what to call it, and how its image is read after all.
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of frame headers, which have the size
+# Pattern of the first bytes of an unsupported file -> error message and fix.
 CONVERT = "Convert it to JPEG or PNG"
 OTHERS = {
     rb".{4}ftyp(hei|hev|mif1|msf1)": ("a HEIC image, which is not read", CONVERT),
@@ -118,13 +119,13 @@ OTHERS = {
 
 
 def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
-    """The bytes of an image, looked through.
+    """Check the bytes of an image's file.
 
     Args:
-        most: pixels that one image may have. The size itself is judged by what the decoder says of it.
+        most: maximum number of pixels, for other limits; the size itself is checked after opening.
 
     Raises:
-        DataError: it asks for more work than an image does, or has a format that is known and not decoded.
+        DataError: decoding would be too expensive, or the format is known but not supported.
     """
     if content.startswith(JPEG):
         _jpeg(content, where, most)
@@ -144,15 +145,15 @@ def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
 
 
 def check_slow(image: Any, content: bytes, where: str) -> None:
-    """Raises DataError for an opened image of too many values that Pillow decodes in Python."""
+    """Raise DataError for an opened image with too many values that Pillow decodes in Python."""
     codec, *_, args = image.tile[0] if image.tile else ("", ("", 0))
     values = image.width * image.height * len(image.getbands())
-    if codec == "ppm" and args[1] > 255:  # two bytes each take half as long again
+    if codec == "ppm" and args[1] > 255:  # values of two bytes take 1.5 times as long
         values += values // 2
     if codec in SLOW and values > SLOW[codec]:
         raise _too_much(f"{values:,} values that are slow to decode", SLOW[codec], where)
     if codec == "ppm_plain" and content.count(b"#") > MAX_COMMENTS:
-        raise _too_much("more remarks", MAX_COMMENTS, where)
+        raise _too_much("more comments", MAX_COMMENTS, where)
 
 
 def _too_much(what: str, most: int, where: str) -> DataError:
@@ -166,12 +167,12 @@ def _refuse_others(beginning: bytes, where: str) -> None:
 
 
 def _jpeg(content: bytes, where: str, most: int) -> None:
-    scans = content.count(b"\xff\xda")  # coded pixels never hold these; thumbnails may hold some more
+    scans = content.count(b"\xff\xda")  # never within pixel data, but possibly within thumbnails
     plain = b"Exif" not in content and b"MPF" not in content
     if plain and len(content) < 4 * MAX_SEGMENTS and scans <= FULL_SCANS:
-        return  # no room for more segments: data sets of small images are not held up
+        return  # too small for too many segments: a fast path for small images
     at, size, segments, junk, exif = 2, (0, 0), 0, 0, []
-    while found := ANY_MARKER.search(content, at):  # as libjpeg does it: what is no marker is skipped
+    while found := ANY_MARKER.search(content, at):  # like libjpeg, skip bytes that are not a marker
         junk += found.end() - at - 2
         if junk > MAX_JUNK:
             raise _too_much("more bytes between its segments", MAX_JUNK, where)
@@ -195,7 +196,7 @@ def _jpeg(content: bytes, where: str, most: int) -> None:
         elif marker == 0xE2 and content.startswith(b"MPF\0", at + 2):
             check_tags(content[at + 6 : at + length], where)
         at += length
-    if sum(map(len, exif)) > MAX_EXIF:  # Pillow puts the segments together one by one
+    if sum(map(len, exif)) > MAX_EXIF:  # Pillow concatenates the segments one by one
         raise _too_much("more bytes of EXIF", MAX_EXIF, where)
     if exif:
         check_tags(b"".join(exif), where)
@@ -206,7 +207,7 @@ def _jpeg(content: bytes, where: str, most: int) -> None:
 
 
 def _scans(content: bytes, at: int, most: int) -> int:
-    """How many scans a JPEG has from its first one, at ``at``, to its end; counted to ``most`` + 1."""
+    """Count the scans of a JPEG from its first one, at ``at``, up to ``most`` + 1."""
     scans = 1
     at += max(2, int.from_bytes(content[at : at + 2], "big"))
     while scans <= most and (found := MARKER.search(content, at)):
@@ -232,7 +233,7 @@ def _png(content: bytes, where: str) -> None:
 
 
 def _gif(content: bytes, where: str) -> None:
-    """Up to the first frame, the only one that is read."""
+    """Check the blocks before the first frame, the only one that is read."""
     if len(content) < 13:
         return
     at = 13 + (3 << (content[10] & 7) + 1 if content[10] & 128 else 0)

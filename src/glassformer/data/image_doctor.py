@@ -1,4 +1,4 @@
-"""Checks of images: unreadable ones, repeats, leaks, balance, sizes, and what a transform does to them."""
+"""Checks of images: unreadable files, duplicates, leakage, balance, sizes, effect of the transform."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from glassformer.data.label_sets import are_sets, each
 from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
 
-UNBALANCED = 3.0  # the largest class is this many times the smallest: said
-DOMINANT = 0.9  # of the images in one class: a warning
+UNBALANCED = 3.0  # a note if the largest class has more than this many times the images of the smallest
+DOMINANT = 0.9  # a warning if one class has more than this share of the images
 UNUSUAL = ("CMYK", "P", "PA", "LA", "La", "RGBA", "RGBa", "I;16", "I", "F", "1", "L", "YCbCr", "LAB", "HSV")
 TURNED = {
     "CMYK": "turned into RGB",
@@ -29,9 +29,9 @@ TURNED = {
     "P": "palette turned into RGB",
     "L": "gray, as three equal channels",
 }
-CUT = 0.25  # of an image's pixels: with more cut away, it is said
-STRETCHED = 1.5  # times wider or higher than it was: said
-UPSCALED = 2.0  # times larger than it was: said
+CUT = 0.25  # a note if more than this share of an image's pixels is cropped
+STRETCHED = 1.5  # a note if the aspect ratio changes by more than this factor
+UPSCALED = 2.0  # a note if an image is enlarged by more than this factor
 
 
 def examine_pictures(
@@ -43,13 +43,13 @@ def examine_pictures(
     transform: Any = None,
     decode: bool = False,
 ) -> DoctorReport:
-    """Every check on images; equal images are those of equal bytes.
+    """Run every check on images; two images are equal if their bytes are.
 
     Args:
         rejected: rows of a table that were left out.
-        transform: how a model reads them (``ImageTransform``): what it cuts away is said.
-        decode: decode each of them, which finds all that cannot be read, and those that nearly repeat
-            another; else headers and ends are looked at.
+        transform: the ``ImageTransform`` of a model; the report then says how much of the images it crops.
+        decode: decode every image, which finds all unreadable images and all near duplicates; otherwise only
+            the beginning and the end of each file are checked.
 
     ``figures`` of the report has ``splits``: split -> images, distinct, unreadable, classes, modes,
     formats, width and height (least, median, most).
@@ -60,13 +60,13 @@ def examine_pictures(
     def within(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
         yield from (Finding("note", "source", note) for note in said)
         figures["splits"] = {}
-        for split, pictures in splits.items():
-            seen[split] = _places(pictures)
-            yield from _of_a_split(split, pictures, seen[split], transform, decode, figures["splits"])
+        for name, split in splits.items():
+            seen[name] = _places(split)
+            yield from _of_a_split(name, split, seen[name], transform, decode, figures["splits"])
 
     def between(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
         white = (transform and transform.image_range) or "full"
-        firsts = {split: [index[0] for index in places.values()] for split, places in seen.items()}
+        firsts = {name: [index[0] for index in places.values()] for name, places in seen.items()}
         thumbs = {k: Thumbs.of(v.images, firsts[k], white) for k, v in splits.items()} if decode else {}
         leaks = [*_leaks(splits, seen), *_near(splits, thumbs)]
         yield from leaks
@@ -77,10 +77,10 @@ def examine_pictures(
     return run_checks(name, splits, checks, rejected)
 
 
-def _places(pictures: ImageSplit) -> dict[str, list[int]]:
-    """Where each image stands; what is missing is no copy of what is missing."""
+def _places(split: ImageSplit) -> dict[str, list[int]]:
+    """Digest -> positions of the images with it; missing images are not counted as copies of each other."""
     places: dict[str, list[int]] = {}
-    for i, picture in enumerate(pictures.images):
+    for i, picture in enumerate(split.images):
         if key := digest(picture):
             places.setdefault(key, []).append(i)
     return places
@@ -88,27 +88,27 @@ def _places(pictures: ImageSplit) -> dict[str, list[int]]:
 
 def _of_a_split(
     name: str,
-    pictures: ImageSplit,
+    split: ImageSplit,
     places: Mapping[str, list[int]],
     transform: Any,
     decode: bool,
     figures: Any,
 ) -> Iterable[Finding]:
     brightest, white = Brightest(), transform and transform.image_range
-    headers: dict[int, Header] = {}  # what each image's file says, and why those that cannot be read cannot
+    headers: dict[int, Header] = {}  # position -> header of the file, or the reason why it cannot be read
     refused: dict[int, DataError] = {}
-    for i, (picture, file) in enumerate(zip(pictures.images, pictures.names(), strict=True)):
+    for i, (picture, file) in enumerate(zip(split.images, split.names(), strict=True)):
         try:
             headers[i] = look_at(picture, file, decode, white, brightest)
         except DataError as error:
             refused[i] = error
-    counts = Counter(map(str, each(pictures.labels)))
-    figures[name] = {"pictures": len(pictures), "distinct": len(places), "unreadable": len(refused)}
+    counts = Counter(map(str, each(split.labels)))
+    figures[name] = {"pictures": len(split), "distinct": len(places), "unreadable": len(refused)}
     figures[name] |= _figures(headers) | counts
-    yield from _unreadable(name, pictures, refused)
-    yield from _repeats(name, pictures, places)
-    yield from () if are_sets(pictures.labels) else _balance(name, counts)
-    yield from _shapes(name, pictures, headers, transform)
+    yield from _unreadable(name, split, refused)
+    yield from _repeats(name, split, places)
+    yield from () if are_sets(split.labels) else _balance(name, counts)
+    yield from _shapes(name, split, headers, transform)
     yield from _range(name, headers, brightest)
 
 
@@ -125,30 +125,30 @@ def _figures(headers: Mapping[int, Header]) -> dict[str, Any]:
     }
 
 
-def _unreadable(split: str, pictures: ImageSplit, refused: Mapping[int, DataError]) -> Iterable[Finding]:
+def _unreadable(name: str, split: ImageSplit, refused: Mapping[int, DataError]) -> Iterable[Finding]:
     if not refused:
         return
     kinds = Counter(error.what for error in refused.values())
     listed = "; ".join(f"{n:,}: {what}" for what, n in kinds.most_common(5))
     more = f"; {len(kinds) - 5} more kinds" if len(kinds) > 5 else ""
-    message = f"{len(refused):,} of {len(pictures):,} images of {split} cannot be read ({listed}{more})"
+    message = f"{len(refused):,} of {len(split):,} images of {name} cannot be read ({listed}{more})"
     examples = tuple(f"{error.where}: {error.what}" for error in list(refused.values())[:10])
     usual = next(error.fix for error in refused.values() if error.what == kinds.most_common(1)[0][0])
     fix = f"{usual[:1].lower()}{usual[1:]}, or {SKIP}" if usual else f"remove them, or {SKIP}"
     yield Finding("warning", "unreadable", message, len(refused), examples, fix)
 
 
-def _repeats(split: str, pictures: ImageSplit, places: Mapping[str, list[int]]) -> Iterable[Finding]:
+def _repeats(name: str, split: ImageSplit, places: Mapping[str, list[int]]) -> Iterable[Finding]:
     repeated = [index for index in places.values() if len(index) > 1]
-    labels, names = pictures.labels, pictures.names() if repeated else []
-    torn = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
-    examples = [_both(names, labels, index) for index in torn[:3]]
-    message = f"images of {split} with several labels: {len(torn):,}"
+    labels, names = split.labels, split.names() if repeated else []
+    conflicting = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
+    examples = [_both(names, labels, index) for index in conflicting[:3]]
+    message = f"images of {name} that occur with different labels: {len(conflicting):,}"
     fix = "keep each in the folder of one class"
-    yield from found("warning", "contradictions", torn, message, fix, shown=examples)
+    yield from found("warning", "contradictions", conflicting, message, fix, shown=examples)
     examples = [_both(names, labels, index) for index in repeated[:3]]
-    message = f"repeated images of {split}: {sum(len(index) - 1 for index in repeated):,}"
-    fix, ok = "leave repeats out with --set drop_duplicates=true", f"{split}: no image occurs twice"
+    message = f"duplicate images of {name}: {sum(len(index) - 1 for index in repeated):,}"
+    fix, ok = "leave repeats out with --set drop_duplicates=true", f"{name}: no image occurs twice"
     yield from found("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
 
 
@@ -157,14 +157,14 @@ def _both(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[in
     return " = ".join(f"{names[i]} ({labels[i]})" if labels else names[i] for i in index[:2])
 
 
-def _balance(split: str, counts: Counter[str]) -> Iterable[Finding]:
+def _balance(name: str, counts: Counter[str]) -> Iterable[Finding]:
     if len(counts) == 1:
         (only,) = counts
-        yield Finding("warning", "balance", f"{split}: one class only ({only})", counts[only])
+        yield Finding("warning", "balance", f"{name}: one class only ({only})", counts[only])
     if not counts or max(counts.values()) <= UNBALANCED * min(counts.values()):
         return
     (most, n), (least, m) = counts.most_common()[0], counts.most_common()[-1]
-    message = f"{split} is unbalanced: {n:,} of {most}, {m:,} of {least}; class_weight = balanced may help"
+    message = f"{name} is unbalanced: {n:,} of {most}, {m:,} of {least}; class_weight = balanced may help"
     severe = n > DOMINANT * counts.total()
     message += f"; always answering {most} scores {n / counts.total():.1%}" if severe else ""
     yield Finding("warning" if severe else "note", "balance", message, n - m)
@@ -183,79 +183,81 @@ def _leaks(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[i
 # --- what the images look like --------------------------------------------------------------
 
 
-def _shapes(
-    split: str, pictures: ImageSplit, headers: Mapping[int, Header], transform: Any
-) -> Iterable[Finding]:
-    """Sizes, modes, animations, and what becomes of them on the way to the model."""
+def _shapes(name: str, split: ImageSplit, headers: Mapping[int, Header], transform: Any) -> Iterable[Finding]:
+    """Sizes, color modes, animations, and the effect of the transform."""
     if not headers:
         return
-    names, sizes = pictures.names(), np.array([header.size for header in headers.values()])
+    names, sizes = split.names(), np.array([header.size for header in headers.values()])
     low, high = sizes.min(0), sizes.max(0)
     if (low != high).any():
         usual = np.median(sizes, 0).astype(int)
-        message = f"{split}: images of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, "
+        message = f"{name}: images of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, "
         message += f"usually about {usual[0]:,} x {usual[1]:,}"
         yield Finding("ok", "sizes", message, len(np.unique(sizes, axis=0)))
     modes = Counter(header.mode for header in headers.values() if header.kind != "array")
     if odd := {mode: n for mode, n in modes.items() if mode in UNUSUAL}:
-        told = [f"{n:,} {m}" + (f" ({TURNED[m]})" if m in TURNED else "") for m, n in sorted(odd.items())]
+        mode_counts = [
+            f"{n:,} {m}" + (f" ({TURNED[m]})" if m in TURNED else "") for m, n in sorted(odd.items())
+        ]
         one = [names[i] for i, header in headers.items() if header.mode in odd]
-        message = f"{split}: not all are RGB: {', '.join(told)}"
+        message = f"{name}: not all are RGB: {', '.join(mode_counts)}"
         yield Finding("note", "modes", message, sum(odd.values()), tuple(one[:3]))
     moving = [names[i] for i, header in headers.items() if header.frames > 1]
-    message = f"{split}: {len(moving):,} have several frames or pages; the first is read"
+    message = f"{name}: {len(moving):,} have several frames or pages; the first is read"
     yield from found("note", "animations", moving, message)
     if transform is not None:
-        yield from _through(split, sizes, transform)
+        yield from _through(name, sizes, transform)
 
 
-def _range(split: str, headers: Mapping[int, Header], brightest: Brightest) -> Iterable[Finding]:
-    """A brightest pixel far below white: white is not known, or all images are dark."""
+def _range(name: str, headers: Mapping[int, Header], brightest: Brightest) -> Iterable[Finding]:
+    """Warn if the brightest pixel is far below white: the white level is unknown, or all images are dark."""
     n, shown = brightest.images, (brightest.where,) if brightest.where else ()
-    wide = f"{split}: the brightest pixel of {n:,} images of 16 or 32 bits is {brightest.pixel:,} of {FULL:,}"
-    fix = f"say what white is, with --set image_range={likely_white(brightest.pixel)}"
+    wide = f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is {brightest.pixel:,} of {FULL:,}"
+    fix = f"give the value of white with --set image_range={likely_white(brightest.pixel)}"
     if 0 < brightest.pixel <= FEW:
-        yield Finding("warning", "range", f"{wide}: training refuses what would be black", n, shown, fix)
+        yield Finding(
+            "warning", "range", f"{wide}: an error in training, since they look black", n, shown, fix
+        )
         return
     seen = [header.brightest for header in headers.values() if header.brightest is not None]
     if len(seen) < len(headers) or not seen or max(seen) >= DIM:
         return
     if brightest.pixel and brightest.images == len(headers):
-        yield Finding("warning", "range", f"{wide}: a model sees little but black", n, shown, fix)
+        yield Finding("warning", "range", f"{wide}: to a model the images are almost black", n, shown, fix)
     else:
-        message = f"{split}: the brightest pixel is {max(seen)} of 255: a model sees little but black"
+        message = f"{name}: the brightest pixel is {max(seen)} of 255: to a model the images are almost black"
         fix = "save the images with white at 255"
         yield Finding("warning", "range", message, len(seen), fix=fix)
 
 
-def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
-    """What a transform cuts away, stretches or blows up."""
+def _through(name: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
+    """How much of the images a transform crops, stretches or enlarges."""
     height, width = transform.size
     ratio = np.maximum(sizes[:, 0] / sizes[:, 1] * height / width, sizes[:, 1] / sizes[:, 0] * width / height)
     if transform.fit == "crop":
         inside = (max(height, width) / (transform.shorter or max(height, width))) ** 2
         lost = 1 - inside / ratio
         n = int((lost > CUT).sum())
-        message = f"{split}: the cut to {width} x {height} pixels takes away {np.median(lost):.0%} of an "
-        message += f"image as a rule, {lost.max():.0%} at most; "
-        message += f"more than {CUT:.0%} of {n:,} of {len(sizes):,}"
+        message = f"{name}: the crop to {width} x {height} pixels takes away {np.median(lost):.0%} of an "
+        message += f"image (median; {lost.max():.0%} at most), "
+        message += f"and more than {CUT:.0%} of {n:,} of {len(sizes):,} images"
         if n:
-            fix = "--set framing=squash keeps all of an image, and changes its shape"
+            fix = "--set framing=squash keeps the whole image but changes its aspect ratio"
             yield Finding("note", "cut-away", message, n, fix=fix)
     elif (n := int((ratio > STRETCHED).sum())) > 0:
-        message = f"{split}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to be "
+        message = f"{name}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to fit "
         message += f"{width} x {height} pixels, {ratio.max():.1f} times at most"
         yield Finding("note", "stretched", message, n, fix="--set framing=crop cuts out the middle instead")
     scale = np.minimum(width / sizes[:, 0], height / sizes[:, 1])
     if (n := int((scale > UPSCALED).sum())) > 0:
         size = f"{width} x {height} pixels"
-        message = f"{split}: {n:,} of {len(sizes):,} are smaller than {size} by half or more"
-        fix = "a smaller --set image_size=PIXELS costs less and loses nothing"
+        message = f"{name}: {n:,} of {len(sizes):,} are smaller than {size} by half or more"
+        fix = "a smaller --set image_size=PIXELS is faster and loses nothing"
         yield Finding("note", "blown-up", message, n, fix=fix)
 
 
 def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> Iterable[Finding]:
-    """Images that look alike and differ in their bytes: saved anew, scaled, a little brighter."""
+    """Near duplicates: images that look alike but differ in their bytes (saved again, scaled, brightened)."""
     if not thumbs:
         return
     names = {name: split.names() for name, split in splits.items()}
@@ -269,10 +271,9 @@ def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> Ite
         message = f"pairs of images of {first} that look nearly the same: {len(pairs):,}"
         yield Finding("note", "near-repeats", message, len(pairs), tuple(shown))
         labels, own = splits[first].labels or [], names[first]
-        torn = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
-        shown = [f"{own[i]} ({labels[i]}) ~ {own[j]} ({labels[j]})" for i, j in torn[:3]]
-        message = (
-            f"pairs of images of {first} that look nearly the same and have different labels: {len(torn):,}"
-        )
+        conflicting = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
+        shown = [f"{own[i]} ({labels[i]}) ~ {own[j]} ({labels[j]})" for i, j in conflicting[:3]]
+        message = f"pairs of images of {first} that look nearly the same and have different labels: "
+        message += f"{len(conflicting):,}"
         fix = "keep the right label of each"
-        yield from found("warning", "near-contradictions", torn, message, fix, shown=shown)
+        yield from found("warning", "near-contradictions", conflicting, message, fix, shown=shown)

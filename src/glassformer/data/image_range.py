@@ -1,8 +1,9 @@
-"""Which value is white in images of more than 8 bits per channel. Exported scripts hold what follows.
+"""Convert images of more than 8 bits per channel to 8 bits. Exported scripts include a copy of this code.
 
-An image of 16 or 32 bits rarely says how many of them it uses: 12 bits of a camera read as 16 are black.
-White is what the file states, else what ``image_range`` says: a number; "full": 65,535; None: 65,535 for an
-image that has a pixel above ``FEW``, and an error for any other. No image is scaled by its own pixels.
+An image of 16 or 32 bits rarely states how many bits it uses: 12 bits of a camera read as 16 are nearly
+black. White is the value that the file states, otherwise ``image_range``: a number; "full": 65,535; None:
+65,535 for an image with a pixel above ``FEW``, and an error for other images. An image is never scaled by its
+own maximum.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any
 import numpy as np
 
 FULL = 65_535  # white of 16 bits
-FEW = 4_095  # a brightest pixel up to here may be white, of 12 bits or fewer
-FEWER_BITS = {2**bits - 1 for bits in range(8, 16)}  # what a file can state as white
+FEW = 4_095  # a brightest pixel up to this value may be white, with 12 bits or fewer
+FEWER_BITS = {2**bits - 1 for bits in range(8, 16)}  # values of white that a file can state
 
 
 class RangeError(ValueError):
-    """Pixels whose range is not known, or that lie outside of it."""
+    """Pixels are outside of the range, or the range is unknown."""
 
     def __init__(self, what: str, fix: str):
         super().__init__(f"{what}. {fix}")
@@ -28,12 +29,12 @@ class RangeError(ValueError):
 
 
 def eight_bits(image: Any, opened: Any, content: bytes, image_range: Any, note: Any = None) -> Any:
-    """A decoded image with 8 bits per channel, white at 255.
+    """Convert a decoded image to 8 bits per channel, with white at 255.
 
     Args:
-        opened: the image as Pillow has opened it, with its tags.
-        content: the bytes of its file, empty where they are not known.
-        note: called with the brightest pixel where white is not known, in the place of an error.
+        opened: the image as opened by Pillow, with its tags.
+        content: the bytes of its file; empty if unknown.
+        note: called with the brightest pixel if white is unknown, instead of an error.
     """
     from PIL import Image
 
@@ -46,7 +47,7 @@ def eight_bits(image: Any, opened: Any, content: bytes, image_range: Any, note: 
 
 
 def scaled(wide: np.ndarray, white: float) -> np.ndarray:
-    """Pixels of any numbers as bytes; of 16 full bits the upper 8."""
+    """Scale pixels of any type to uint8; if white is 65,535, keep the upper 8 bits."""
     low, high = float(wide.min()), float(wide.max())
     if not 0 <= low <= high <= white:
         raise RangeError(
@@ -55,17 +56,17 @@ def scaled(wide: np.ndarray, white: float) -> np.ndarray:
         )
     if white == FULL and wide.dtype.kind in "iu":
         return (wide >> 8).astype(np.uint8)
-    shares = np.multiply(wide, 255 / white, dtype=np.float32)  # a wider copy may be half a gigabyte
+    shares = np.multiply(wide, 255 / white, dtype=np.float32)  # fp64 could take half a gigabyte
     return np.rint(shares, out=shares).astype(np.uint8)
 
 
 def white_of(wide: np.ndarray, image_range: Any, note: Any = None) -> float:
-    """The value of white where the file does not state it."""
+    """The value of white if the file does not state it."""
     if isinstance(image_range, int | float):
         return image_range
     if wide.dtype.kind == "f":
         fix = "Save the image with 8 or 16 bits, or set image_range to the value of white"
-        raise RangeError("holds floating-point pixels, whose range is not known", fix)
+        raise RangeError("has floating-point pixels, whose range is unknown", fix)
     high = int(wide.max())
     if note is not None:
         note(high)
@@ -75,7 +76,7 @@ def white_of(wide: np.ndarray, image_range: Any, note: Any = None) -> float:
 
 
 def few_bits(high: int) -> tuple[str, str]:
-    """What is wrong where the brightest pixel of 16 bits would be nearly black, and the fix."""
+    """The error message and the fix if the brightest pixel of 16 bits would be nearly black."""
     white = likely_white(high)
     return (
         f"the brightest pixel is {high:,} of {FULL:,}: a dark image, or fewer bits in a file of 16 or 32",
@@ -84,28 +85,28 @@ def few_bits(high: int) -> tuple[str, str]:
 
 
 def likely_white(high: int) -> int:
-    """White of the usual numbers of bits, the least that holds a pixel."""
+    """The lowest maximum value of 8, 10, 12, 14 or 16 bits that is not below ``high``."""
     return next((2**bits - 1 for bits in (8, 10, 12, 14) if high < 2**bits), FULL)
 
 
 def stated_white(opened: Any, content: bytes, wide: np.ndarray) -> float | None:
-    """White as the file states it, below what its pixels could hold; None: it does not."""
-    if opened.format == "PPM":  # Pillow has scaled these by the maximum that the file states
+    """The value of white that the file states, if below the maximum of its pixel type; otherwise None."""
+    if opened.format == "PPM":  # already scaled by Pillow, by the maximum that the file states
         return FULL if _ppm_white(content) not in (None, FULL) else None
     if hasattr(opened, "tag_v2"):
         return _tiff_white(opened.tag_v2)
     at = content.find(b"\0\0\0\1sBIT", 8, max(content.find(b"IDAT"), 0)) if opened.format == "PNG" else -1
     bits = content[at + 8] if at > 0 else 16
     if not 0 < bits < 16 or wide.max() >= 1 << bits:
-        return FULL if 0 < bits < 16 else None  # PNG's own rule: fewer bits are scaled up to 16
+        return FULL if 0 < bits < 16 else None  # by the PNG specification, fewer bits are scaled up to 16
     values, most = np.unique(wide).astype(np.float64), 2**bits - 1
     by_rule = not (values % (1 << (16 - bits))).any()
     by_rule |= bool((np.rint(np.rint(values * most / FULL) * FULL / most) == values).all())
-    return None if by_rule else most  # not scaled up: white is where the bits that are stated end
+    return None if by_rule else most  # not scaled up: white is the maximum of the stated bits
 
 
 def _tiff_white(tags: Any) -> float | None:
-    """By BitsPerSample, OME's SignificantBits, MaxSampleValue or SMaxSampleValue."""
+    """White by BitsPerSample, OME's SignificantBits, MaxSampleValue or SMaxSampleValue."""
 
     def first(tag: int) -> Any:
         value = tags.get(tag)
@@ -122,13 +123,13 @@ def _ppm_white(content: bytes) -> int | None:
 
 
 def _color(image: Any, opened: Any, content: bytes, image_range: Any, note: Any) -> Any:
-    """Of color with 16 bits Pillow gives the upper 8, which is right where white is 65,535."""
+    """Convert a color image. Pillow returns only the upper 8 of 16 bits, as needed if white is 65,535."""
     from PIL import Image
 
     tags = getattr(opened, "tag_v2", {})
     if 2 in (tags.get(339) or ()):
         fix = "Save the image with 8 or 16 bits without a sign"
-        raise RangeError("holds pixels of 8 bits with a sign, which are not read", fix)
+        raise RangeError("has signed 8-bit pixels, which are not supported", fix)
     deep = {
         "TIFF": lambda: max(tags.get(258) or (1,)) > 8,
         "PNG": lambda: content[24:25] == b"\x10",
@@ -142,19 +143,19 @@ def _color(image: Any, opened: Any, content: bytes, image_range: Any, note: Any)
     wide = _both_bytes(image, content)
     if wide is None:
         most = max(high for _, high in image.convert("RGB").getextrema())
-        wide = np.array([max(0, most * 257 - 128)])  # at the least: what is scaled to 8 bits is rounded
+        wide = np.array([max(0, most * 257 - 128)])  # lower bound, since scaling to 8 bits rounds
     white = white_of(wide[..., :3], white, note)
     if white == FULL:
         return image
     if wide.ndim < 3:
-        what = f"color of this kind is read with white at {FULL:,}, and here it is {white:,.10g}"
+        what = f"this color format is supported only with white at {FULL:,}, but here it is {white:,.10g}"
         raise RangeError(what, "Save the image with 8 bits per channel")
-    wide[..., 3:] = np.minimum(wide[..., 3:], int(white))  # transparency may have all bits
+    wide[..., 3:] = np.minimum(wide[..., 3:], int(white))  # the alpha channel may use all bits
     return Image.fromarray(scaled(wide, white))
 
 
 def _both_bytes(image: Any, content: bytes) -> np.ndarray | None:
-    """Color with its lower 8 bits, too, which Pillow gives where it takes the bytes in the other order."""
+    """A color image with all 16 bits; Pillow returns the lower 8 when decoding in the other byte order."""
     from PIL import Image, ImageOps
 
     other = Image.open(io.BytesIO(content)) if content else None

@@ -1,7 +1,7 @@
-"""Labeled images: data sets by name (``cifar10``, ``digits`` ...), folders, tables that hold or name files.
+"""Load labeled images from built-in data sets (``cifar10``, ``digits`` ...), folders and tables.
 
-A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden ones are no classes. A
-table is Parquet with a column of images, or CSV, TSV or JSONL with one of file names beside it.
+A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden folders are ignored. A
+table is Parquet with a column of images, or CSV, TSV or JSONL with a column of file names relative to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError, MissingValueError, NoSuchColumnError, WrongInputError
 
 OF_NUMBERS = "Give a table with a column of images or file names, and one of numbers"
-SHOWN = 3  # files or endings that a sentence names
+SHOWN = 3  # maximum number of files or extensions that a message names
 IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
 
 
@@ -58,7 +58,7 @@ class ImageSplit(Split):
     rows: Sequence[int] | None = None  # row of each image in the file
 
     def names(self) -> list[str]:
-        """What to call each image."""
+        """A name for each image."""
         return [picture_name(x, self.origin, i, self.rows) for i, x in enumerate(self.images)]
 
 
@@ -77,21 +77,24 @@ def load_image_dataset(
     need_labels: bool = False,
     image_range: float | None = None,
 ) -> Dataset:
-    """A data set by name or path; see the top of this file.
+    """Load a data set by name or path; see the top of this file.
 
     Args:
-        limit: at most this many images of every split, classes in proportion, order kept.
-        splits: only these; the others are not read.
-        broken: refuse: an image that cannot be read is an error when it is used; skip: it is left out now,
-            and the notes count and name it; so is a row of a table whose label cannot be used.
-        on_bad_row: of tables: ``skip`` leaves out and lists ragged rows and those whose label cannot be used.
-        label_separator: of tables: stands between the names in a cell of several labels.
-        numbers: labels are numbers, as ``float``, which a column of a table holds.
-        image_range: with ``broken``: the value of white of images of more than 8 bits; see ``open_picture``.
-        need_labels: a table without a column of labels is an error that says what its columns hold.
+        image_column, label_column: columns of a table; None: detect them by usual names, or by content.
+        limit: use at most this many images of every split, stratified by class, in file order.
+        seed: seed of the choice of these images.
+        splits: load only these splits; the others are not read.
+        broken: ``refuse``: an unreadable image raises an error when it is used; ``skip``: unreadable images,
+            and table rows with an unusable label, are left out now and listed in the notes.
+        on_bad_row: for tables: ``skip`` leaves out and lists ragged rows and rows with an unusable label.
+        label_separator: for tables: separator between labels in a multi-label cell.
+        numbers: read the labels as ``float`` (tables only).
+        need_labels: raise an error for a table without a column of labels.
+        image_range: with ``broken=skip``: the value of white in images of more than 8 bits; see
+            ``open_picture``.
 
     Raises:
-        DataError: anything that cannot be used, with the file, the row and the way out.
+        DataError: the data are unusable; the message has the file, the row and a fix.
     """
     check_request(source or ".", limit)
     named = NAMED_IMAGES.get(str(source))
@@ -104,8 +107,8 @@ def load_image_dataset(
         labels = _Labels(label_separator, numbers, column=label_column, needed=need_labels)
         dataset = _load_path(source, image_column, labels, splits, rejected)
         if rejected:
-            said = summary(rejected, listed=False)
-            dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, said))
+            note = summary(rejected, listed=False)
+            dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
     notes, parts = [*dataset.notes], dict(dataset.splits)
     for name, split in parts.items() if broken == "skip" else ():
         parts[name], left_out = without_unreadable(split, name, image_range=image_range or "full")
@@ -115,7 +118,7 @@ def load_image_dataset(
 
 
 def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
-    """A sentence for each class of training that another split lacks: its figures say nothing about it."""
+    """Messages about training classes that are missing in another split, whose metrics then ignore them."""
     train = set(each(splits["train"].labels)) if "train" in splits else set()
     out = []
     for name, split in splits.items():
@@ -123,7 +126,7 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
             continue
         if missing := train - set(each(split.labels)):
             listed = ", ".join(sorted(map(str, missing))[:6])
-            out.append(f"no image of {listed} in {name}: its figures say nothing about that class")
+            out.append(f"no image of {listed} in {name}: its metrics say nothing about that class")
     return out
 
 
@@ -132,13 +135,13 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Labels(LabelReader):
-    """Which column of a table holds the labels, and what they are."""
+    """Finds and reads the labels of a table."""
 
     column: str | None = None
     needed: bool = False
 
     def find(self, table: Table, image: str) -> tuple[Table, str | None]:
-        """The column beside that of images, and the table, to which one may have been added."""
+        """The table (with one column of lists, if labels are 0/1 columns), and its column of labels."""
         if self.numbers:
             return table, number_column(table, self.column, [image])
         table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
@@ -185,7 +188,7 @@ def _from_tables(
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
                 what = f"no column of images (columns: {listed(list(table.names))})"
-                fix = "For texts use a model of texts (--text); else name the column with image_column"
+                fix = "For texts use a text model (--text); otherwise name the column with image_column"
                 raise NoSuchColumnError(what, where=table.origin, fix=fix)
             table, label = kind.find(table, column)
             if rejected is not None and label is not None:
@@ -193,7 +196,7 @@ def _from_tables(
                 table = parts[i] = without_bad_rows(table, column, label, rejected, checks)
             images += [beside(x, table.origin) for x in table.read(column)]
             if label not in (None, kind.column) and label.lower() not in LABEL_COLUMNS:
-                notes[f"found by what the columns hold: labels in {label!r}; label_column names another"] = 1
+                notes[f"detected by content: labels in {label!r}; label_column names another"] = 1
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += kind.read(table, label, class_names)
@@ -204,8 +207,8 @@ def _from_tables(
 
 
 def beside(value: Any, origin: str) -> Any:
-    """The path of a file that a table names: from the table's folder; ``\\`` is read as ``/`` where only that
-    leads to a file. URLs and what is not a name stay as they are."""
+    """Resolve a file name in a table, relative to the table's folder; ``\\`` is read as ``/`` if only that is
+    an existing file. URLs and values that are not strings are unchanged."""
     if not isinstance(value, str) or re.match(r"[a-z]{2,}://", value):
         return value
     path = Path(origin).parent / value
@@ -215,7 +218,7 @@ def beside(value: Any, origin: str) -> Any:
 
 
 def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Dataset:
-    """``label/*.jpg`` or ``split/label/*.jpg``, in order of name; notes count the files that are not read.
+    """Load ``label/*.jpg`` or ``split/label/*.jpg``, sorted by name; the notes count ignored files.
 
     Raises:
         DataError: no such folders, or a class without images.
@@ -234,38 +237,38 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Data
 
 
 def _left_out(folder: Path, left: Sequence[Path]) -> Iterable[str]:
-    """A sentence on images outside of the folders of classes, and one on other files in these."""
+    """Messages about images outside of the class folders, and about other files inside."""
     outside = [str(p.relative_to(folder)) for p in left if is_image_name(p)]
     if outside:
         listed = ", ".join(outside[:SHOWN]) + (", ..." if len(outside) > SHOWN else "")
-        yield f"images outside of the class folders, which are not read: {len(outside):,} ({listed})"
+        yield f"images outside of the class folders, which are ignored: {len(outside):,} ({listed})"
     if others := [p for p in left if not is_image_name(p)]:
-        yield f"files that are not images by their names and are not read: {_endings(others)}"
+        yield f"files without the extension of an image, which are ignored: {_extensions(others)}"
 
 
-def _endings(files: Iterable[Path]) -> str:
-    """How many files there are of each ending."""
-    counts = Counter(p.suffix.lower() or "without an ending" for p in files)
+def _extensions(files: Iterable[Path]) -> str:
+    """The number of files with each extension, as text."""
+    counts = Counter(p.suffix.lower() or "without an extension" for p in files)
     more = ", ..." if len(counts) > SHOWN else ""
     return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(SHOWN)) + more
 
 
 def _refuse_mixture(folder: Path, below: Sequence[Path]) -> None:
-    """A split folder beside other folders: else ``train`` and ``test`` would be learnt as classes.
+    """Raise an error for a mixture of splits and other folders, since all of them would be read as classes.
 
     Raises:
-        DataError: some folders are named as splits and hold folders of their own, others are neither.
+        DataError: some folders have names of splits and contain folders, and others do not.
     """
     splits = [p.name for p in below if p.name.lower() in SPLIT_OF and subfolders(p)]
     others = [p.name for p in below if p.name not in splits]
     if splits:
-        what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} is none"
+        what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} does not"
         fix = "Keep only train, validation and test there, or move the classes out of them"
         raise DataError(what, where=str(folder), fix=fix)
 
 
 def _class_files(folder: Path, given: Path, left: list[Path]) -> dict[str, list[Path]]:
-    """Class -> its images; images that lie in ``folder`` itself and other files are added to ``left``."""
+    """Class -> its images; other files, and images in ``folder`` itself, are added to ``left``."""
     below = {sub.name: files_below(sub) for sub in subfolders(folder)}
     if not below:
         raise MissingValueError("no folders of images", where=str(folder), fix="Put one for each class there")
@@ -273,7 +276,7 @@ def _class_files(folder: Path, given: Path, left: list[Path]) -> dict[str, list[
     for name, files in below.items():
         if not any(map(is_image_name, files)):
             refuse_tables(given)
-            what = f"class {name!r} has no images" + (f", only {_endings(files)}" if files else "")
+            what = f"class {name!r} has no images" + (f", only {_extensions(files)}" if files else "")
             raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
     here = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
     left += [*here, *(path for files in below.values() for path in files if not is_image_name(path))]
@@ -296,7 +299,7 @@ def _load_stored(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
 
 
 def _load_digits(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
-    """scikit-learn's digits: 0 to 16 of ink becomes 0 to 255; a seeded fifth each is validation and test."""
+    """scikit-learn's digits, scaled from 0 - 16 to 0 - 255; a random fifth each is validation and test."""
     import numpy as np
     from sklearn.datasets import load_digits
 
@@ -325,7 +328,7 @@ NAMED_IMAGES = {
         load=_load_stored,
         folder="cifar10",
         origin="uoft-cs/cifar10 on the Hugging Face Hub",
-        notes=("JPEG re-encodings: close to, not the same as the original",),
+        notes=("re-encoded as JPEG: close to the original, but not the same",),
     ),
     "flowers": NamedSource(
         description="flower_photos (The TensorFlow Team, 2019): daisy, dandelion, roses, sunflowers, tulips",
@@ -341,6 +344,6 @@ NAMED_IMAGES = {
         load=_load_stored,
         folder="hotdog",
         origin="https://github.com/truepositive/hotdog_nothotdog",
-        notes=("no test split: scores are of 50 images, so their intervals are about 10 points wide",),
+        notes=("no test split: scores are on 50 images, so their intervals are about 10 points wide",),
     ),
 }

@@ -1,8 +1,8 @@
-"""Examples given in memory: lists, arrays, and tables whose columns have names.
+"""Examples passed in Python: lists, arrays, and tables with named columns.
 
 A table is a data frame (pandas, polars), an Arrow table, a ``datasets.Dataset``, a record array, a list of
-dicts or named tuples, or a dict of columns. Columns with names are taken by name, whatever their order. A set
-has no order, and a dict of texts has keys too: both raise, since nobody can tell which label is whose.
+dicts or named tuples, or a dict of columns. Named columns may be in any order. Sets and dicts of texts raise
+an error, since their order does not show which label belongs to which text.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import numpy as np
 from glassformer.config import listed, nearest
 from glassformer.errors import DataError, NoSuchColumnError, WrongInputError, with_article
 
-LOOKED_AT = 100  # rows that say which column holds the texts
+LOOKED_AT = 100  # first rows, by which the column of texts is detected
 
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """The columns of a table in memory, each read when it is asked for.
+    """The columns of a table in memory, each read when it is requested.
 
-    ``labels`` are what the columns are called in code: names, or numbers of an array's columns.
+    ``labels`` are the keys of the columns in code: names, or column numbers of an array.
     """
 
     labels: tuple[Any, ...]
     read: Callable[[int], Any]
-    one: str = "X[{0!r}]"  # code that takes one column
-    two: str = "X[[{0!r}, {1!r}]]"  # and two
+    one: str = "X[{0!r}]"  # code that selects one column
+    two: str = "X[[{0!r}, {1!r}]]"  # code that selects two columns
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The columns' names; None where not all of them are text, as in scikit-learn."""
+        """The names of the columns; None if not all of them are strings, as in scikit-learn."""
         return self.labels if all(isinstance(name, str) for name in self.labels) else None
 
     def column(self, i: int) -> list[Any]:
@@ -44,16 +44,16 @@ class MemoryTable:
         return as_list(self.read(i))
 
     def first(self, i: int) -> list[Any]:
-        """The first values of column ``i``, which say what it holds."""
+        """The first values of column ``i``, for detecting its content."""
         return as_list(self.read(i)[:LOOKED_AT])
 
     def code(self, *labels: Any) -> str:
-        """What to write in order to give these columns, one or two, alone."""
+        """The Python code that selects one or two columns, for messages."""
         return (self.one if len(labels) == 1 else self.two).format(*labels)
 
 
 def table_of(X: Any) -> MemoryTable | None:
-    """The columns of a table in memory, or of an array ``[n, k]`` of texts or objects; None: it is neither.
+    """The columns of a table in memory, or of an array ``[n, k]`` of texts or objects; None for other types.
 
     Raises:
         DataError: two columns with one name.
@@ -76,7 +76,7 @@ def _table_of(X: Any) -> MemoryTable | None:
         if X.ndim != 2 or X.dtype.kind not in "OUST":
             return None
         return MemoryTable(tuple(range(X.shape[1])), lambda i: X[:, i], "X[:, {0}]", "X[:, [{0}, {1}]]")
-    if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):  # what streams is a row after the other
+    if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):  # an iterator of rows
         return None
     if isinstance(names := getattr(X, "column_names", None), list | tuple):
         if hasattr(X, "column"):  # Arrow
@@ -89,7 +89,7 @@ def _table_of(X: Any) -> MemoryTable | None:
 
 
 def _of_mapping(X: Mapping[Any, Any]) -> MemoryTable | None:
-    """Lists of one length under names are columns, as ``datasets`` gives a batch; else keys and values."""
+    """A dict of equally long lists as columns (as a batch of ``datasets``); None for another dict."""
     columns = list(X.values())
     if not columns or not all(map(_is_column, columns)) or len(set(map(len, columns))) > 1:
         return None
@@ -107,7 +107,7 @@ def _is_column(values: Any) -> bool:
 
 
 def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
-    """Rows that name their values. One that lacks a value is named when its column is read."""
+    """A table of dicts or named tuples; a missing value raises an error when its column is read."""
     records: list[Mapping[Any, Any]] = []
     for index, row in enumerate(rows):
         if (record := as_record(row)) is None:
@@ -129,23 +129,23 @@ def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
 
 
 def as_record(row: Any) -> Mapping[Any, Any] | None:
-    """A row whose values have names, as these; None: it has none."""
+    """A row with named values as a mapping; None if its values have no names."""
     if isinstance(row, Mapping):
         return row
     if isinstance(row, tuple):
         return getattr(row, "_asdict", lambda: None)()
-    if hasattr(row, "iloc") and all(isinstance(name, str) for name in row.index):  # of a data frame
+    if hasattr(row, "iloc") and all(isinstance(name, str) for name in row.index):  # a row of a data frame
         return dict(zip(row.index, row, strict=True))
     return None
 
 
 def as_list(values: Any) -> list[Any]:
-    """Values in their order, Arrow's as plain ones."""
+    """Values as a list; Arrow values are converted to Python objects."""
     return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 
 def refuse_unordered(X: Any, origin: str, noun: str) -> None:
-    """Raises DataError for what is not a list of ``noun``: one text, a set, a dict, a number."""
+    """Raise DataError unless ``X`` is a list of ``noun``: for one text, a set, a dict, a number."""
     kind = type(X).__name__
     rows = isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
     if isinstance(X, str | bytes | bytearray | memoryview):
@@ -160,7 +160,7 @@ def refuse_unordered(X: Any, origin: str, noun: str) -> None:
     elif isinstance(X, ItemsView):
         what, fix = f"{kind}, keys and values,", "Give a list of the values alone"
     elif isinstance(X, Set) and not isinstance(X, KeysView | Sequence):
-        what, fix = f"a {kind}, which has no order,", "Give a list, in the order that you mean"
+        what, fix = f"a {kind}, which has no order,", "Give a list"
     elif getattr(X, "shape", None) == () or not rows:
         what, fix = "nothing" if X is None else with_article(kind), "Give a list"
     else:
@@ -169,10 +169,10 @@ def refuse_unordered(X: Any, origin: str, noun: str) -> None:
 
 
 def open_table(X: Any, origin: str, whole: Callable[[Any], bool] = lambda row: False) -> MemoryTable | None:
-    """The table that examples stand in, rows that name their values included; None: they stand in none.
+    """``X`` as a table, also if it is a list of dicts or named tuples; None if it is not a table.
 
     Args:
-        whole: whether a row is an example as it stands although its values have names or stand in an array.
+        whole: returns True for a row that is one example although it is a dict, a named tuple or an array.
 
     Raises:
         DataError: two columns with one name, or rows of several forms.
@@ -193,8 +193,8 @@ def take_columns(
     """The values of one column of a table, or of two as tuples.
 
     Args:
-        most: columns that an example may have.
-        names: the columns to take where they have names, in this order; others are left aside.
+        most: maximum number of columns of an example.
+        names: columns to use, in this order, if the columns have names; others are ignored.
 
     Raises:
         DataError: no such column, or more columns than ``most``.
@@ -218,14 +218,14 @@ def read_rows(
     names: Sequence[str] | None = None,
     whole: Callable[[Any], bool] = lambda row: False,
 ) -> list[Any]:
-    """Examples in their order: the rows of a list, or columns of a table (see ``take_columns``).
+    """The examples as a list: the rows of a list, or columns of a table (see ``take_columns``).
 
     Args:
-        origin, noun: where the examples come from and what they are called, for messages.
-        whole: whether a row is an example as it stands although it is a dict, or a list of one.
+        origin, noun: name of the argument and of its elements, for messages.
+        whole: returns True for a row that is one example although it is a dict, or a list of one element.
 
     Raises:
-        DataError: what has no order or is not a list, or columns that cannot be told.
+        DataError: ``X`` has no order or is not a list, or its columns are unclear.
     """
     if type(X) is list and X and isinstance(X[0], str):  # by far the most frequent
         return X
@@ -251,7 +251,7 @@ def _place(there: Sequence[str], name: str, origin: str, names: Sequence[str]) -
 def other_width(
     table: MemoryTable, origin: str, noun: str, most: int, wanted: Sequence[Any] | None = None
 ) -> DataError:
-    """The error of a table with more columns than ``most``; ``wanted``: those that are likely meant."""
+    """The error for a table with more columns than ``most``; the fix proposes the columns ``wanted``."""
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
     shown = listed([str(label) for label in table.labels])
@@ -264,7 +264,7 @@ def other_width(
 
 
 def likeliest(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
-    """The label of the column that holds the examples, by what stands in its first rows."""
+    """The column that most likely has the examples: the one with the longest values in the first rows."""
 
     def size(label: Any) -> float:
         values = table.first(table.labels.index(label))
@@ -275,10 +275,10 @@ def likeliest(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
 
 
 def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
-    """Targets in a list or a flat array, one column of a table taken out; several columns stay as they are.
+    """Targets as a list or a 1-d array; a table of one column becomes a list, several columns are unchanged.
 
     Raises:
-        DataError: what has no order, or one value alone.
+        DataError: ``y`` has no order, or is a single value.
     """
     if type(y) is list or y is None:
         return y
@@ -300,10 +300,10 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
 
 
 def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
-    """As ``as_targets``, of one value for each example.
+    """Like ``as_targets``, for one value per example.
 
     Raises:
-        DataError: also None, or several columns.
+        DataError: also if ``y`` is None or has several columns.
     """
     y = as_targets(y, origin, noun)
     if isinstance(y, list):

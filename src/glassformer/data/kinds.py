@@ -1,5 +1,5 @@
-"""What a data set holds, by its name or its content: texts, images, pairs of texts, scored pairs, words
-with tags, or questions with answers.
+"""Detect the kind of a data set from its name or its content: texts, images, pairs of texts, scored pairs,
+tagged words, or questions with answers.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from glassformer.errors import DataError
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
 NAMED: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
 NAMED |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
-SCORE_NAMES = SCORES[:4]  # a label or a truth value beside two texts is a class
+SCORE_NAMES = SCORES[:4]  # not the others: a label or truth value next to two texts is a class
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
 def is_named(source: str | Path) -> bool:
-    """Whether a name means a named data set, which goes before a file or folder of that name."""
+    """Whether ``source`` is the name of a built-in data set; it takes precedence over a file of that name."""
     return str(source) in NAMED_SOURCES or any(str(source) in names for names in NAMED.values())
 
 
 def kind_of(source: str | Path) -> Kind:
-    """What a data set holds. Texts where nothing else is seen: their reader says what is wrong.
+    """The kind of a data set; texts if no other kind is recognized (reading them reports what is wrong).
 
     Raises:
-        DataError: a table that cannot be read, or two files of pairs of which one is missing.
+        DataError: a table cannot be read, or one of the two files of pairs is missing.
     """
     if (known := NAMED_SOURCES.get(str(source))) is not None:
         return "tags" if known.tagged else "texts"
@@ -62,7 +62,7 @@ def kind_of(source: str | Path) -> Kind:
         files = [p for p in sorted(path.glob("*.txt")) if SPLIT_OF.get(p.stem.lower())]
         if files and looks_tagged(files[0]):
             return "tags"
-        if len(picture_files(path)) > sum(not is_clutter(p) for p in texts):  # a note may lie among images
+        if len(picture_files(path)) > sum(not is_clutter(p) for p in texts):  # there may be some text files
             return "images"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
             return "tags"
@@ -79,15 +79,15 @@ def _kind_of_file(path: Path) -> Kind:
     if is_nested(path):
         return "answers"
     try:
-        return _kind_of_table(read_table(path, pass_over))  # whoever reads it counts or refuses bad rows
+        return _kind_of_table(read_table(path, pass_over))  # bad rows are reported when the data are loaded
     except DataError as error:
         if error.what != NO_ROWS:
             raise
-        return "texts"  # whose reader says what is wrong with the rows, if there are any
+        return "texts"  # reading them reports what is wrong with the rows
 
 
 def _kind_of_table(table: Table) -> Kind:
-    """By the columns' names: ``target`` is a label's, unless a source stands beside it."""
+    """The kind of a table by its column names: ``target`` is a label unless there is also a source column."""
     names = {name.lower() for name in table.names}
     if has_answers(table):
         return "answers"
@@ -101,7 +101,7 @@ def _kind_of_table(table: Table) -> Kind:
         return "tags"
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"
-    if names & {*TEXT_COLUMNS} or usual_sides(table.names):  # two texts a row are one input of a classifier
+    if names & {*TEXT_COLUMNS} or usual_sides(table.names):  # two texts per row: one input of a classifier
         return "texts"
     if names & {*IMAGE_COLUMNS}:
         return "images"
@@ -111,7 +111,7 @@ def _kind_of_table(table: Table) -> Kind:
         columns = find_columns(table, None, None)
     except DataError:
         return "texts"
-    # Most values of a sentence's column have several words, as labels have not.
+    # Most values of a column of sentences have several words; labels have not.
     several = (sum(len(str(x).split()) > 1 for x in table.read(column)) for column in columns)
     return "pairs" if min(several) > len(table.rows) / 2 else "texts"
 

@@ -1,4 +1,4 @@
-"""Labels that are no names of classes: numbers and amounts to be predicted, several labels in one cell."""
+"""Detect labels that are not class names: numbers, amounts of money, several labels in one cell."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from glassformer.finite import json_text
 
 SEPARATED = re.compile(r"\s*[|;,/]\s*")
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
-MANY = 20  # different numbers: with more, one that never comes again is no class
-MOSTLY = 0.9  # of the labels: the rest of a column of prices is "n/a", or "11,00"
-FEW = 10  # examples of a class, on average: with fewer, numbers are measurements rather than classes
+MANY = 20  # with more distinct numbers, a number that occurs once is not a class
+MOSTLY = 0.9  # minimum share of numbers; the rest of a column of prices may be "n/a", or "11,00"
+FEW = 10  # with fewer examples per class on average, numbers are measurements rather than classes
 TRUTH = {"false": 0, "true": 1}
 NUMBER = "--set target=number"
 CUT = (
     f"Learn the numbers themselves with {NUMBER} (in Python: TextRegressor, ImageRegressor), "
-    "or cut them into a few classes first (such as low, middle, high)"
+    "or bin them into a few classes first (such as low, middle, high)"
 )
-SEVERAL = "Name what stands between them with label_separator"
-BETWEEN = re.compile(r"label[-_]separator '(.)'").search  # which the labels show
+SEVERAL = "Name the separator with label_separator"
+BETWEEN = re.compile(r"label[-_]separator '(.)'").search  # in a proposed fix
 
-NO_LABEL = frozenset(  # what pandas reads as missing, and what people write for it; lower case
+NO_LABEL = frozenset(  # spellings of a missing label: those of pandas and other common ones; lower case
     (
         "n/a na <na> #n/a #na nan -nan 1.#ind -1.#ind 1.#qnan -1.#qnan null none nil n.a. missing unknown "
         "tbd undefined - -- ? ??"
@@ -35,10 +35,10 @@ NO_LABEL = frozenset(  # what pandas reads as missing, and what people write for
 
 
 def missing_names(labels: Iterable[Any]) -> list[str]:
-    """Classes whose names say that there is no label ("n/a", "?"), sorted.
+    """Sorted classes whose names look like a missing label ("n/a", "?").
 
-    None where fewer than two classes stand beside them: then the name tells one class from the other. Nor is
-    ``-`` one beside ``+``.
+    Empty if fewer than two other classes remain, since such a name may then be a real class. ``-`` is a real
+    class next to ``+``.
     """
     names = {str(label) for label in labels}
     found = sorted(name for name in names if " ".join(name.casefold().split()) in NO_LABEL)
@@ -48,7 +48,7 @@ def missing_names(labels: Iterable[Any]) -> list[str]:
 
 
 def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
-    """What labels look like that are no classes, and what to do; None where they look like classes."""
+    """If labels do not look like classes: a description of them and a fix. Otherwise None."""
     there = [label for label in labels if label is not None]
     if not there:
         return None
@@ -67,13 +67,13 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
 
 
 def hardly_classes(labels: Iterable[Any]) -> bool:
-    """Whether there are so many labels, and so few examples of each, that another column may be meant."""
+    """Whether there are so many labels, with so few examples each, that the column is probably wrong."""
     counts = Counter(labels)
     return len(counts) > MANY and counts.total() < FEW * len(counts)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, or a text that is written as one."""
+    """Whether a value is a number, or a text that ``float`` accepts."""
     if not isinstance(value, str):
         return hasattr(value, "__float__")
     try:
@@ -84,13 +84,13 @@ def is_number(value: Any) -> bool:
 
 
 def about_labels(labels: Sequence[Any], what: str, fix: str) -> tuple[str, str]:
-    """What is wrong with labels and what to do, in words of what they are rather than of classes."""
+    """The problem ``what`` and its ``fix``, more specific if the labels do not look like classes."""
     odd = what_labels_are(labels)
     return (f"{what}; {odd[0]}", odd[1]) if odd else (what, fix)
 
 
 def without_class(*labels: Any) -> str:
-    """How a class, or several, are left out, in words."""
+    """A sentence with the setting that leaves classes out."""
     names = [json_text(str(label)) for label in labels]
     what = "the class" if len(names) == 1 else "the classes"
     table = ", ".join(name + ' = ""' for name in names)
@@ -98,7 +98,7 @@ def without_class(*labels: Any) -> str:
 
 
 def whole_number(label: Any) -> int | None:
-    """The number that a label is, or that its text writes without a fraction (``1``, ``1.0``); else None."""
+    """The integer that a label is or spells (``1``, ``1.0``); otherwise None."""
     if isinstance(label, int):
         return int(label)
     match = WHOLE(label) if isinstance(label, str) else None
@@ -106,8 +106,8 @@ def whole_number(label: Any) -> int | None:
 
 
 def plain_name(label: str) -> str:
-    """A class's name in one way of writing: lower case, single spaces, letters composed, nothing invisible
-    (a zero-width space, a byte order mark); a whole number without its ``.0``."""
+    """Normalize a class name: case-folded, NFKC, single spaces, no invisible characters (zero-width space,
+    byte order mark); an integer without ``.0``."""
     number = whole_number(label)
     if number is not None:
         return str(number)
@@ -118,13 +118,13 @@ def plain_name(label: str) -> str:
 
 
 def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = False) -> list[Any]:
-    """The labels, a whole number written as the known ones write it.
+    """Replace labels by the known labels that mean the same.
 
-    ``1``, ``"1"`` and ``"1.0"`` of two files are one class, unless the known ones have two such. Where the
-    known ones are two truth values, so are ``"TRUE"``, ``"true"`` and 1 (``check_labels`` makes it of True).
+    ``1``, ``"1"`` and ``"1.0"`` are the same class, unless two of them are known. If the known labels are two
+    booleans, ``"TRUE"``, ``"true"`` and 1 are the same (``check_labels`` turns True into 1).
 
     Args:
-        spelling: names that differ from one of the known ones in case or white space only are that one, too.
+        spelling: also replace names that differ from a known one only in case or white space.
     """
 
     def key(label: Any) -> Any:
@@ -142,19 +142,19 @@ def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = Fa
 
 
 def _truth(label: Any) -> bool | None:
-    """The truth value that a label is or writes (``1``, ``"FALSE"``); None: it is another one."""
+    """The boolean that a label is or spells (``1``, ``"FALSE"``); otherwise None."""
     number = whole_number(label)
     known = TRUTH.get(plain_name(label)) if number is None and isinstance(label, str) else number
     return bool(known) if known in (0, 1) else None
 
 
 def other_spellings(labels: Sequence[Any], classes: Sequence[Any]) -> str:
-    """Which labels are read as a class that is written in another way; empty: none."""
+    """A message about labels that are read as a class with another spelling; empty if there are none."""
     return said_as(labels, as_known(labels, classes, spelling=True))
 
 
 def said_as(labels: Sequence[Any], read: Sequence[Any]) -> str:
-    """The labels that are read as others, with counts; empty: none."""
+    """A message about the labels that were replaced, with counts; empty if there are none."""
     meant = Counter((label, known) for label, known in zip(labels, read, strict=True) if label != known)
     pairs = sorted(meant.items(), key=lambda item: (-item[1], str(item[0])))
     shown = listed([f"{label!r} as {known!r} ({n:,})" for (label, known), n in pairs])
@@ -162,16 +162,16 @@ def said_as(labels: Sequence[Any], read: Sequence[Any]) -> str:
 
 
 def one_spelling(splits: dict[str, Any]) -> dict[str, Any]:
-    """The splits of a data set, whole numbers as labels written as the training split writes them."""
+    """The splits of a data set, with integer labels spelled as in the training split."""
     known = splits["train"].labels if "train" in splits else None
     if not known:
         return splits
-    labelled = {name: split for name, split in splits.items() if split.labels}
-    return splits | {k: replace(v, labels=as_known(v.labels, known)) for k, v in labelled.items()}
+    labeled = {name: split for name, split in splits.items() if split.labels}
+    return splits | {k: replace(v, labels=as_known(v.labels, known)) for k, v in labeled.items()}
 
 
 def _measured(labels: Sequence[Any], counts: Counter[str]) -> bool:
-    """Numbers with fractions, or so many that hardly one comes again, or some never."""
+    """Whether numbers are measurements: they have fractions, or most occur once, or many differ."""
     fractions = any(float(label) != int(float(label)) for label in labels if abs(float(label)) < 2**53)
     lone = len(counts) > MANY and min(counts.values()) == 1
     return len(counts) > 2 and (fractions or lone or len(counts) > len(labels) / 2)
@@ -182,7 +182,7 @@ def _is_list(text: str) -> bool:
 
 
 def _several(counts: Counter[str]) -> list[str]:
-    """Labels that are made of others: each part stands in another label too, and one of them alone."""
+    """Labels composed of others: each part also occurs in another label, and at least one part alone."""
     parts = {text: [part for part in SEPARATED.split(text) if part] for text in counts}
     within = Counter(part for found in parts.values() for part in set(found))
 
@@ -193,7 +193,7 @@ def _several(counts: Counter[str]) -> list[str]:
 
 
 def _separated(texts: Sequence[str]) -> str:
-    """What to do with cells that hold several labels each: the separator that most of them show."""
+    """The fix for cells with several labels: the separator that most of them have."""
     shown = Counter(mark for text in texts for mark in {*text} & {*"|;,/"})
     named = f" '{shown.most_common(1)[0][0]}'" if shown else ""
     return f"{SEVERAL}{named}: an example may have several labels"
@@ -204,9 +204,8 @@ def _shown(texts: Sequence[str], most: int = 3) -> str:
 
 
 # --- amounts --------------------------------------------------------------------------------------
-# Numbers as people write prices: a currency, marks between thousands, a comma or a point before the cents.
-# ``1.234`` and ``1,234`` can mean two numbers each; they are read only where it is said which mark is
-# which.
+# Numbers written as prices: with a currency, thousands separators, and a comma or a point as decimal mark.
+# ``1.234`` and ``1,234`` are ambiguous; they are read only if ``number_format`` names the decimal mark.
 
 Format = Literal["plain", "amount", "point", "comma"]
 CODES = re.compile(
@@ -215,7 +214,7 @@ CODES = re.compile(
 )
 SIGNS = {"€": "EUR", "£": "GBP", "₹": "INR", "₩": "KRW", "₫": "VND", "₪": "ILS", "₺": "TRY", "₴": "UAH"}
 WORDS = {"EURO": "EUR", "EUROS": "EUR", "KR": "KR", "ZŁ": "PLN", "KČ": "CZK", "FT": "HUF", "FR": "CHF"}
-SPACED = re.compile(r"[1-9]\d{0,2}(?:[\s'’]\d{3})+(?=[.,]|$)")  # thousands apart by a blank or an apostrophe
+SPACED = re.compile(r"[1-9]\d{0,2}(?:[\s'’]\d{3})+(?=[.,]|$)")  # thousands separated by blank or apostrophe
 ROUND = re.compile(r"[.,][-–—]{1,2}$")  # "5,-"
 BODY = re.compile(
     r"(?P<before>[^\d.,+−-]*)(?P<sign>[+−-]?)(?P<mid>[^\d.,]*?)(?P<body>[.,]?\d.*?)(?P<after>[^\d.,]*)"
@@ -226,8 +225,8 @@ LOOKS = "it looks like an amount"
 
 
 def readings(text: str) -> tuple[str | None, float | None, float | None] | None:
-    """The currency of an amount (None: it names none) and what it is with a point, and with a comma, before
-    the decimals (None: it cannot be that); None: no amount."""
+    """Parse an amount: its currency (None: not stated), its value if the decimal mark is a point, and its
+    value if it is a comma (None: impossible). None if the text is not an amount."""
     match = BODY.fullmatch(ROUND.sub("", text.strip()))
     if match is None:
         return None
@@ -255,7 +254,7 @@ def _currency(text: str) -> str | None:
 
 
 def amount(text: str, form: Format = "amount") -> float | None:
-    """What an amount is; None: it is none, or could be two (``doubtful``)."""
+    """The value of an amount; None if it is not an amount or ambiguous (``doubtful``)."""
     found = readings(text)
     if found is None:
         return None
@@ -266,27 +265,27 @@ def amount(text: str, form: Format = "amount") -> float | None:
 
 
 def doubtful(text: str) -> str | None:
-    """Both numbers that an amount could be, in words; None: it is one at most."""
+    """Both values of an ambiguous amount, in words; None if it is not ambiguous."""
     _, point, comma = readings(text) or (None, None, None)
     return None if point is None or comma is None or point == comma else f"{comma:g} or {point:g}"
 
 
 def how_to_read(values: Iterable[Any]) -> str:
-    """The setting that reads a column's amounts as numbers, in words; where each could be two, the choice."""
+    """A sentence with the setting that reads a column of amounts, or with the choice if all are ambiguous."""
     texts = [value for value in values if isinstance(value, str) and not is_number(value)]
     found = [read for value in texts if (read := readings(value)) is not None]
     unclear = next((value for value in texts if doubtful(value)), None)
     points, commas = (all(read[side] is not None for read in found) for side in (1, 2))
     if unclear is not None and points == commas:
-        choice = "say with number_format=comma or number_format=point what stands before the decimals"
+        choice = "name the decimal mark with number_format=comma or number_format=point"
         return f"{unclear!r} could be {doubtful(unclear)}: {choice}"
     form = "amount" if points == commas else "point" if points else "comma"
     return f"read amounts with number_format={form}"
 
 
 def said_of_amounts(values: Iterable[Any], form: Format) -> str:
-    """How many cells are read as amounts, with two of them, and their currencies where there are several; of
-    plain numbers none are."""
+    """A message about cells that are read as amounts, with two examples, and with the currencies if there are
+    several; empty if there are no such cells."""
     if form == "plain":
         return ""
     given = [value for value in values if isinstance(value, str)]
@@ -300,7 +299,7 @@ def said_of_amounts(values: Iterable[Any], form: Format) -> str:
 
 
 def said_of_left_out(reasons: Iterable[str]) -> str:
-    """How many of the rows that are left out look like amounts, and what reads them; empty: none."""
+    """A message if skipped rows look like amounts, with the setting that reads them; otherwise empty."""
     reasons = list(reasons)
     alike = [reason.partition(" is not a number")[0] for reason in reasons if LOOKS in reason]
     if not alike:

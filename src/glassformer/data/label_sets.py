@@ -1,4 +1,4 @@
-"""Several labels an example: sets of labels, or a 0/1 matrix with one column a label, as in scikit-learn."""
+"""Multi-label targets: sets of labels, or an indicator matrix as in scikit-learn (one column per label)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from glassformer.data.checks import check_label, check_labels, is_missing, place
 from glassformer.data.in_memory import table_of
 from glassformer.errors import DataError, IdleSettingWarning
 
-JOIN = " | "  # between the labels of a set that is shown
-NONE = "(none)"  # how a set without labels is shown
+JOIN = " | "  # separates the labels of a set in output
+NONE = "(none)"  # an empty set in output
 
 
 class LabelSet(tuple[Any, ...]):
-    """The labels of one example, each once, in their order; there may be none."""
+    """The sorted distinct labels of one example; may be empty."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class LabelSet(tuple[Any, ...]):
 
 
 def labels_in(cell: str, known: Collection[str]) -> list[str]:
-    """The labels of a set that was shown, those that are ``known``; one may hold ``JOIN`` itself."""
+    """Parse ``str(LabelSet)``: the labels in it that are ``known``; a label may contain ``JOIN`` itself."""
     parts, out, at = [] if cell == NONE else cell.split(JOIN), [], 0
     while at < len(parts):
         ends = range(len(parts), at, -1)  # the longest first
@@ -42,7 +42,7 @@ def labels_in(cell: str, known: Collection[str]) -> list[str]:
 
 
 class Unusable(NamedTuple):
-    """What stands in the place of the labels of a row that cannot be used."""
+    """Placeholder for the labels of an unusable row."""
 
     reason: str
 
@@ -56,13 +56,13 @@ def is_matrix(y: Any) -> bool:
 
 
 def holds_sets(y: Any) -> bool:
-    """Whether targets are several labels an example: a matrix, or the first of them a list, tuple or set."""
+    """Whether targets are multi-label: a matrix, or the first target is a list, tuple or set."""
     if is_matrix(y):
         return True
     if y is None or len(getattr(y, "shape", ())) > 1 or isinstance(y, str | bytes):
         return False
     first = next((label for label in y if not (label is None or isinstance(label, float))), None)
-    return _is_set(first)  # of an Unusable, too, which is a tuple
+    return _is_set(first)  # also true for Unusable, which is a tuple
 
 
 def _is_set(label: Any) -> bool:
@@ -71,11 +71,11 @@ def _is_set(label: Any) -> bool:
 
 
 def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
-    """Nothing, unless every row is a list of 0 and 1 of one length: a matrix, which as sets of labels would
-    say "both" of every row.
+    """Raise an error if ``y`` is a list of lists of 0 and 1, which is probably an indicator matrix: read as
+    label sets, nearly every row would have both labels, 0 and 1.
 
     Raises:
-        DataError: it can be both; the message says how to give either.
+        DataError: ``y`` is ambiguous; the message says how to pass either kind.
     """
     rows = [row for row in y if not (row is None or isinstance(row, float))]
     if any(isinstance(row, LabelSet) or not isinstance(row, list | tuple | np.ndarray) for row in rows):
@@ -93,10 +93,10 @@ def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
 
 
 def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | None = None) -> list[LabelSet]:
-    """Sets of labels, each checked as a label is (``check_labels``): text or whole numbers, all of one kind.
+    """The targets as label sets, each label checked by ``check_labels``: all text or all integers.
 
     Raises:
-        DataError: a set that is missing or none, or a label in it that cannot be one; the example is named.
+        DataError: the labels of an example are missing, not a set, or include an invalid label.
     """
     sets, flat, owner = [], [], []
     for index, given in enumerate(y):
@@ -104,12 +104,12 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
         if isinstance(given, Unusable):
             what, fix = given.reason, "Correct it or remove the row"
         elif not _is_set(given):
-            kind = "missing" if is_missing(given) else f"no list but {type(given).__name__}"
-            fix = "Give a list of labels for every example; an empty one where it has none"
+            kind = "missing" if is_missing(given) else f"not a list but {type(given).__name__}"
+            fix = "Give a list of labels for every example, an empty list if it has none"
             what = f"the labels are {kind}"
         elif NONE in map(str, given):
-            what = f"a label is called {NONE!r}, as no label is shown"
-            fix = "Give it another name, or an empty list where an example has none"
+            what = f"a label is called {NONE!r}, which stands for examples without labels"
+            fix = "Give it another name, or give an empty list for an example without labels"
         if what:
             raise DataError(what, where=place(origin, index, rows), fix=fix)
         sets.append(list(given))
@@ -118,17 +118,17 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     try:
         checked = check_labels(flat, "")
     except DataError as error:
-        wrong = int((error.where or "[0]").strip("[]"))  # as ``place`` writes it without an origin
+        wrong = int((error.where or "[0]").strip("[]"))  # from ``place`` without an origin: "[i]"
         raise error.but(where=place(origin, owner[wrong], rows)) from None
     each_one = iter(checked)
     return [LabelSet(sorted(set(islice(each_one, len(labels))))) for labels in sets]
 
 
 def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[Any]]:
-    """A matrix of 0 and 1 ``[n, K]`` as sets, and its labels: a table's columns, else 0 to K - 1.
+    """An indicator matrix ``[n, K]`` as label sets, and its labels: column names, or 0 to K - 1.
 
     Raises:
-        DataError: something else than 0 and 1 in it; row and column are named.
+        DataError: an entry is neither 0 nor 1, or two columns have one name.
     """
     names, dense = None, _dense(y)
     if (table := names_of_matrix(y)) is not None:
@@ -137,25 +137,26 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     wrong = np.argwhere(~((dense == 0) | (dense == 1)))
     if len(wrong):
         i, k = wrong[0].tolist()
-        what, where = f"{dense[i, k]!r} where a matrix of several labels has 0 or 1", place(origin, i, None)
-        fix = "Give 1 where an example has a label and 0 where not"
+        what, where = f"{dense[i, k]!r} where an indicator matrix has 0 or 1", place(origin, i, None)
+        fix = "Give 1 if the example has the label, otherwise 0"
         raise DataError(what, where=f"{where}[{k}]", fix=fix)
     labels = list(range(dense.shape[1])) if names is None else names
     if len(set(labels)) < len(labels):
         raise DataError("two columns have one name", where=origin, fix="Rename one")
     if NONE in map(str, labels):
-        raise DataError(f"a label is called {NONE!r}, as no label is shown", where=origin, fix="Rename it")
+        what = f"a label is called {NONE!r}, which stands for examples without labels"
+        raise DataError(what, where=origin, fix="Rename it")
     return as_sets(dense.astype(bool), labels).tolist(), labels
 
 
 def names_of_matrix(y: Any) -> tuple[Any, ...] | None:
-    """What a matrix calls its labels: a table's columns; None: an array has none."""
+    """The label names of a matrix: the columns of a table; None for an array."""
     table = None if isinstance(y, np.ndarray) and not y.dtype.names else table_of(y)
     return None if table is None else table.labels
 
 
 def are_truths(y: Any) -> bool:
-    """Whether targets, or all entries of a matrix, are truth values."""
+    """Whether the targets, or all entries of a matrix, are booleans."""
     if is_matrix(y):
         dense = _dense(y)
         return dense.dtype == bool or (dense.dtype == object and all(map(_is_truth, dense.flat)))
@@ -180,9 +181,9 @@ def _dense(y: Any) -> np.ndarray:
 
 
 def split_cell(cell: Any, separator: str) -> list[str]:
-    """The labels in one cell of a table: ``joy|anger``, or a list as programs write it, ``['joy']``.
+    """The labels in one cell of a table: ``joy|anger``, or a printed list such as ``['joy']``.
 
-    Round brackets are those of a list where the separator stands between them, else of a name: ``(other)``.
+    Parentheses enclose a list if the separator is between them; otherwise they belong to a name: ``(other)``.
     """
     if is_missing(cell) or (text := str(cell).strip()) == NONE:
         return []
@@ -197,7 +198,7 @@ def split_cell(cell: Any, separator: str) -> list[str]:
 
 
 def _in_brackets(text: str) -> bool:
-    """Whether the bracket that a text begins with is closed by its last character, not as in "(a)(b)"."""
+    """Whether the text's first character is a bracket that its last character closes (not "(a)(b)")."""
     pairs, depth = {"[": "]", "(": ")", "{": "}"}, 0
     if text[:1] not in pairs or text[-1:] != pairs[text[0]]:
         return False
@@ -209,7 +210,7 @@ def _in_brackets(text: str) -> bool:
 
 
 def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> None:
-    """Warn where no cell has the separator, and some have another usual one."""
+    """Warn if no cell has the separator but some have another common one."""
     if any(not isinstance(v, str) or separator in v for v in values):
         return
     others = Counter(mark for value in values for mark in "|;," if mark in value)
@@ -220,10 +221,10 @@ def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> No
 
 
 def of_column(values: Sequence[Any], separator: str | None, column: str | None = None) -> Sequence[Any]:
-    """A column's labels as lists where its cells are joined names; as they are without a separator.
+    """Split each cell of a column into a list of labels; unchanged without a separator.
 
     Args:
-        column: its name, for a warning where no cell has the separator; None: no warning.
+        column: name of the column, for a warning if no cell has the separator; None: no warning.
     """
     if separator is None or any(map(_is_set, values)):
         return values
@@ -238,15 +239,15 @@ def are_sets(labels: Sequence[Any] | None) -> bool:
 
 
 def each(labels: Iterable[Any] | None) -> list[Any]:
-    """Every label of examples, one a time that it stands there, of sets and of single labels alike."""
+    """All labels of the examples in one flat list, repeated as they occur; accepts sets and single labels."""
     given = [] if labels is None else labels
-    return [label for own in given for label in (own if isinstance(own, LabelSet) else (own,))]
+    return [label for item in given for label in (item if isinstance(item, LabelSet) else (item,))]
 
 
 def strata(labels: Sequence[Any], held: int) -> Sequence[Any]:
-    """What to stratify a choice of ``held`` examples by: single labels as they are, of a set its rarest.
+    """The stratum of each example, for a split that holds out ``held``: its label, or the rarest of its set.
 
-    Labels too rare to stand on both sides share one stratum with examples that have none.
+    Labels too rare for both sides share one stratum with the examples without labels.
     """
     if not are_sets(labels):
         return labels
@@ -255,8 +256,8 @@ def strata(labels: Sequence[Any], held: int) -> Sequence[Any]:
     names = {label: str(i) for i, label in enumerate(sorted(counts))}
 
     def rarest(given: LabelSet) -> str:
-        able = [label for label in given if counts[label] >= least]
-        return names[min(able, key=lambda label: (counts[label], names[label]))] if able else ""
+        frequent = [label for label in given if counts[label] >= least]
+        return names[min(frequent, key=lambda label: (counts[label], names[label]))] if frequent else ""
 
     out = list(map(rarest, labels))
     sizes = Counter(out)
@@ -265,7 +266,7 @@ def strata(labels: Sequence[Any], held: int) -> Sequence[Any]:
 
 
 def indicator(sets: Sequence[Iterable[Any]], classes: Sequence[Any]) -> np.ndarray:
-    """``[n, K]`` fp32: 1 where an example has a label. Every label must be among ``classes``."""
+    """The indicator matrix ``[n, K]``, fp32. Every label must be among ``classes``."""
     numbers = {label: k for k, label in enumerate(classes)}
     out = np.zeros((len(sets), len(classes)), np.float32)
     for i, labels in enumerate(sets):
@@ -274,7 +275,7 @@ def indicator(sets: Sequence[Iterable[Any]], classes: Sequence[Any]) -> np.ndarr
 
 
 def as_sets(chosen: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
-    """``[n, K]`` bool as ``[n]`` label sets."""
+    """An indicator matrix ``[n, K]``, bool, as ``[n]`` label sets."""
     out = np.empty(len(chosen), object)
     for i, row in enumerate(chosen):
         out[i] = LabelSet(classes[k] for k in np.flatnonzero(row).tolist())
@@ -282,11 +283,11 @@ def as_sets(chosen: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
 
 
 def together(sets: Sequence[Any], most: int = 10) -> list[dict[str, Any]]:
-    """Pairs of labels that stand at one example, the most frequent first.
+    """The pairs of labels that occur together most often.
 
     Returns:
-        Of each ``labels`` (both), ``count``, ``of_first`` and ``of_second`` (its share of each one's
-        examples) and ``lift``: how many times as often as if the two were independent.
+        For each pair ``labels`` (both), ``count``, ``of_first`` and ``of_second`` (share of the examples with
+        the first and the second label) and ``lift`` (count divided by that of independent labels).
     """
     single, pairs = Counter(each(sets)), Counter[tuple[Any, Any]]()
     for labels in sets:

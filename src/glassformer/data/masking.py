@@ -1,8 +1,8 @@
-"""BERT's two tasks (Devlin et al., 2019): guess hidden tokens, and tell whether one segment follows another.
+"""BERT's two pre-training tasks (Devlin et al., 2019): masked language modeling and next sentence prediction.
 
-15 % of the tokens are to be guessed. Of these 80 % become [MASK], 10 % a random token, 10 % stay: the model
-cannot know which tokens it will be asked for. Masks are drawn anew in each epoch and depend on seed, epoch
-and batch alone, so a resumed training meets the same ones.
+15 % of the tokens are predicted. Of these 80 % become [MASK], 10 % a random token, and 10 % are unchanged.
+The masks differ in each epoch and depend only on seed, epoch and batch, so that a resumed run has the same
+ones.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from glassformer.data.vocabulary import CLS, MASK, SEP, Vocabulary
 from glassformer.errors import DataError
 from glassformer.packing import Packing
 
-MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stays
-SHORTEST = 8  # tokens: a shorter remainder of a cut text is left out
+MASKED, RANDOM = 0.8, 0.1  # shares of the chosen tokens; the others are unchanged
+SHORTEST = 8  # tokens; a shorter remainder of a split text is dropped
 SENTENCE_ENDS = (".", "!", "?")
-BETWEEN = re.compile(r"[.!?][\"')\]]*\s+\S")  # two sentences
-STANDING_IN = [chr(0x10380 + i) for i in range(26)]  # letters of Ugaritic: cleaning leaves them
+BETWEEN = re.compile(r"[.!?][\"')\]]*\s+\S")  # the border of two sentences
+STANDING_IN = [chr(0x10380 + i) for i in range(26)]  # letters of Ugaritic, which cleaning does not change
 ANOTHER = "Use BERT's, or train one here"
-PAIRED = 0.5  # of the texts with several sentences, from which pairs of segments are worth learning
+PAIRED = 0.5  # next sentence prediction is used if more than this share of the texts has several sentences
 
 
 @dataclass(frozen=True)
 class MaskSettings:
-    """How tokens are chosen and what they become."""
+    """Which tokens are masked, and how."""
 
     mask_id: int
-    special: np.ndarray  # bool [V]: never chosen, never drawn
-    continues: np.ndarray  # bool [V]: a piece that goes on with the word before it
+    special: np.ndarray  # bool [V]: never masked, never a random token
+    continues: np.ndarray  # bool [V]: pieces that continue the word before them
     share: float = 0.15
     whole_words: bool = False
-    continued: np.ndarray | None = None  # bool [V]: a piece that the next one goes on with
+    continued: np.ndarray | None = None  # bool [V]: pieces that the next piece continues
 
     @staticmethod
     def of(tokenizer: Tokenizer, share: float = 0.15, whole_words: bool = False) -> MaskSettings:
-        """For a vocabulary of words or their pieces.
+        """The settings for the vocabulary of a tokenizer.
 
         Raises:
-            DataError: it has no [MASK].
+            DataError: the vocabulary has no [MASK].
         """
         vocabulary = Vocabulary.of(tokenizer)
         if vocabulary.mask is None:
@@ -62,13 +62,13 @@ class MaskSettings:
 def mask_tokens(
     ids: np.ndarray, settings: MaskSettings, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens as the model reads them, and the rows that it is asked for; at least one where one can be.
+    """Mask tokens; at least one, unless all are special.
 
     Args:
-        ids: ``[N]``, special tokens among them.
+        ids: ``[N]``, including special tokens.
 
     Returns:
-        ``[N]`` ids, and ``[K]`` rising row numbers; what stood there is ``ids[rows]``.
+        The masked ids ``[N]``, and the ascending positions ``[K]`` to predict; the targets are ``ids[rows]``.
     """
     eligible = ~settings.special[ids]
     if settings.whole_words:
@@ -97,7 +97,7 @@ def mask_tokens(
 
 
 def clean_around(text: str, mask: str, clean: Any) -> str:
-    """A text with ``[MASK]`` cleaned as if a word stood there, and ``mask`` for it where it was written."""
+    """Clean a text with ``[MASK]`` as if it were a word, and replace it by ``mask``."""
     letter = next((x for x in STANDING_IN if x not in text), STANDING_IN[0])
     return clean_text(text.replace(MASK, letter), clean).replace(letter, mask)
 
@@ -105,7 +105,7 @@ def clean_around(text: str, mask: str, clean: Any) -> str:
 def chunk_texts(
     tokenizer: Tokenizer, texts: Sequence[str], length: int, clean: Any = "none", block: int = 2048
 ) -> TokenTable:
-    """Texts as token ids without special tokens, longer ones in several rows of at most ``length``.
+    """Encode texts without special tokens; longer texts are split into rows of at most ``length`` tokens.
 
     Raises:
         DataError: no text has a token.
@@ -123,7 +123,7 @@ def chunk_texts(
 
 
 def share_of_several(texts: Sequence[str], most: int = 2_000) -> float:
-    """The share of texts in which a sentence ends and another begins; ``most`` of them are looked at."""
+    """The share of texts with several sentences, in a sample of about ``most`` texts."""
     sample = texts[:: max(1, len(texts) // most)]
     return sum(BETWEEN.search(text) is not None for text in sample) / max(len(sample), 1)
 
@@ -133,20 +133,20 @@ def share_of_several(texts: Sequence[str], most: int = 2_000) -> float:
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """A packed batch with the rows to guess."""
+    """A packed batch with the positions to predict."""
 
-    ids: Tensor  # [N] as the model reads them
+    ids: Tensor  # [N] masked
     segments: Tensor | None  # [N]
     packing: Packing
-    rows: Tensor  # [K] which rows are asked for
-    labels: Tensor  # [K] what stood there
-    strangers: Tensor | None  # [B] 1 where the second segment does not follow the first, as on the Hub
+    rows: Tensor  # [K] positions to predict
+    labels: Tensor  # [K] the original ids at these positions
+    strangers: Tensor | None  # [B] 1 if the second segment does not follow the first, as in transformers
     index: np.ndarray
 
 
 @dataclass(frozen=True)
 class MaskedStream:
-    """The batches of every epoch from a table of chunks; an example is one token to guess."""
+    """The batches of every epoch from a table of chunks; an example is one token to predict."""
 
     table: TokenTable
     masks: MaskSettings
@@ -161,17 +161,17 @@ class MaskedStream:
 
     @property
     def examples(self) -> int:
-        """Tokens to guess in an epoch, as expected: the loss is their mean, whatever batch they are in."""
+        """Expected number of tokens to predict per epoch; the loss is their mean over all batches."""
         return max(1, round(self.masks.share * len(self.table.ids)))
 
     @property
     def lengths(self) -> np.ndarray:
-        """Of the framed chunks."""
+        """Lengths of the chunks with special tokens."""
         return self.table.lengths + (3 if self.next_sentence else 2)
 
     @cached_property
     def kinds(self) -> tuple[np.ndarray, np.ndarray]:
-        """The chunks that end their text, and those that were cut at ``max_length``."""
+        """Numbers of the chunks that end their text, and of those that were cut off at ``max_length``."""
         cut_off = self.table.lengths >= self.max_length - 3
         return np.flatnonzero(~cut_off), np.flatnonzero(cut_off)
 
@@ -182,18 +182,18 @@ class MaskedStream:
         return list(grouped(pairs, self.accumulate))
 
     def in_order(self, batch_tokens: int) -> list:
-        """All chunks once, longest first, under the masks of epoch -1: for judging."""
+        """All chunks once, longest first, with the masks of epoch -1, for evaluation."""
         order = np.argsort(-self.lengths, kind="stable")
         return [(-1, index) for index in cut(order, self.lengths, BatchSettings(0, batch_tokens))]
 
     def cut(self, index: tuple[int, np.ndarray], rank: int, size: int) -> tuple[int, np.ndarray] | None:
-        """The chunks of a batch that one of ``size`` processes computes, masked by its own draws."""
+        """The chunks of a batch that process ``rank`` of ``size`` computes, with masks of its own."""
         epoch, chosen = index
         rows = divided(self.lengths[chosen], size)[rank]
         return (epoch, chosen[rows]) if len(rows) else None
 
     def pack(self, index: tuple[int, np.ndarray]) -> MaskedBatch:
-        """One packed batch under the masks of its epoch."""
+        """One packed batch with the masks of its epoch."""
         epoch, chosen = index
         rng = np.random.default_rng([self.seed, epoch + 1, len(chosen), *map(int, chosen[:4])])
         cls, sep = self.frame
@@ -221,14 +221,14 @@ class MaskedStream:
         )
 
     def _pair(self, ids: np.ndarray, i: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """A chunk in two, at a sentence's end if it has one; half of the seconds come from another chunk.
+        """Split a chunk in two, at the end of a sentence if possible; replace half of the second segments.
 
-        Neither lengths nor beginnings and ends should tell: a stranger comes from a chunk of the same kind,
-        one that was cut at ``max_length`` or one that ends its text, begins with a sentence where it can, and
-        is as long as what it replaces (a cut one) or as near to that as its sentences allow.
+        A replacement must not be recognizable by its length, beginning or end. So it comes from a chunk of
+        the same kind (cut off at ``max_length``, or the end of a text), begins with a sentence if possible,
+        and is exactly (if cut off) or about as long as the original.
         """
         ends = self._ends(ids)
-        place = int(rng.choice(ends)) if len(ends) else max(1, len(ids) // 2)  # each keeps one of two
+        place = int(rng.choice(ends)) if len(ends) else max(1, len(ids) // 2)  # neither segment is empty
         first, second = ids[:place], ids[place:]
         if len(self.table) > 1 and (rng.random() < 0.5 or not len(second)):
             second = self._stranger(i, max(1, len(second)), rng)
@@ -236,21 +236,21 @@ class MaskedStream:
         return first, second, 0
 
     def _stranger(self, i: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
-        """The end of another chunk, of about ``wanted`` tokens."""
+        """The end of a random other chunk, of about ``wanted`` tokens."""
         same = self.kinds[int(self.table.lengths[i] >= self.max_length - 3)]
         if len(same) < 2:
             same = np.arange(len(self.table))
         pick = int(rng.integers(0, len(same) - 1))
         ids = self.table[int(same[pick + (pick >= np.searchsorted(same, i))])]
         ends, rest = self._ends(ids), len(ids) - wanted
-        if len(ids) >= self.max_length - 3:  # cut in the middle of a sentence, as the second that it replaces
+        if len(ids) >= self.max_length - 3:  # cut off within a sentence, as is the segment that it replaces
             ends = ends[ends <= rest]
             start = int(rng.choice(ends)) if len(ends) else max(0, rest)
             return ids[start : start + wanted]
         return ids[int(ends[np.abs(ends - rest).argmin()]) if len(ends) else len(ids) // 2 :]
 
     def _ends(self, ids: np.ndarray) -> np.ndarray:
-        """Behind which tokens a sentence ends, and another begins in the same chunk."""
+        """Positions at which a new sentence begins within the chunk."""
         return np.flatnonzero(np.isin(ids[:-1], self.ends)) + 1
 
 
@@ -265,7 +265,7 @@ def masked_stream(
     device: torch.device,
     next_sentence: bool,
 ) -> MaskedStream:
-    """A stream with the tokenizer's own frame and sentence ends.
+    """A stream that uses the tokenizer's [CLS], [SEP] and punctuation marks.
 
     Raises:
         DataError: the vocabulary lacks [CLS] or [SEP].

@@ -1,4 +1,4 @@
-"""Faults of a data set that a recipe may have mended: classes written in two ways, repeated examples."""
+"""Repairs of a data set that a recipe can request: merging labels and dropping duplicates."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ from glassformer.data.label_kinds import BETWEEN, NUMBER, plain_name
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, each
 from glassformer.errors import BadValueError, NotForThisModelError
 
-REST = "*"  # in a table of names: all that it does not name
+REST = "*"  # key of a ``merge_labels`` table: all labels that have no key
 SHOWN = 3  # examples in a sentence
-KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the others
+KEPT_FIRST = ("test", "validation")  # a duplicate is kept in these splits, and dropped from the others
 
 
 def mended(
     dataset: Any, merge_labels: str | Mapping[str, Any], drop_duplicates: bool
 ) -> tuple[Any, list[str]]:
-    """A data set of texts or images with what was asked for mended, and a sentence on each change.
+    """Apply the requested repairs to a data set of texts or images.
 
     Args:
-        merge_labels: ``none``; ``spelling``: classes whose names differ in case or white space only become
-            one, under the name that most examples have; or old name -> new name, empty: left out. In such a
-            table ``{"*" = "spelling", ...}`` merges by spelling what the others do not name. Of several
-            labels an example ``{"(none)" = ""}`` leaves out the examples that have none.
-        drop_duplicates: an example that stands in a split again is left out, and out of the training split
-            one that also stands in another. Texts count as equal when case and spaces do not matter.
+        merge_labels: ``none``; ``spelling``: merge classes whose names differ only in case or white space,
+            under the most frequent name; or a table old name -> new name, where an empty name drops the
+            class. In such a table ``"*" = "spelling"`` merges the classes without a key by spelling. For
+            multi-label data ``{"(none)" = ""}`` drops the examples without a label.
+        drop_duplicates: drop repeated examples within a split, and training examples that are also in another
+            split. Texts are compared without case and spaces.
+
+    Returns:
+        The repaired data set, and one sentence per change.
 
     Raises:
-        ConfigError: another word for ``merge_labels``, or a name in it that no class has.
+        ConfigError: invalid ``merge_labels``, or no class has a name in it.
     """
     said: list[str] = []
     if merge_labels != "none":
@@ -57,7 +60,8 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
         rest, how = how.get(REST), {old: name for old, name in how.items() if old != REST}
         if rest not in (None, "spelling"):
             fix = f'Write {{"{REST}" = "spelling"}}, or leave it out'
-            raise BadValueError(f"{rest!r} does not say how to merge the rest", where="merge_labels", fix=fix)
+            what = f"{rest!r} is not a way to merge the other labels"
+            raise BadValueError(what, where="merge_labels", fix=fix)
         by_text = {str(label): label for label in classes}
         unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
         if unknown is not None and not classes & {*how.values()}:
@@ -71,7 +75,7 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
         new = commonest(dataset.splits)
     else:
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
-        raise BadValueError(f"{how!r} does not say what to merge", where="merge_labels", fix=fix)
+        raise BadValueError(f"{how!r} is not a way to merge labels", where="merge_labels", fix=fix)
     changed = {old: name for old, name in new.items() if old != name}
     if not changed:
         return dataset
@@ -85,9 +89,9 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
 
 
 def _without_empty(dataset: Any, said: list[str]) -> Any:
-    """The examples that have a label, of data with several of them an example."""
+    """Drop the examples without a label from multi-label data."""
     if not any(are_sets(split.labels) for split in dataset.splits.values()):
-        what = f"{NONE!r} means examples without a label, of several labels per example"
+        what = f"{NONE!r} means examples without a label, which only multi-label data have"
         raise NotForThisModelError(what, where="merge_labels", fix="Leave it out")
     kept = {}
     for name, split in dataset.splits.items():
@@ -100,7 +104,7 @@ def _without_empty(dataset: Any, said: list[str]) -> Any:
 
 
 def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
-    """A split under new names; examples whose new name is empty are left out, of several labels that one."""
+    """Rename the labels of a split; an empty new name drops the example (or the label, if multi-label)."""
     if split.labels is None:
         return split
     if are_sets(split.labels):
@@ -112,10 +116,10 @@ def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
 
 
 def commonest(splits: Mapping[str, Any], only: Collection[Any] | None = None) -> dict[Any, Any]:
-    """Each label -> the way in which most examples write it, case and white space left aside.
+    """Map each label to the most frequent label that differs from it only in case and white space.
 
     Args:
-        only: labels that count; None: all.
+        only: labels to map; None: all.
     """
     labels = (label for split in splits.values() for label in each(split.labels))
     counts = Counter(label for label in labels if only is None or label in only)
@@ -130,48 +134,48 @@ def commonest(splits: Mapping[str, Any], only: Collection[Any] | None = None) ->
 def _without_repeats(dataset: Any, said: list[str]) -> Any:
     order = [name for name in KEPT_FIRST if name in dataset.splits]
     order += [name for name in dataset.splits if name not in order]
-    elsewhere: dict[str, tuple[str, int]] = {}  # key -> split and place of the copy that is kept
+    elsewhere: dict[str, tuple[str, int]] = {}  # key -> split and position of the copy that is kept
     kept: dict[str, Any] = {}
     for name in order:
         split = dataset.splits[name]
-        seen, places, torn = dict(elsewhere), [], []
+        seen, places, conflicting = dict(elsewhere), [], []
         for i, key in enumerate(_keys(split)):
             if key not in seen:
                 seen[key] = name, i
                 places.append(i)
             elif None not in (both := [_label(dataset, name, i), _label(dataset, *seen[key])]):
-                torn += [(i, seen[key])] if both[0] != both[1] else []
+                conflicting += [(i, seen[key])] if both[0] != both[1] else []
         kept[name] = split.select(places) if len(places) < len(split) else split
         if len(places) < len(split):
             out = f"drop_duplicates: {len(split) - len(places):,} of {len(split):,} of {name} left out"
-            said.append(out + (f"; {_contradicted(dataset, name, torn)}" if torn else ""))
+            said.append(out + (f"; {_contradicted(dataset, name, conflicting)}" if conflicting else ""))
         if name != "unsupervised":
             elsewhere |= seen
     return replace(dataset, splits={name: kept[name] for name in dataset.splits})
 
 
 def _label(dataset: Any, split: str, i: int) -> Any:
-    """The label of an example; None: it has none, and contradicts nothing."""
+    """The label of an example; None if the split has no labels."""
     labels = dataset.splits[split].labels
     return None if not labels else labels[i]
 
 
-def _contradicted(dataset: Any, name: str, torn: Sequence[tuple[int, tuple[str, int]]]) -> str:
-    """Copies that were left out and had another label than the one that is kept, with examples."""
+def _contradicted(dataset: Any, name: str, conflicting: Sequence[tuple[int, tuple[str, int]]]) -> str:
+    """A message about dropped copies whose label differs from that of the kept copy."""
     shown = []
-    for i, (split, first) in torn[:SHOWN]:
+    for i, (split, first) in conflicting[:SHOWN]:
         left, kept = _where(dataset.splits[name], i), _where(dataset.splits[split], first)
         kept += f" of {split}" if split != name else ""
         labels = str(_label(dataset, name, i)), str(_label(dataset, split, first))
         shown.append(f"{left} {labels[0]!r}, kept: {kept} {labels[1]!r}")
-    more = f" and {len(torn) - SHOWN:,} more" if len(torn) > SHOWN else ""
-    within = all(split == name for _, (split, _) in torn)
+    more = f" and {len(conflicting) - SHOWN:,} more" if len(conflicting) > SHOWN else ""
+    within = all(split == name for _, (split, _) in conflicting)
     which = "the first was kept" if within else "the first was kept, of validation and test before train"
-    return f"{len(torn):,} of them had another label: {which} ({'; '.join(shown)}{more})"
+    return f"{len(conflicting):,} of them had another label: {which} ({'; '.join(shown)}{more})"
 
 
 def _where(split: Any, i: int) -> str:
-    """Which example it is: its row, else its place; of an image its name."""
+    """The row of an example, or its position; for an image its name."""
     if hasattr(split, "images"):
         return split.names()[i]
     return place(split.origin, i, split.rows) if split.rows is None else f"row {split.rows[i]}"
@@ -183,40 +187,39 @@ def _keys(split: Any) -> Sequence[str]:
     return list(map(same_but_for_case, split.texts))
 
 
-# --- what the data doctor found, as one command ---------------------------------------------------
-# Every warning that an option of ``train`` answers.
+# --- options that fix what the data doctor found --------------------------------------------------
 
-ANSWERS = {  # check -> options
+FIXING_OPTIONS = {  # check -> options of ``train``
     "bad-rows": ("--on-bad-row", "skip"),
     "duplicates": ("--set", "drop_duplicates=true"),
     "leaks": ("--set", "drop_duplicates=true"),
     "known-sides": ("--set", "copies=sides"),
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
     "orders-of-magnitude": ("--set", "number_scale=log"),
-    "unreadable": ("--set", "broken=skip"),  # of images, as the next
-    "leak": ("--set", "drop_duplicates=true"),
+    "unreadable": ("--set", "broken=skip"),  # images
+    "leak": ("--set", "drop_duplicates=true"),  # images
 }
-ENCODING = re.compile(r"(--encoding) ([\w-]+)").search  # which rows that are not UTF-8 show
-WHITE = re.compile(r"image_range=(\d+)").search  # the likely one, of images of more than 8 bits
+ENCODING = re.compile(r"(--encoding) ([\w-]+)").search  # proposed for rows that are not UTF-8
+WHITE = re.compile(r"image_range=(\d+)").search  # proposed for images of more than 8 bits
 FIRST = (
-    "examples with several labels: correct them first, since drop_duplicates=true keeps the label of the "
+    "copies with different labels: correct them first, since drop_duplicates=true keeps the label of the "
     "first copy"
 )
 
 
 def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
-    """The options that answer the warnings, in words of the command line; empty where no option helps."""
+    """The command-line options that fix what the warnings report; empty if no option does."""
     warned = [f.code for f in findings if f.severity == "warning"]
-    pictures = any(hasattr(split, "images") for split in splits.values())
-    answers = ANSWERS | ({"bad-rows": ANSWERS["unreadable"]} if pictures else {})
+    are_images = any(hasattr(split, "images") for split in splits.values())
+    fixing = FIXING_OPTIONS | ({"bad-rows": FIXING_OPTIONS["unreadable"]} if are_images else {})
     rows = next((f for f in findings if f.code == "bad-rows"), None)
     other = ENCODING(rows.fix) if rows else None
     alone = "(row " if rows and rows.count == 1 else f"({rows.count if rows else 0:,}: "
-    if rows and other and f"not UTF-8 {alone}" in rows.message:  # all of them are read so
-        del answers["bad-rows"]
+    if rows and other and f"not UTF-8 {alone}" in rows.message:  # the other encoding reads all of them
+        del fixing["bad-rows"]
     chosen: list[tuple[str, ...]] = [(other[1], other[2])] if other else []
     kind = next((f for f in findings if f.code == "label-kind"), None)
-    chosen += dict.fromkeys(answers[code] for code in warned if code in answers)
+    chosen += dict.fromkeys(fixing[code] for code in warned if code in fixing)
     if whites := [int(found[1]) for f in findings if (found := WHITE(f.fix))]:
         chosen.append(("--set", f"image_range={max(whites)}"))
     if kind and (between := BETWEEN(kind.fix)):
@@ -224,12 +227,12 @@ def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     elif kind and NUMBER in kind.fix:
         chosen.append(tuple(NUMBER.split()))
     elif not kind and "twin-classes" in warned:
-        chosen.append(("--set", "merge_labels=spelling"))  # never what leaves a label or a class out
+        chosen.append(("--set", "merge_labels=spelling"))  # never a table that drops labels or classes
     return [word for options in chosen for word in options]
 
 
 def correct_first(findings: Sequence[Finding], options: Sequence[str], splits: Mapping[str, Any]) -> str:
-    """What has to be corrected before the command is used; empty: nothing."""
+    """What must be corrected before training with ``options``; empty if nothing."""
     warned = {f.code: f for f in findings if f.severity == "warning"}
     first = [FIRST] if "contradictions" in warned and "drop_duplicates=true" in options else []
     sets = any(are_sets(split.labels) for split in splits.values())

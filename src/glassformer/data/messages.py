@@ -22,7 +22,7 @@ def read_messages() -> tuple[list[str], list[str]]:
 def messages(
     per_intent: int = TRAINING, seed: int = 0
 ) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
-    """``per_intent`` random messages of each intent as ``train``, all others as ``test``; intents; notes."""
+    """Splits, intents, notes; ``train`` has ``per_intent`` random messages per intent, ``test`` the rest."""
     texts, intents = read_messages()
     names = tuple(sorted(set(intents)))
     rng, of = np.random.default_rng(seed), np.array(intents)

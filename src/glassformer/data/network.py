@@ -1,4 +1,4 @@
-"""Whether another machine can be reached, found out in a moment: what fetches would try for half a minute."""
+"""A quick check whether a server can be reached, since a download would retry for half a minute."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import threading
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-PATIENCE = 5.0  # seconds for a name to be looked up and a connection to be made
+PATIENCE = 5.0  # seconds for the DNS lookup and the connection
 PORTS = {"http": 80, "https": 443}
 
 
 def unreachable(address: str, patience: float = PATIENCE) -> str | None:
-    """Why the server of an address cannot be reached; None where it can.
+    """Why the server of an address cannot be reached; None if it can.
 
-    A proxy of the environment is asked in its place. Nothing is sent.
+    If the environment names a proxy, the proxy is tried instead. No data are sent.
     """
     url = urlsplit(address)
     proxy = getproxies().get(url.scheme)
     if proxy and not (url.hostname and proxy_bypass(url.hostname)):
         url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     host, port = url.hostname or "", url.port or PORTS.get(url.scheme, 443)
-    found: list[str | None] = []
+    errors: list[str | None] = []
 
-    def knock() -> None:
+    def connect() -> None:
         try:
             socket.create_connection((host, port), timeout=patience).close()
         except OSError as error:
-            found.append(f"{host}: {error.strerror or error}")
+            errors.append(f"{host}: {error.strerror or error}")
         else:
-            found.append(None)
+            errors.append(None)
 
-    # A look-up of a name has no limit of its own.
-    thread = threading.Thread(target=knock, daemon=True)
+    # In a thread, because a DNS lookup has no timeout.
+    thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(patience)
-    return found[0] if found else f"{host}: no answer within {patience:g} s"
+    return errors[0] if errors else f"{host}: no answer within {patience:g} s"

@@ -1,11 +1,11 @@
-"""TF-IDF features of words and characters, as scikit-learn's ``TfidfVectorizer`` makes them.
+"""TF-IDF features of words and characters, as by scikit-learn's ``TfidfVectorizer``.
 
-    words        one and two words beside each other      great   not great
-    characters   two to five inside a word, its ends included as spaces      " gre"   "reat "
+    words        1-grams and 2-grams                                         great   not great
+    characters   2-grams to 5-grams within words, with spaces at their ends  " gre"   "reat "
 
-Each of both: 1 + ln(count), times ln((1 + n) / (1 + texts that have it)) + 1, brought to length 1.
-The n-grams of a word are looked up once, however often it occurs: the counts of characters are
-(words of each text) @ (n-grams of each word).
+Weights of both kinds: (1 + ln(count)) (ln((1 + n) / (1 + document frequency)) + 1), L2-normalized per kind.
+The character n-grams of each distinct word are computed once: the counts are (words of each text) @ (n-grams
+of each word).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import TooFewExamplesError
 
 WORD = re.compile(r"\w+")
-LENGTHS = range(2, 6)  # of n-grams of characters
-MOST = 1_000_000  # features, so that a vocabulary stays a file of some megabytes
+LENGTHS = range(2, 6)  # lengths of character n-grams
+MOST = 1_000_000  # maximum number of features, so that a vocabulary file has only some megabytes
 
 
-FEATURE = np.dtype([("id", np.int32), ("value", np.float32)])  # what a table of features holds as ids
+FEATURE = np.dtype([("id", np.int32), ("value", np.float32)])  # type of the ids of a table of features
 
 
 def table_of(rows: Any) -> TokenTable:
-    """Sparse rows ``[n, W]`` as a table, whose ids are features with their values; no text is ever cut.
+    """Convert sparse rows ``[n, W]`` to a table of feature ids with values; no text is truncated.
 
-    A text without features has the first one, with the value 0: no length is 0.
+    A text without features gets the first feature with the value 0, so that no length is 0.
     """
     rows = rows.tocsr()
     rows.sort_indices()
@@ -48,13 +48,13 @@ def table_of(rows: Any) -> TokenTable:
 
 
 def words_of(text: str) -> list[str]:
-    """A prepared text's words, and each two that follow each other."""
+    """The words of a prepared text, and its pairs of adjacent words."""
     words = WORD.findall(text)
     return words + [f"{a} {b}" for a, b in pairwise(words)]
 
 
 def pieces_of(word: str) -> list[str]:
-    """The n-grams of the characters of a word between spaces; one that is shorter than that counts once."""
+    """The character n-grams of a word with a space at either end; a word shorter than n counts once."""
     word = f" {word} "
     pieces: list[str] = []
     for n in LENGTHS:
@@ -69,10 +69,10 @@ class Ngrams:
     """A vectorizer of texts, or of pairs of texts: ``[a, b, a * b, |a - b|]`` of the features of both sides.
 
     Args:
-        words, pieces: n-grams of words and of characters; the place of each is its number.
-        idf: ``[len(words) + len(pieces)]`` fp64, their weights.
-        lowercase, strip_accents, clean: what is done to texts before.
-        pairs: whether it reads pairs.
+        words, pieces: n-grams of words and of characters, in the order of the features.
+        idf: ``[len(words) + len(pieces)]`` fp64, their inverse document frequencies.
+        lowercase, strip_accents, clean: preprocessing of the texts.
+        pairs: whether the inputs are pairs.
     """
 
     words: Sequence[str]
@@ -91,11 +91,11 @@ class Ngrams:
 
     @property
     def width(self) -> int:
-        """W, the number of features."""
+        """Number of features W."""
         return len(self.idf) * (4 if self.pairs else 1)
 
     def name_of(self, feature: int) -> str:
-        """An n-gram in quotes, and which side of a pair it is of."""
+        """The n-gram of a feature in quotes, after the side of a pair to which it belongs."""
         part, i = divmod(feature, len(self.idf))
         gram = self.words[i] if i < len(self.words) else self.pieces[i - len(self.words)]
         side = ("first: ", "second: ", "both: ", "one only: ")[part] if self.pairs else ""
@@ -114,11 +114,11 @@ class Ngrams:
         strip_accents: bool = False,
         clean: Clean = "none",
     ) -> tuple[Self, Any]:
-        """The n-grams of training texts, and the features ``[n, W]`` of these (sparse, fp64).
+        """Fit a vectorizer to training texts; also returns their features ``[n, W]`` (sparse, fp64).
 
         Args:
-            min_count: texts that an n-gram must stand in.
-            most: features at most, of words and of characters the most frequent alike.
+            min_count: minimum number of texts that have an n-gram.
+            most: maximum number of features, the same of words and of characters; the most frequent are kept.
 
         Raises:
             DataError: no n-gram is frequent enough.
@@ -139,21 +139,21 @@ class Ngrams:
         made = cls(names[0], names[1], np.concatenate(weights), lowercase, strip_accents, clean, pairs)
         return made, made._joined(made._weighed(counts))
 
-    # --- using ------------------------------------------------------------------------------------
+    # --- transforming -----------------------------------------------------------------------------
 
     def folded(self, text: str) -> str:
-        """A cleaned text as its n-grams are taken: without case, without accents."""
+        """A cleaned text, lower-cased and without accents, depending on the settings."""
         text = text.lower() if self.lowercase else text
         if self.strip_accents and not text.isascii():
             text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
         return text
 
     def number_of_words(self, gram: str) -> int | None:
-        """The number of an n-gram of words; None: not known."""
+        """The feature number of a word n-gram; None: unknown."""
         return self._word_ids.get(gram)
 
     def number_of_pieces(self, gram: str) -> int | None:
-        """The number of an n-gram of characters; None: not known."""
+        """The feature number of a character n-gram; None: unknown."""
         found = self._piece_ids.get(gram)
         return None if found is None else len(self.words) + found
 
@@ -164,18 +164,18 @@ class Ngrams:
         return self._joined(self._weighed(counts))
 
     def table(self, texts: Sequence[str]) -> TokenTable:
-        """The same as a model reads them, fp32; see ``table_of``."""
+        """The features as a ``TokenTable``, fp32; see ``table_of``."""
         return table_of(self.rows(texts))
 
     def _sides(self, texts: Sequence[str]) -> list[str]:
-        """Prepared texts; of pairs all first ones, then all second ones."""
+        """Prepared texts; for pairs all first texts, then all second texts."""
         if not self.pairs:
             return [self.folded(clean_text(text, self.clean)) for text in texts]
         sides = [text.sides[side] for side in (0, 1) for text in texts]  # type: ignore[attr-defined]  # checked: pairs
         return [self.folded(clean_text(text, self.clean)) for text in sides]
 
     def _weighed(self, counts: list[Any]) -> Any:
-        """Counts ``[n, ...]`` of words and of characters as weights, side by side."""
+        """TF-IDF weights of the counts ``[n, ...]`` of words and of characters, concatenated."""
         from scipy.sparse import hstack
 
         first = counts[0].shape[1]
@@ -189,7 +189,7 @@ class Ngrams:
         return hstack(parts, format="csr")
 
     def _joined(self, rows: Any) -> Any:
-        """Of pairs the four parts side by side."""
+        """For pairs, the four parts concatenated."""
         from scipy.sparse import hstack
 
         if not self.pairs:
@@ -200,7 +200,7 @@ class Ngrams:
 
 
 def _count(lists: Iterable[list[str]], known: Mapping[str, int] | None = None) -> tuple[list[str], Any]:
-    """How often each n-gram stands in each list, sparse ``[n, W]`` fp64; names where all are learned."""
+    """Count the n-grams of each list: names (empty if ``known``) and counts, sparse ``[n, W]`` fp64."""
     from scipy.sparse import csr_matrix
 
     growing: defaultdict[str, int] = defaultdict()
@@ -225,7 +225,7 @@ def _count_pieces(texts: Sequence[str], known: Mapping[str, int] | None = None) 
 
 
 def _frequent(names: list[str], documents: np.ndarray, least: int, most: int) -> np.ndarray:
-    """The numbers of those n-grams that stand in enough texts, by name; of too many the most frequent."""
+    """Numbers of the n-grams that are in enough texts, at most ``most``, sorted by name."""
     kept = np.flatnonzero(documents >= least)
     if len(kept) > most:
         order = sorted(kept.tolist(), key=lambda i: (-int(documents[i]), names[i]))

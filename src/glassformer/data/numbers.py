@@ -1,4 +1,4 @@
-"""Targets that are numbers: how they are checked, which column of a table holds them, how they are split."""
+"""Regression targets: checks, scales, outliers, strata, and finding their column in a table."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.data.tables import Table
 from glassformer.errors import DataError, MissingValueError, NotANumberError, UnclearColumnError
 
-# Usual names of a column of numbers, the plainest first.
+# Usual names of a column of numbers, by precedence.
 NUMBER_COLUMNS = "score label target rating value number labels similarity relatedness stars price y".split()
-LARGEST = 1e100  # of a target; squares of larger ones are no numbers any more
-STRATA = 10  # parts of equal size, by rank, whose shares a random split keeps
-MOST = 0.5  # share of a column's cells that are numbers
-FAR = 6.0  # times the middle half of all numbers away from it: likely a slip of the pen
+LARGEST = 1e100  # maximum absolute target, so that squares do not overflow
+STRATA = 10  # quantile bins that a random split is stratified by
+MOST = 0.5  # a column of numbers has more than this share of them
+FAR = 6.0  # a number this many interquartile ranges away from the quartiles is an outlier
 Scale = Literal["linear", "log"]  # on which numbers are learned and their errors are measured
 NO_LOGARITHM = "a number that is not above 0 has no logarithm"
-WITHOUT = "{:g} is not above 0 and has no logarithm"
+THIS_HAS_NO_LOGARITHM = "{:g} is not above 0 and has no logarithm"
 HIGHEST = math.log(LARGEST)
-WIDE = 100.0  # the ends of the middle nine tenths as a ratio: squared errors see the largest numbers alone
+WIDE = 100.0  # minimum ratio of the 95 % and 5 % quantiles to propose logarithms
 
 
 def check_numbers(
     values: Any, origin: str = "targets", rows: Sequence[int] | None = None, form: Format = "plain"
 ) -> list[float]:
-    """Targets as a list of ``float``; text that is written as a number is one.
+    """Regression targets as a list of ``float``; text is parsed.
 
     Args:
-        form: of text. ``plain``: as Python writes numbers; ``amount``: prices too, with a currency and marks
-            between thousands, but none that could be two numbers; ``point``, ``comma``: what stands before
-            the decimals.
+        form: format of text. ``plain``: as ``float`` accepts it; ``amount``: also prices with a currency and
+            thousands separators, unless they are ambiguous; ``point`` or ``comma``: the decimal mark.
 
     Raises:
-        DataError: one that is missing, no number, not finite or beyond 1e100; a table, or one text.
+        DataError: a value is missing, not a number, not finite or beyond 1e100; or ``values`` is a table or
+            a single text.
     """
     out = []
     for index, value in enumerate(one_column(values, origin, "numbers")):
@@ -52,28 +52,28 @@ def check_numbers(
             raise MissingValueError("the number is missing", where=where, fix="Fill it in or remove the row")
         number = _number(value, form)
         if not abs(number) <= LARGEST:
-            raise _refusal(value, form, place(origin, index, rows))
+            raise _not_a_number(value, form, place(origin, index, rows))
         out.append(number)
     return out
 
 
 def _number(value: Any, form: Format) -> float:
-    """What a value is; NaN: no number."""
+    """The value as a float; NaN if it is not a number."""
     if isinstance(value, str) and form != "plain" and readings(value):
         found = amount(value, form)
         return math.nan if found is None else found
     try:
         return float(value) if is_number(value) and not isinstance(value, bool | np.bool_) else math.nan
-    except OverflowError:  # a whole number of more than 308 digits
+    except OverflowError:  # an integer of more than 308 digits
         return math.inf
 
 
-def _refusal(value: Any, form: Format, where: str) -> DataError:
+def _not_a_number(value: Any, form: Format, where: str) -> DataError:
     what = f"{str(value)[:40]!r} is not a number that can be learned"
     fix = "Write it as 3.5, without unit and with a point; classes are learned by a classifier"
     if isinstance(value, str) and form == "amount" and (both := doubtful(value)):
         what = f"{value[:40]!r} is not a number that can be learned: it could be {both}"
-        fix = "Say what stands before the decimals: number_format=point or number_format=comma"
+        fix = "Name the decimal mark: number_format=point or number_format=comma"
     elif isinstance(value, str) and form == "plain" and not is_number(value) and readings(value):
         what = f"{what}; {LOOKS}"
         fix = f"Write it as 3.5, without unit and with a point, or {how_to_read([value])}"
@@ -81,40 +81,40 @@ def _refusal(value: Any, form: Format, where: str) -> DataError:
 
 
 def on_scale(numbers: Any, scale: Scale) -> np.ndarray:
-    """Numbers ``[n]`` as they are learned, fp64: themselves, or their natural logarithms."""
+    """Numbers ``[n]`` on the scale of the model, fp64: unchanged, or their natural logarithms."""
     numbers = np.asarray(numbers, np.float64)
     return np.log(numbers) if scale == "log" else numbers
 
 
 def off_scale(values: Any, scale: Scale) -> np.ndarray:
-    """What ``on_scale`` has given as numbers; beyond 1e100, and below its inverse, there are none."""
+    """The inverse of ``on_scale``; results of ``log`` are clipped to 1e-100 ... 1e100."""
     values = np.asarray(values, np.float64)
     return np.exp(np.clip(values, -HIGHEST, HIGHEST)) if scale == "log" else values
 
 
 def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | None = None) -> None:
-    """Raises DataError for the first number that has no logarithm, or one below the range of answers."""
+    """Raise DataError for the first number that has no logarithm, or is below the range of predictions."""
     for index, number in enumerate(numbers):
         if number >= 1 / LARGEST:
             continue
         what, fix = (
-            WITHOUT.format(number),
+            THIS_HAS_NO_LOGARITHM.format(number),
             "Correct it, or learn the numbers as they are, with number_scale=linear",
         )
         if number > 0:
-            what = f"{number:g} is below {1 / LARGEST:g}, the lowest answer of number_scale=log"
+            what = f"{number:g} is below {1 / LARGEST:g}, the lowest prediction of number_scale=log"
             fix = "Multiply all numbers, or learn their logarithms with number_scale=linear"
         raise NotANumberError(what, where=place(origin, index, rows), fix=fix)
 
 
 def with_logarithms(dataset: Any, skip: bool) -> Any:
-    """A data set whose numbers all have a logarithm.
+    """The data set without rows whose number has no logarithm.
 
     Args:
-        skip: rows whose number has none are left out and listed in ``rejected``.
+        skip: leave such rows out and list them in ``rejected``; False: raise an error.
 
     Raises:
-        DataError: such a row where ``skip`` is False, or only such rows.
+        DataError: there is such a row and ``skip`` is False, or there are only such rows.
     """
     splits, rejected = {}, []
     for name, split in dataset.splits.items():
@@ -123,8 +123,8 @@ def with_logarithms(dataset: Any, skip: bool) -> Any:
         if not bad:
             continue
         if not skip or len(bad) == len(split):
-            what = WITHOUT.format(split.labels[bad[0]])
-            what += f" ({len(bad) - 1:,} more like it)" if len(bad) > 1 else ""
+            what = THIS_HAS_NO_LOGARITHM.format(split.labels[bad[0]])
+            what += f" ({len(bad) - 1:,} more such row{'s' * (len(bad) > 2)})" if len(bad) > 1 else ""
             fix = f"Correct it, leave such rows out with {SKIP}, or train without number_scale=log"
             raise NotANumberError(what, where=place(split.origin, bad[0], split.rows), fix=fix)
         rows = split.rows or range(1, len(split) + 1)
@@ -134,7 +134,7 @@ def with_logarithms(dataset: Any, skip: bool) -> Any:
 
 
 def far_from(values: np.ndarray, numbers: np.ndarray, scale: Scale = "linear") -> np.ndarray:
-    """Which of ``values`` lie far from all ``numbers``, bool; none where half of these are equal."""
+    """Which of ``values`` are outliers of ``numbers``, bool; none if the quartiles are equal."""
     values, numbers = on_scale(values, scale), on_scale(numbers, scale)
     low, high = np.quantile(numbers, (0.25, 0.75))
     reach = FAR * (high - low)
@@ -142,8 +142,8 @@ def far_from(values: np.ndarray, numbers: np.ndarray, scale: Scale = "linear") -
 
 
 def without_far(splits: Any, scale: Scale = "linear") -> Any:
-    """Without the training and validation examples whose numbers lie far from all training numbers, which is
-    said; what is judged stays whole."""
+    """Drop training and validation examples whose numbers are outliers of the training numbers, and add a
+    message about it; the evaluated split is not changed."""
     numbers, parts, said = np.asarray(splits.train.labels, np.float64), {}, []
     for name, split in (("train", splits.train), ("validation", splits.validation)):
         if split is None or not split.labels or (name == "validation" and split is splits.judged):
@@ -161,8 +161,8 @@ def without_far(splits: Any, scale: Scale = "linear") -> Any:
 
 
 def wide_span(numbers: np.ndarray) -> tuple[float, float] | None:
-    """The ends of the middle nine tenths of the numbers above 0, where these span two orders of magnitude;
-    None: they do not, or more than one number in a hundred is not above 0."""
+    """The 5 % and 95 % quantiles of the positive numbers if they span two orders of magnitude; otherwise, or
+    if more than 1 % of the numbers are not positive, None."""
     above = numbers[numbers > 0]
     if len(above) < 20 or len(above) < 0.99 * len(numbers):
         return None
@@ -171,26 +171,24 @@ def wide_span(numbers: np.ndarray) -> tuple[float, float] | None:
 
 
 def are_numbers(labels: Sequence[Any] | None) -> bool:
-    """Whether targets were read as numbers: those of classes are text, whole numbers or sets."""
+    """Whether targets were read as numbers (``float``); classes are ``str``, ``int`` or sets."""
     return labels is not None and len(labels) > 0 and isinstance(labels[0], float)
 
 
 def strata_of(numbers: Sequence[float], most: int) -> list[int]:
-    """The tenth of all numbers (at most ``most`` parts) that each belongs to, by its rank."""
+    """The quantile bin of each number, for stratified splits: ten bins, at most ``most``."""
     parts = max(1, min(STRATA, most))
     ranks = np.argsort(np.argsort(np.asarray(numbers), kind="stable"), kind="stable")
     return (ranks * parts // max(len(ranks), 1)).tolist()
 
 
 def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), form: Format = "plain") -> str:
-    """The column of numbers: the one that is named, else one with a usual name, else the only one that holds
-    numbers.
+    """Find the column of numbers: ``wanted``, or one with a usual name, or the only column of numbers.
 
-    A few cells that hold none do not hide a column: they are named when it is read, or left out where that
-    is asked for.
+    A few cells without a number do not exclude a column: reading it raises an error, or skips them.
 
     Raises:
-        DataError: no such column, none, or several.
+        DataError: no such column, or none or several candidates.
     """
     if (named := find_column(table, wanted, (), "label")) is not None:
         return named
@@ -198,7 +196,7 @@ def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), f
     cells = {name: [value for value in table.read(name) if not is_missing(value)] for name in free}
 
     def holding(form: Format) -> list[str]:
-        """The columns that hold numbers, those with usual names first."""
+        """The columns of numbers that have usual names; if there are none, all columns of numbers."""
         kind = is_number if form == "plain" else (lambda x: is_number(x) or bool(readings(str(x))))
         like = [name for name, values in cells.items() if sum(map(kind, values)) > MOST * len(values)]
         return [c for usual in NUMBER_COLUMNS for c in like if c.lower() == usual] or like
@@ -224,12 +222,12 @@ def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), f
 def number_findings(
     splits: Mapping[str, Any], examples: Mapping[str, Sequence[str]], scale: Scale = "linear"
 ) -> Iterable[Finding]:
-    """The data doctor on numbers: their range, lonely extremes, equal examples with different numbers.
+    """Data doctor checks of regression targets: range, outliers, copies with different numbers.
 
     Args:
-        splits: name -> numbers ``[n]``.
-        examples: name -> one key for each example; equal ones are copies.
-        scale: on which the numbers will be learned.
+        splits: split -> numbers ``[n]``.
+        examples: split -> one key per example; examples with equal keys are copies.
+        scale: the scale on which the model will learn the numbers.
     """
     train = np.asarray(splits.get("train", ()), np.float64)
     wide = wide_span(train) if scale == "linear" else None
@@ -241,14 +239,14 @@ def number_findings(
             what = f"{name}: nine of ten numbers lie between {wide[0]:.4g} and {wide[1]:.4g}, "
             what += f"{math.log10(wide[1] / wide[0]):.1f} orders of magnitude"
             few = int((values <= 0).sum())
-            fix = "squared errors see the largest alone; --set number_scale=log learns logarithms, so that "
+            fix = "the largest dominate squared errors; --set number_scale=log learns logarithms, so that "
             fix += "errors count as ratios" + (f" (the {few:,} numbers up to 0 have none)" if few else "")
             yield Finding("warning", "orders-of-magnitude", what, len(values), fix=fix)
         far = np.flatnonzero(far_from(values, values, scale))
         if len(far) and not wide:
             few = ", ".join(f"{values[i]:g}" for i in far[:3])
             what = f"{name}: {len(far):,} of {len(values):,} numbers lie far from all others ({few})"
-            fix = "squared errors follow such numbers first: check them, leave them out of training and "
+            fix = "they dominate squared errors: check them, leave them out of training and "
             fix += "validation with --set far_numbers=skip"
             if scale == "linear" and (values > 0).all():
                 fix += ", or learn logarithms with --set number_scale=log"

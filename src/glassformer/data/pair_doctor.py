@@ -1,4 +1,4 @@
-"""Checks of pairs of texts, translated or scored: empty sides, repeats, leaks, odd lengths."""
+"""Checks of translation pairs and scored pairs: empty sides, duplicates, leakage, unusual lengths."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from glassformer.data.findings import DoctorReport, Finding, Severity, at_rows, 
 from glassformer.data.pairs import PairSplit, ScoredSplit
 from glassformer.data.rejected import RejectedRow
 
-MANY = 0.01  # of the pairs: more than a note
-ODD = 3.0  # times the usual ratio of lengths, or a third of it
-WAYS_OUT = {  # check -> what to do
+MANY = 0.01  # if a larger share of the pairs is affected, the finding is a warning
+ODD = 3.0  # a ratio of lengths is unusual if it differs from the median by more than this factor
+FIXES = {  # check -> what to do
     "untranslated": "translate such pairs, or remove them",
-    "length-ratio": "look at them: a side may be cut, or belong to another pair",
+    "length-ratio": "check them: a side may be truncated, or belong to another pair",
     "contradictions": "give each pair one score",
     "same": "remove such pairs, or correct their scores",
 }
-LONG = 20  # characters of the longer side, from which a ratio says something
+LONG = 20  # characters; if the longer side has fewer, the ratio of lengths means little
 
 
 def examine_pairs(dataset: Dataset) -> DoctorReport:
-    """Every check on pairs; ``dataset`` may hold empty sides (see ``load_pairs``).
+    """Run every check on translation pairs; ``dataset`` may hold empty sides (see ``load_pairs``).
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, median target / source in characters.
     """
     figures = {"splits": {name: _figures(split) for name, split in dataset.splits.items()}}
-    of_a_split = each_split(_empty, _repeats, _untranslated, _odd_lengths)
+    within_split = each_split(_empty, _repeats, _untranslated, _odd_lengths)
     quotes = [partial(doubled_quotes, texts=side) for side in ("source", "target")]
-    checks = [of_a_split, *quotes, _shared_sources]
+    checks = [within_split, *quotes, _shared_sources]
     return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, figures)
 
 
@@ -54,12 +54,12 @@ def _sides(split: Any) -> list[tuple[str, str]]:
 def _some(
     name: str, code: str, split: Any, rows: Sequence[int], what: str, ok: str = ""
 ) -> Iterable[Finding]:
-    """Pairs of a split that look wrong; a note where they are few."""
+    """Yield a finding about suspicious pairs of a split: a note if they are few, otherwise a warning."""
     severity: Severity = "warning" if len(rows) > MANY * len(split) else "note"
     sides = _sides(split)
     shown = at_rows(split, rows, lambda i: " | ".join(sides[i]))
     message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
-    yield from found(severity, code, rows, message, WAYS_OUT[code], shown=shown, ok=ok)
+    yield from found(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
 
 
 def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
@@ -67,7 +67,7 @@ def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
     shown = [at.removesuffix(": ") for at in at_rows(split, rows, lambda i: "")]
     message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
     fix = "fill them in, or leave such pairs out with --on-bad-row skip"
-    # one is enough for a training to refuse them
+    # always a warning: training stops at the first such pair
     yield from found("warning", "empty", rows, message, fix, shown=shown, ok=f"{name}: no side is empty")
 
 
@@ -91,10 +91,10 @@ def _untranslated(name: str, split: PairSplit) -> Iterable[Finding]:
 
 
 def _ratios(split: PairSplit) -> np.ndarray:
-    """Logarithm of target / source in characters; nan where a side is empty or both are short."""
+    """Logarithm of target / source in characters; NaN if a side is empty or both are short."""
     left, right = (np.array([len(x.strip()) for x in side], float) for side in (split.source, split.target))
-    told = (left > 0) & (right > 0) & (np.maximum(left, right) >= LONG)
-    return np.where(told, np.log(np.maximum(right, 1) / np.maximum(left, 1)), np.nan)
+    usable = (left > 0) & (right > 0) & (np.maximum(left, right) >= LONG)
+    return np.where(usable, np.log(np.maximum(right, 1) / np.maximum(left, 1)), np.nan)
 
 
 def _odd_lengths(name: str, split: PairSplit) -> Iterable[Finding]:
@@ -128,7 +128,7 @@ def _too_good(split: str) -> str:
 def examine_scored(
     name: str, splits: Mapping[str, ScoredSplit], rejected: Sequence[RejectedRow] = ()
 ) -> DoctorReport:
-    """Every check on pairs and how alike they are.
+    """Run every check on pairs with similarity scores.
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, lowest, mean and highest score.
     """
@@ -140,7 +140,7 @@ def examine_scored(
 
 
 def _keys(split: ScoredSplit) -> list[tuple[str, str]]:
-    """The pairs in whichever order they stand."""
+    """The pairs with both texts sorted, so that swapped pairs are equal."""
     return [(a, b) if a <= b else (b, a) for a, b in _sides(split)]
 
 
@@ -155,7 +155,7 @@ def _scores(name: str, split: ScoredSplit) -> Iterable[Finding]:
     keys = _keys(split)
     same = [i for i, (a, b) in enumerate(keys) if a == b]
     if split.scores is None:
-        what = "have the same text on both sides: they teach nothing"
+        what = "have the same text on both sides: nothing can be learned from them"
         yield from _some(name, "same", split, same, what)
         return
     scores = np.asarray(split.scores)
@@ -176,7 +176,7 @@ def _scores(name: str, split: ScoredSplit) -> Iterable[Finding]:
 
 
 def _shared_pairs(splits: Mapping[str, ScoredSplit], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Leaks: whole pairs in two splits are serious, single texts are common and worth knowing."""
+    """Leakage: a warning for pairs in two splits, only a note for single texts, which are common."""
     keys = {name: _keys(split) for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):
         pairs, other = {*keys[a]}, _sides(splits[b])

@@ -1,8 +1,8 @@
-"""Columns of Parquet files, one at a time, in batches whose size in memory is known before they are unpacked.
+"""Read columns of Parquet files in batches whose size in memory is known before they are decompressed.
 
-A file of two kilobytes may unfold to gigabytes: a page that repeats one text a million times, or packs zeros.
-Counted first are the pages' own headers (the footer may say anything), then the texts, which are read as
-numbers of distinct values, before they become one string a row.
+A file of two kilobytes may expand to gigabytes, for instance if a page repeats one text a million times. So
+the headers of the pages are checked first (the footer cannot be trusted). Texts are read as dictionary
+indices, and equal texts share one string.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from urllib.parse import unquote
 from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, more_room, opened
 from glassformer.errors import DataError, MalformedFileError, NotUtf8Error, TooLargeError
 
-# --- how much pages say they hold -----------------------------------------------------------------
-# Read from their headers without unpacking one.
-# The footer of a file names sizes too, but nobody checks them: a page is unpacked to the size in its own
-# header. So these are what is counted before a column is read. A header is a struct in Thrift's compact
-# protocol (apache/parquet-format, ``parquet.thrift``: PageHeader).
+# --- sizes in page headers ------------------------------------------------------------------------
+# A page is decompressed to the size in its header, so the headers of all pages are read before a column is.
+# (The footer also has sizes, but nobody checks them.) A header is a struct in Thrift's compact protocol
+# (apache/parquet-format, ``parquet.thrift``: PageHeader).
 
-MAX_HEADER = 1 << 24  # bytes of one header: statistics hold values
+MAX_HEADER = 1 << 24  # bytes of one header, which may include statistics
 MAX_PAGES = 1 << 20  # of one column in one row group
-_DEEPEST = 8  # structs in structs
-_DICTIONARY = 7  # field of PageHeader with the header of a page of distinct values
-_DATA = {5: 2, 8: 4}  # fields of PageHeader: a data page's own header (1: values), and in it the encoding
-# Encodings of values of any length: 0 plain, 2 and 8 the number of an entry in the dictionary's page, 7 how
-# much of the value before it is repeated.
+_DEEPEST = 8  # maximum nesting of structs
+_DICTIONARY = 7  # field of PageHeader: dictionary page header
+# Fields of PageHeader with a data page header (whose field 1 is the number of values) -> field of the
+# encoding.
+_DATA = {5: 2, 8: 4}
+# Encodings of byte arrays: 0 plain, 2 and 8 dictionary indices, 7 prefixes of the previous value.
 PREFIXES = 7
-AS_NUMBERS = {0, 2, 8}  # that Arrow gives as numbers of distinct values
-UNFOLDING = {2, 7, 8}  # with which a few bytes of a page stand for many
+AS_NUMBERS = {0, 2, 8}  # encodings that Arrow can return as dictionary arrays
+UNFOLDING = {2, 7, 8}  # encodings in which few bytes can stand for many
 
 
 class PagesError(ValueError):
-    """The pages of a column cannot be told apart."""
+    """The page headers of a column are invalid."""
 
 
 @dataclass
 class Pages:
-    """What the pages of a column take when they are unpacked."""
+    """Decompressed sizes of the pages of a column."""
 
-    values: int = 0  # in data pages
+    values: int = 0  # number of values in data pages
     unpacked: int = 0  # bytes of all pages
-    largest: int = 0  # bytes of one page
-    dictionary: int = 0  # bytes of the largest page of distinct values
+    largest: int = 0  # bytes of the largest page
+    dictionary: int = 0  # bytes of the largest dictionary page
     encodings: set[int] = field(default_factory=set)  # of data pages
 
     def add(self, other: Pages) -> None:
@@ -61,10 +61,10 @@ class Pages:
 
 
 def chunk_pages(file: BinaryIO, start: int, length: int) -> Pages:
-    """The pages of one column in one row group, which begin at byte ``start`` and take ``length`` bytes.
+    """Sizes of the pages of one column in one row group, at bytes ``start`` to ``start + length``.
 
     Raises:
-        PagesError: a header that is none, a size below 0, or more pages than can be meant.
+        PagesError: an invalid header, a negative size, or too many pages.
     """
     found, at, end = Pages(), start, start + length
     for _ in range(MAX_PAGES):
@@ -91,7 +91,7 @@ def chunk_pages(file: BinaryIO, start: int, length: int) -> Pages:
 
 
 def _header(file: BinaryIO, at: int, end: int) -> tuple[int, dict[int, Any]]:
-    """The header at a place: how many bytes it takes, and its fields."""
+    """The header at a position: its number of bytes, and its fields."""
     wanted = 256
     while True:
         file.seek(at)
@@ -100,14 +100,14 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, dict[int, Any]]:
         try:
             fields = reader.struct(0)
             return reader.at, fields
-        except IndexError:  # it goes on behind what was read
+        except IndexError:  # it is longer than the bytes read
             if len(raw) < wanted or wanted >= MAX_HEADER:
                 raise PagesError("a page whose header does not end") from None
             wanted *= 16
 
 
 class _Compact:
-    """As much of Thrift's compact protocol as page headers need: whole numbers, structs; skips others."""
+    """A parser of Thrift's compact protocol for page headers: reads integers and structs, skips the rest."""
 
     def __init__(self, raw: bytes):
         self.raw, self.at = raw, 0
@@ -124,7 +124,7 @@ class _Compact:
         return fields
 
     def value(self, kind: int, depth: int) -> Any:
-        if kind in (1, 2):  # true and false, said by the kind itself
+        if kind in (1, 2):  # true and false
             return kind == 1
         if kind == 3:
             return self.byte()
@@ -138,7 +138,7 @@ class _Compact:
             head = self.byte()
             count, inner = head >> 4, head & 15
             for _ in range(self.varint() if count == 15 else count):
-                # truth values in a list are bytes of their own
+                # booleans in a list take one byte each
                 self.byte() if inner in (1, 2) else self.value(inner, depth + 1)
             return None
         if kind == 12:
@@ -173,28 +173,28 @@ class _Compact:
 # --- columns --------------------------------------------------------------------------------------
 
 ANY_SIZE = 1 << 62
-AT_ONCE = 64 << 20  # bytes of pages that one batch of rows may stand for
+AT_ONCE = 64 << 20  # decompressed bytes of one batch of rows
 MOST_ROWS = 65_536  # of a batch
-FREE_ROWS = 1 << 24  # rows that every file may have; more must take room in it, as what is honest does
+FREE_ROWS = 1 << 24  # rows that every file may have; more rows need a file of proportional size
 BYTES = "BYTE_ARRAY"  # Parquet's name for values of any length
-PARTITION = re.compile(r"([^=]+)=(.*)").fullmatch  # a folder whose rows all have one value of a column
+PARTITION = re.compile(r"([^=]+)=(.*)").fullmatch  # name of a partition folder: column=value
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_POINTER = 8  # bytes a row takes in a list
+_POINTER = 8  # bytes per row of a list
 
 
 def open_parquet(path: str | Path, *leaves: str) -> Any:
-    """The file, its footer read.
+    """Open a Parquet file and read its footer.
 
     Args:
-        leaves: paths of columns of bytes that are wanted as numbers of distinct values.
+        leaves: paths of byte-array columns to read as dictionary arrays.
 
     Raises:
-        DataError: missing, no plain file, or not Parquet (encrypted, cut, of another kind).
+        DataError: the file is missing, not regular, or not Parquet (encrypted, truncated, another format).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    check_file(Path(path), ANY_SIZE)  # what matters is the column that is read
+    check_file(Path(path), ANY_SIZE)  # the size is checked per column
     try:
         return pq.ParquetFile(path, read_dictionary=list(leaves) or None, buffer_size=1 << 20)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -207,7 +207,7 @@ def open_parquet(path: str | Path, *leaves: str) -> Any:
 
 
 def partitions(path: str | Path) -> dict[str, str | None]:
-    """The columns that the folders around a file name (``label=good``), and this file's value of each."""
+    """Column -> value, from the names of the partition folders (``label=good``) around a file."""
     found = []
     for folder in Path(path).parents:
         if (match := PARTITION(folder.name)) is None:
@@ -220,7 +220,7 @@ def check_rows(path: str | Path, file: Any) -> int:
     """The number of rows.
 
     Raises:
-        DataError: the footer contradicts itself, or promises more rows than a file of that size can mean.
+        DataError: the footer is inconsistent, or has implausibly many rows for the size of the file.
     """
     meta = file.metadata
     groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
@@ -235,16 +235,16 @@ def check_rows(path: str | Path, file: Any) -> int:
 
 
 def read_column(path: str | Path, column: str) -> list[Any]:
-    """All values of a column, equal texts of a batch being one string.
+    """All values of a column; equal texts of a batch share one string.
 
     Raises:
-        DataError: the column is damaged, of a kind that is not read, not UTF-8 (the row is named), or unfolds
-            to more than ``files.memory_limit`` allows.
+        DataError: the column is damaged, of an unsupported type, not UTF-8 (the message has the row), or
+            expands beyond ``files.memory_limit``.
     """
     limit, taken = memory_limit(os.stat(path).st_size), 0
     values: list[Any] = []
     for batch in batches(path, column, limit=limit):
-        taken += unfolded(batch) + _POINTER * len(batch)
+        taken += expanded_size(batch) + _POINTER * len(batch)
         if taken > limit:
             raise _too_large(path, column, taken, limit)
         values += to_list(batch, path, len(values))
@@ -253,18 +253,18 @@ def read_column(path: str | Path, column: str) -> list[Any]:
 
 def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataError:
     size = os.stat(path).st_size
-    what = f"column {column!r} unfolds to more than {limit >> 20:,} MB, from a file of {size:,} bytes"
+    what = f"column {column!r} expands to more than {limit >> 20:,} MB, from a file of {size:,} bytes"
     return TooLargeError(what, where=str(path), fix=more_room(path, taken))
 
 
 def batches(
     path: str | Path, column: str, groups: Sequence[int] | None = None, *, limit: int | None = None
 ) -> Iterator[Any]:
-    """A column's values as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary arrays.
+    """Iterate over a column in batches of rows, as Arrow arrays; byte arrays as dictionary arrays.
 
     Args:
         groups: numbers of the row groups to read; None: all.
-        limit: bytes that all pages together may unfold to; None: any number, as long as each page is bounded.
+        limit: maximum decompressed size of all pages in bytes; None: only each page is bounded.
 
     Raises:
         DataError: see ``read_column``.
@@ -278,14 +278,14 @@ def batches(
     rows = sum(file.metadata.row_group(i).num_rows for i in chosen)
     room = max(limit or 0, memory_limit(os.stat(path).st_size))
     leaves = [leaf for _, leaf in _leaves(file, column)]
-    widest = max((leaf.length for leaf in leaves), default=0)  # of values of one fixed length
+    widest = max((leaf.length for leaf in leaves), default=0)  # bytes of fixed-length values
     entry = pages.largest if PREFIXES in pages.encodings else pages.dictionary
     repeated = any(leaf.max_repetition_level for leaf in leaves)
     plain = len(leaves) == 1 and (repeated or leaves[0].path == column)  # no field of a struct
     texts = [leaf.path for leaf in leaves if plain and leaf.physical_type == BYTES]
     if not pages.encodings <= AS_NUMBERS:
         texts = []
-    if repeated:  # how many values a row has, no batch of rows can bound; as a number a value has no length
+    if repeated:  # a row may have any number of values, so the whole column must fit
         limit, widest = limit or room, widest if texts else max(widest, entry)
     if limit is not None and (taken := max(pages.unpacked, (_POINTER + widest) * pages.values)) > limit:
         raise _too_large(path, column, taken, limit)
@@ -293,10 +293,10 @@ def batches(
         raise _too_large(path, column, pages.largest, room)
     average = max(pages.unpacked // max(rows, 1), widest, 1)
     if not texts and pages.encodings & UNFOLDING:
-        average = max(average, entry)  # each value may be as long as that
+        average = max(average, entry)  # each value may have this length
     at_once = max(1, min(MOST_ROWS, AT_ONCE // average))
     file = open_parquet(path, *texts)
-    # Each row group has a dictionary of its own, and Arrow makes no lists of two: one group after the other.
+    # Arrow cannot combine lists with the dictionaries of two row groups, so each group is read separately.
     parts = [[group] for group in chosen] if repeated else [list(chosen)]
     try:
         for part in parts:
@@ -308,18 +308,18 @@ def batches(
 
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
-    """The columns of the file that form a column of the schema, by number: one, or the fields of a struct."""
+    """The leaf columns of a column, with their numbers: one, or the fields of a struct."""
     every = ((i, file.schema.column(i)) for i in range(len(file.schema)))
     return [(i, leaf) for i, leaf in every if leaf.path == column or leaf.path.startswith(f"{column}.")]
 
 
 def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]) -> Pages:
-    """What the headers of a column's pages say, of these row groups."""
+    """Sizes of the pages of a column in these row groups, from their headers."""
     found, leaves, flat = Pages(), _leaves(file, column), True
     with opened(Path(path)) as raw:
         for group in groups:
             about = file.metadata.row_group(group)
-            if not about.num_rows:  # as of an empty batch: there are no pages
+            if not about.num_rows:  # an empty row group has no pages
                 continue
             for number, leaf in leaves:
                 chunk = about.column(number)
@@ -340,13 +340,13 @@ def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]
     return found
 
 
-def unfolded(array: Any) -> int:
-    """Bytes of an array's texts when each row has its own."""
+def expanded_size(array: Any) -> int:
+    """Bytes of an array if each row had its own copy of its text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_struct(array.type):
-        return sum(unfolded(array.field(i)) for i in range(array.type.num_fields))
+        return sum(expanded_size(array.field(i)) for i in range(array.type.num_fields))
     if pa.types.is_dictionary(array.type):
         if not _is_bytes(array.dictionary.type):
             return array.nbytes
@@ -364,10 +364,10 @@ def _is_bytes(kind: Any) -> bool:
 
 
 def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
-    """An array's values as Python has them; equal texts are one string.
+    """Convert an array to Python objects; equal texts share one string.
 
     Args:
-        before: rows of the file that stand before the first of these.
+        before: number of rows of the file before this array, for messages.
     """
     import numpy as np
     import pyarrow as pa
@@ -379,7 +379,7 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
     numbers = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     used, places = np.unique(numbers, return_inverse=True)
     distinct = array.dictionary.take(pa.array(used[used >= 0]))
-    missing = len(used) - len(distinct)  # 1 where -1 stands first
+    missing = len(used) - len(distinct)  # 1 if the first is -1
     try:
         values = distinct.to_pylist()
     except UnicodeDecodeError:
@@ -396,13 +396,13 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
 
 
 def _lists(array: Any, path: str | Path, before: int) -> list[Any]:
-    """Lists of texts, of which equal ones are one string."""
+    """Convert an array of lists of texts; equal texts share one string."""
     import pyarrow.compute as pc
 
     lengths = pc.list_value_length(array).to_pylist()  # type: ignore[attr-defined]  # made at run time
     try:
         flat = to_list(array.flatten(), path, before)
-    except DataError as error:  # whose row counts values
+    except DataError as error:  # its row number counts values of lists, not rows
         raise error.but(where=str(path)) from None
     ends = itertools.accumulate(length or 0 for length in lengths)
     both = zip(lengths, ends, strict=True)
@@ -410,23 +410,23 @@ def _lists(array: Any, path: str | Path, before: int) -> list[Any]:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line of bounded length."""
+    """The first line of an error message, shortened."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
-    """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
+    """Column -> class names, which the ``datasets`` library stores in the Parquet schema."""
     try:
         features = json.loads(metadata)["info"]["features"]
         kinds = {name: _element_of(f) for name, f in features.items()}
         labels = {name: f["names"] for name, f in kinds.items() if f.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}  # another tool's note under the same key is no reason to refuse the table
+        return {}  # another tool may use the same key
     return {name: tuple(map(str, names)) for name, names in labels.items()}
 
 
 def _element_of(feature: Any) -> dict[str, Any]:
-    """What a list of the ``datasets`` library holds; what is no list, as it is."""
+    """The element type of a list feature of ``datasets``; other features unchanged."""
     if isinstance(feature, list):
         return feature[0] if len(feature) == 1 else {}
     return feature.get("feature", feature) if feature.get("_type") in ("Sequence", "List") else feature

@@ -1,6 +1,4 @@
-"""Questions on texts and their answers, which are spans of the text: checked, and found where only words are
-given.
-"""
+"""Check questions with contexts and their answers (spans of the context); locate answers given as text."""
 
 from __future__ import annotations
 
@@ -19,28 +17,28 @@ QUESTION, CONTEXT = "question", "context"
 
 
 class Question(NamedTuple):
-    """A question, and the text that may hold its answer."""
+    """A question, and the text that may contain its answer."""
 
     question: str
     context: str
 
 
 class Answers(NamedTuple):
-    """The answers to one question, each as it stands in the context, and where; empty: it has none there."""
+    """The answers to one question, as in the context, and their start characters; empty: unanswerable."""
 
     texts: tuple[str, ...] = ()
     starts: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, list]:
-        """As the Hub's tables have it."""
+        """The format of data sets on the Hub."""
         return {"text": list(self.texts), "answer_start": list(self.starts)}
 
 
 def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | None = None) -> list[Question]:
-    """Pairs (question, context), dicts with these keys, or a table with these columns.
+    """Parse questions: pairs (question, context), dicts with these keys, or a table with these columns.
 
     Raises:
-        DataError: something else, or a text that cannot be used (see ``check_texts``).
+        DataError: another type, or an unusable text (see ``check_texts``).
     """
     if isinstance(X, str | bytes) or (isinstance(X, Mapping) and table_of(X) is None):
         what = f"a {type(X).__name__} is not a list of questions"
@@ -57,7 +55,7 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
 
 
 def is_example(row: Any) -> bool:
-    """Whether a row of a list is a question with its context as it stands, to be looked at by itself."""
+    """Whether a row of a list is one example (question and context), not a row of a table."""
     named = {QUESTION, CONTEXT} <= set(getattr(row, "_fields", ()))
     return isinstance(row, Mapping) or (isinstance(row, tuple) and not named)
 
@@ -71,21 +69,21 @@ def _pair(x: Any, where: str) -> Sequence[Any]:
             raise DataError(f"no {missing[0]!r}", where=where, fix=fix)
         return x[QUESTION], x[CONTEXT]
     if isinstance(x, str | bytes) or not hasattr(x, "__len__") or len(x) != 2:
-        raise DataError("no question with its context", where=where, fix=fix)
+        raise DataError("not a question with its context", where=where, fix=fix)
     return tuple(x)
 
 
 def check_answers(
     y: Any, questions: Sequence[Question], origin: str = "answers", rows: Sequence[int] | None = None
 ) -> list[Answers]:
-    """The answers to questions.
+    """Parse the answers to questions.
 
     Args:
-        y: of each question ``{"text": [...], "answer_start": [...]}``, a list of such dicts of one answer
-            each, one text (it is found in the context), or None, ``""`` or an empty list: no answer.
+        y: per question ``{"text": [...], "answer_start": [...]}``, a list of such dicts with one answer each,
+            a text (which is searched in the context), or None, ``""`` or an empty list for no answer.
 
     Raises:
-        DataError: an answer that does not stand where it is said to, or in several places without one said.
+        DataError: an answer is not at its position; or has no position and does not occur exactly once.
     """
     if y is None:
         raise MissingValueError("the answers are missing", where=origin, fix="Give one for each question")
@@ -99,7 +97,7 @@ def check_answers(
             what, where=origin, fix="Give one for each question, None where there is none"
         )
     both = enumerate(zip(given, questions, strict=True))
-    return [_answers(own, asked.context, place(origin, i, rows)) for i, (own, asked) in both]
+    return [_answers(own, question.context, place(origin, i, rows)) for i, (own, question) in both]
 
 
 def _answers(given: Any, context: str, where: str) -> Answers:
@@ -140,7 +138,7 @@ def _lists(given: Mapping[str, Any], where: str) -> tuple[list[Any], list[Any]]:
 
 
 def _placed(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
-    """An answer without blanks around it, and where it begins."""
+    """An answer without surrounding blanks, and its start."""
     if not isinstance(text, str) or not text.strip():
         raise BadAnswerError("an answer without words", where=where, fix="Give None where there is no answer")
     bare = text.strip()
@@ -153,18 +151,17 @@ def _placed(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
     start = int(float(start))
     if start < 0 or context[start : start + len(text)] != text:
         there = context.find(bare)
-        what = f"the answer {excerpt(bare, 40)!r} does not stand at character {start} of the context"
-        fix = f"It stands at {there}" if there >= 0 else "It stands nowhere in it: correct the answer"
+        what = f"the answer {excerpt(bare, 40)!r} is not at character {start} of the context"
+        fix = f"It is at {there}" if there >= 0 else "It is nowhere in the context: correct the answer"
         raise BadAnswerError(what, where=where, fix=fix)
     return bare, start + len(text) - len(text.lstrip())
 
 
 def found_in(text: str, context: str, where: str) -> int:
-    """Where a text stands in its context as whole words, if that is one place only; else where it stands at
-    all.
+    """The start of a text in its context: of its only occurrence as whole words, or of its only occurrence.
 
     Raises:
-        DataError: nowhere, or in several places.
+        DataError: no occurrence, or several.
     """
     places = _places(text, context)
     whole = [at for at in places if is_whole(context, at, at + len(text))]
@@ -174,12 +171,12 @@ def found_in(text: str, context: str, where: str) -> int:
     if not places:
         what = f"the answer {shown!r} is not in the context"
         raise BadAnswerError(what, where=where, fix="Give it as it is written there, or leave it empty")
-    what = f"the answer {shown!r} stands {len(whole or places)} times in the context"
-    raise BadAnswerError(what, where=where, fix="Say which one is meant with answer_start")
+    what = f"the answer {shown!r} occurs {len(whole or places)} times in the context"
+    raise BadAnswerError(what, where=where, fix="Give the position of the right one in answer_start")
 
 
 def _is_word(text: str, context: str) -> bool:
-    """Whether "nan" is a word of the context, in one place, and not what tables have where nothing stands."""
+    """Whether "nan" is a word of the context, exactly once, and not a missing value of a table."""
     return sum(is_whole(context, at, at + len(text)) for at in _places(text, context)) == 1
 
 
@@ -188,7 +185,7 @@ def _places(text: str, context: str) -> list[int]:
 
 
 def is_whole(context: str, start: int, end: int) -> bool:
-    """Whether a part of a text begins and ends where its words do."""
+    """Whether a part of a text begins and ends at word boundaries."""
     borders = context[start - 1 : start], context[start], context[end - 1], context[end : end + 1]
     before, first, last, behind = map(str.isalnum, borders)
     return not (before and first) and not (last and behind)

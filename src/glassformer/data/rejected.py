@@ -1,5 +1,5 @@
-"""Rows of tables: how examples are made of them; those that cannot be used end the run or, with
-``on_bad_row = "skip"``, are left out and listed."""
+"""Turn rows of tables into examples. An unusable row raises an error or, with ``on_bad_row = "skip"``, is
+left out and listed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SKIP = "on_bad_row=skip"
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """Where it stands and what is wrong with it."""
+    """A skipped row: its place, and the reason."""
 
     file: str
     row: int
@@ -33,7 +33,7 @@ class RejectedRow:
 
 
 def or_else(fix: str | None, other: str) -> str:
-    """A fix, and another way out behind it, in one sentence or two."""
+    """Combine two alternative fixes into one or two sentences."""
     fix = fix or "Correct it"
     if fix.startswith("Known: "):
         fix = f"Correct it ({fix[0].lower()}{fix[1:]})"
@@ -41,7 +41,7 @@ def or_else(fix: str | None, other: str) -> str:
 
 
 def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
-    """A file's table, its ragged rows left out and listed; None: the first of them ends the reading."""
+    """Read a table; rows with a wrong number of cells are skipped and added to ``rejected`` (None: raise)."""
     if rejected is None:
         with way_out(None, partial(lenient_table, path)):
             return read_table(path)
@@ -64,10 +64,10 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
 def way_out(
     rejected: list[RejectedRow] | None, others: Callable[[list[RejectedRow]], Any] | None = None
 ) -> Iterator[None]:
-    """A row that is refused, where rows are not listed, says how to go on without such rows.
+    """Add to the error of an unusable row that such rows can be skipped, unless they are being skipped.
 
     Args:
-        others: lists all rows of the same table that cannot be used, this one among them; they are counted.
+        others: lists all unusable rows of the same table, for their number in the message.
     """
     try:
         yield
@@ -78,16 +78,16 @@ def way_out(
         fix = fix if SKIP in fix else or_else(fix, f"leave such rows out with {SKIP}")
         bad: list[RejectedRow] = []
         if others is not None:
-            with suppress(DataError):  # none is left
+            with suppress(DataError):  # raised if no row can be used
                 others(bad)
         raise error.but(what=with_others(error.what, len(bad)), fix=fix) from None
 
 
 def with_others(what: str, bad: int) -> str:
-    """What is wrong with the first row that cannot be used, and how many there are besides.
+    """The problem of the first unusable row, and how many more such rows there are.
 
     Args:
-        bad: how many there are, the first among them; 0: that is not known.
+        bad: number of unusable rows, including the first; 0: unknown.
     """
     return what if bad < 2 else f"{what} ({bad - 1:,} more {'row' if bad == 2 else 'rows'} cannot be used)"
 
@@ -99,13 +99,13 @@ def without_bad_rows(
     rejected: list[RejectedRow],
     checks: dict[str, Callable],
 ) -> Table:
-    """The rows of a table whose text and label can be used; the others are added to ``rejected``.
+    """The usable rows of a table; the others are added to ``rejected``.
 
     Args:
-        checks: column (others too) -> what raises for a value of it.
+        checks: column -> function that raises DataError for an unusable value.
 
     Raises:
-        DataError: none is left.
+        DataError: no row is usable.
     """
     columns = {name: table.read(name) for name in {text, label or text, *checks}}
     good, first = [], None
@@ -129,29 +129,29 @@ def without_bad_rows(
 
 
 def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
-    """How many rows for each reason, and the first: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
+    """Skipped rows grouped by reason: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
     kinds: dict[str, list[RejectedRow]] = {}
-    for row in rejected:  # of one kind are reasons that differ in the figures of a row
+    for row in rejected:  # reasons that differ only in their numbers are one kind
         kind = re.sub(r"\d[\d,.]*", "n", row.reason) if row.reason[:1].isdigit() else row.reason
         kinds.setdefault(kind, []).append(row)
     ranked = sorted(kinds.values(), key=lambda rows: -len(rows))
-    told = []
+    parts = []
     for rows in ranked[:most]:
         like = " and the like" * (len({row.reason for row in rows}) > 1)
         shown = ", ".join(str(row.row) for row in rows[:3]) + (" ..." if len(rows) > 3 else "")
         many = f"{len(rows):,}: rows" if len(rows) > 1 else "row"
-        told.append(f"{rows[0].reason}{like} ({many} {shown})")
-    return ", ".join(told) + (f" and {len(ranked) - most} more kinds" if len(ranked) > most else "")
+        parts.append(f"{rows[0].reason}{like} ({many} {shown})")
+    return ", ".join(parts) + (f" and {len(ranked) - most} more kinds" if len(ranked) > most else "")
 
 
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
-    """One JSON object a row: ``file``, ``row``, ``reason``."""
+    """Write one JSON object per row: ``file``, ``row``, ``reason``."""
     lines = [json_text(vars(row)) + "\n" for row in rejected]
     write_text_whole(path, "".join(lines))
 
 
 def summary(rejected: Sequence[Any], listed: bool = True) -> str:
-    """The rejected rows in one line: how many, and the first; ``listed``: a run's rejected.jsonl has them."""
+    """One line about the skipped rows: their number, and the first; ``listed``: mention rejected.jsonl."""
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     where = f"{first.file}, row {first.row}"
@@ -160,9 +160,9 @@ def summary(rejected: Sequence[Any], listed: bool = True) -> str:
 
 
 def in_other_encoding(rejected: Sequence[Any]) -> str:
-    """How rows are read after all that are no UTF-8, behind a sentence on them; empty: there are none.
+    """A clause for a message: how to read the rows that are not UTF-8; empty if there are none.
 
-    Such rows are good ones, and need not be lost as empty ones are.
+    Such rows are usable with the right encoding.
     """
     count = sum(row.reason == not_text() for row in rejected)
     many = f"{count:,} of them {'is' if count == 1 else 'are'} {not_text()}"
@@ -170,7 +170,7 @@ def in_other_encoding(rejected: Sequence[Any]) -> str:
 
 
 def other_reading(rejected: Sequence[Any]) -> str:
-    """What reads the first file with rows in another encoding; empty: there is none."""
+    """How to read the first file that has rows in another encoding; empty if there is none."""
     file = next((row.file for row in rejected if row.reason == not_text()), None)
     if file is None:
         return ""
@@ -180,14 +180,14 @@ def other_reading(rejected: Sequence[Any]) -> str:
 
 # --- examples of rows ---------------------------------------------------------------------------
 
-# How an example is made of a row, which raises DataError where it cannot be used, and the row's number.
+# A function that makes an example of a row, or raises DataError if it is unusable, and the row number.
 Row = tuple[Callable[[], Any], int]
 
 
 def check_request(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
-    """Raises DataError for a data set without a name (``fix`` says what can be named), or a limit below 1."""
+    """Raise DataError if ``source`` is empty (``fix`` lists what can be named) or ``limit`` is below 1."""
     if limit is not None and limit < 1:
-        raise DataError(f"{limit} {noun} a split", where="limit", fix="Give 1 or more")
+        raise DataError(f"{limit} {noun} per split", where="limit", fix="Give 1 or more")
     if not str(source):
         raise DataError("no data set is named", where="source", fix=fix)
 
@@ -201,13 +201,13 @@ def column_of(
     *,
     lists: Sequence[str] | None = None,
 ) -> str:
-    """The column of ``what``: the one that is named with ``key``, else the first with a usual name.
+    """The column of ``what``: the one given with the setting ``key``, or the first with a usual name.
 
     Args:
-        lists: columns of which the only one with lists is taken, where none has a usual name.
+        lists: candidates if no column has a usual name: the only one of them that contains lists is used.
 
     Raises:
-        DataError: no such column, or none or several that could be it.
+        DataError: no such column, or none or several candidates.
     """
     table.check_columns(given)
     if given is not None:
@@ -229,13 +229,13 @@ def read_rows(
     rejected: list[RejectedRow] | None,
     noun: str,
 ) -> tuple[list[Any], str, Sequence[int]]:
-    """The examples of a split, the origin that messages name, and the row of each example.
+    """The examples of a split, their origin for messages, and the row number of each example.
 
     Args:
-        rejected: rows that cannot be used are left out and listed here; None: the first ends the reading.
+        rejected: unusable rows are skipped and added to this list; None: the first one raises an error.
 
     Raises:
-        DataError: a row that cannot be used, or none is left.
+        DataError: an unusable row, or no usable row.
     """
     examples: list[Any] = []
     rows: list[int] = []
@@ -255,7 +255,7 @@ def read_rows(
                     rows.append(row)
     origin = " + ".join(map(str, files))
     if not examples:
-        mine = rejected[before:] if rejected else []
-        what = f"no {noun} can be used" + (f"; {summary(mine, listed=False)}" if mine else "")
+        skipped = rejected[before:] if rejected else []
+        what = f"no {noun} can be used" + (f"; {summary(skipped, listed=False)}" if skipped else "")
         raise DataError(what, where=origin, fix=fix or "Correct the file")
     return examples, origin, rows if len(files) == 1 else range(1, len(rows) + 1)

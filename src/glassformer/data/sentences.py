@@ -1,8 +1,8 @@
-"""A corpus of sentences as word numbers, for word vectors: in memory or mapped from disk, of any size.
+"""A corpus of sentences as word ids, for training word vectors, in memory or in memory-mapped files.
 
     ids.npy  starts.npy  words.json                    sentence i is ids[starts[i]:starts[i + 1]]
 
-Words seen too seldom are left out; they take no place in a window.
+Rare words are removed before context windows are formed.
 """
 
 from __future__ import annotations
@@ -40,41 +40,41 @@ from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole, written_whole
 from glassformer.reading import NotRegularError, open_regular
 
-CHUNK = 10_000  # sentences turned into numbers at a time
-READ = 1_000_000  # ids looked at at a time
-# A longer sentence is cut: the rate falls, and threads share the work, by sentences.
+CHUNK = 10_000  # sentences converted to ids at a time
+READ = 1_000_000  # ids checked at a time
+# A longer sentence is split, since the learning rate is updated, and work shared by threads, per sentence.
 LONGEST = 10_000  # words
-LONGEST_NAME = 255  # characters of a file's name on any usual file system; what is longer is a text
-LEFT_OUT = -1  # the number of a word that is seen too seldom
+LONGEST_NAME = 255  # maximum length of file names on common file systems; a longer string is a text
+LEFT_OUT = -1  # id of rare words
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences as numbers of words; the most frequent word is 0.
+    """Sentences as word ids; the most frequent word has the id 0.
 
     Raises:
-        DataError: the arrays have other types, or ids, sentences, words and counts are not of one corpus.
+        DataError: the arrays have wrong types or are inconsistent.
     """
 
-    ids: np.ndarray  # int32 [N], perhaps mapped from a file
+    ids: np.ndarray  # int32 [N], possibly memory-mapped
     starts: np.ndarray  # int64 [n + 1]
     words: tuple[str, ...]  # [V]
-    counts: np.ndarray  # int64 [V], in this corpus
-    raw_words: int  # those left out counted too: what speeds are stated in
+    counts: np.ndarray  # int64 [V], occurrences of each word in the corpus
+    raw_words: int  # number of words including rare ones, by which training speed is stated
 
     def __post_init__(self) -> None:
-        if len(self.words) != len(self.counts) or not _belong_together(self.ids, self.starts, self.counts):
-            what = "its ids, sentences, words and counts do not belong together"
+        if len(self.words) != len(self.counts) or not _consistent(self.ids, self.starts, self.counts):
+            what = "its ids, sentences, words and counts are inconsistent"
             raise DataError(what, where="corpus", fix="Make it with read_corpus")
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def digest(self) -> str:
-        """A check sum of everything that training reads."""
+        """A checksum of everything that training uses."""
         joined = "\n".join(self.words)
-        if joined.count("\n") >= len(self.words):  # a word has one itself
+        if joined.count("\n") >= len(self.words):  # a word contains a line break
             joined = json_text(self.words, ascii=True)
         digest = sha256(joined.encode())
         for array in (self.starts, self.ids):
@@ -83,10 +83,10 @@ class Corpus:
 
     @staticmethod
     def open(folder: str | Path) -> Corpus:
-        """A corpus that ``read_corpus`` wrote, its ids mapped; all are looked at once.
+        """Open a corpus written by ``read_corpus``, with memory-mapped ids, and check all ids once.
 
         Raises:
-            DataError: there is none, or it is damaged.
+            DataError: there is no corpus, or it is damaged.
         """
         folder = Path(folder)
         try:
@@ -98,14 +98,14 @@ class Corpus:
             words, counts = tuple(about["words"]), np.asarray(about["counts"], np.int64)
             return Corpus(ids, starts, words, counts, int(about["raw_words"]))
         except DataError:
-            what = "its files do not belong together"
+            what = "its files are inconsistent"
         except (OSError, ValueError, KeyError, TypeError) as error:
-            what = f"no whole corpus ({error})"
+            what = f"not a complete corpus ({error})"
         raise DataError(what, where=str(folder), fix="Make it again with read_corpus")
 
 
-def _belong_together(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether ids, sentences and counts are of one corpus: training writes where the ids say."""
+def _consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether ids, sentences and counts are consistent; training writes to memory at the ids unchecked."""
     if not all(isinstance(a, np.ndarray) and a.ndim == 1 for a in (ids, starts, counts)):
         return False
     if ids.dtype != np.int32 or starts.dtype != np.int64:
@@ -128,20 +128,20 @@ def read_corpus(
     max_words: int = 0,
     folder: str | Path | None = None,
 ) -> Corpus:
-    """Number the words and count them, then number them by how often they are seen.
+    """Read sentences and convert them to word ids, by frequency.
 
     Args:
-        sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of
-            words, or arrays of them. They are gone through once. A string by itself is a path. A sentence of
-            more than ``LONGEST`` words, as where a whole text is one line, is cut into several.
-        min_count: a word seen less often is left out; an accent by itself is joined to its letter (NFC).
-        max_words: words kept at most, the most frequent ones; 0: all.
-        folder: write the ids there and map them from the disk, for a corpus larger than memory.
+        sentences: the path of a text file with one sentence per line, or an iterable of strings (both are
+            split at white space), of lists of words, or of arrays of words; it is iterated once. A sentence
+            of more than ``LONGEST`` words is split into several. Words are normalized to NFC.
+        min_count: words that occur less often are left out.
+        max_words: maximum number of words, the most frequent ones; 0: all.
+        folder: write the ids to this folder and memory-map them, for a corpus larger than memory.
 
     Raises:
-        ConfigError: a count that is none, or ``folder`` is a file or names none.
-        DataError: no sentence, fewer than two words frequent enough, something that is no text, or a file
-            that cannot be read.
+        ConfigError: an invalid count, or ``folder`` is a file or empty.
+        DataError: there is no sentence, fewer than two words are frequent enough, a sentence is not a text,
+            or the file cannot be read.
     """
     for name, value in (("min_count", min_count), ("max_words", max_words)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
@@ -162,13 +162,13 @@ def read_corpus(
 def _numbered(
     sentences: Sentences, store: _Store, min_count: int, max_words: int, folder: str | Path | None
 ) -> Corpus:
-    """What ``read_corpus`` gives, with room in ``store`` for each word's first number."""
-    given, seen, lengths = _first_numbers(sentences, store)
+    """The result of ``read_corpus``; ``store`` takes the provisional ids, by order of first occurrence."""
+    given, seen, lengths = _provisional_ids(sentences, store)
     try:
         "\n".join(given).encode()
-    except UnicodeEncodeError as error:  # which no file and no check sum can hold
-        what = f"half a character ({error.object[error.start]!a}), which stands for none"
-        fix = "Decode the text anew, with errors='replace' where it is damaged"
+    except UnicodeEncodeError as error:  # cannot be written to a file, or be part of the checksum
+        what = f"a lone surrogate ({error.object[error.start]!a}), which is half a character"
+        fix = "Decode the text again, with errors='replace' if it is damaged"
         raise DataError(what, where="sentences", fix=fix) from None
     joined = [word if word.isascii() else normalize("NFC", word) for word in given]
     counter: Counter[str] = Counter()
@@ -177,7 +177,7 @@ def _numbered(
     ranked = sorted(((n, w) for w, n in counter.items() if n >= min_count), key=lambda x: (-x[0], x[1]))
     ranked = ranked[:max_words] if max_words else ranked
     if not counter:
-        raise DataError("no sentence holds a word", where="sentences", fix="Give sentences of words")
+        raise DataError("no sentence has a word", where="sentences", fix="Give sentences of words")
     if max_words == 1:
         fix = "Use 2 or more, or 0 for no limit"
         raise TooFewExamplesError("one word has no neighbors", where="max_words", fix=fix)
@@ -185,14 +185,14 @@ def _numbered(
         what = f"the only word is {next(iter(counter))!r}, and one word has no neighbors"
         raise TooFewExamplesError(what, where="sentences", fix="Give sentences of different words")
     if len(ranked) < 2:
-        what = f"of {len(counter):,} words fewer than two are seen {min_count} times"
-        enough = counter.most_common(2)[1][1]  # with which two words are left
+        what = f"fewer than two of {len(counter):,} words occur {min_count} times"
+        enough = counter.most_common(2)[1][1]  # keeps two words
         fix = f"Lower min_count to {enough} or less, or give more sentences"
         raise TooFewExamplesError(what, where="min_count", fix=fix)
     words = tuple(w for _, w in ranked)
     counts = np.array([n for n, _ in ranked], np.int64)
     number = {w: i for i, w in enumerate(words)}
-    final = np.array([number.get(word, LEFT_OUT) for word in joined], np.int32)  # of each first number
+    final = np.array([number.get(word, LEFT_OUT) for word in joined], np.int32)  # provisional id -> id
     with _room(int(counts.sum()), folder) as ids:
         place = 0
         for i, first in enumerate(store):
@@ -216,7 +216,7 @@ def _numbered(
 
 
 def _cut(lengths: np.ndarray) -> np.ndarray:
-    """Lengths of sentences, those above ``LONGEST`` as several."""
+    """Lengths of sentences, with those above ``LONGEST`` split."""
     if lengths.max(initial=0) <= LONGEST:
         return lengths
     parts = ([LONGEST] * (n // LONGEST) + [n % LONGEST] for n in lengths.tolist())
@@ -225,25 +225,25 @@ def _cut(lengths: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _room(size: int, folder: str | Path | None) -> Iterator[np.ndarray]:
-    """Numbers to be filled: in memory, or in a file that takes its place when they are.
+    """An array to be filled: in memory, or in a temporary file that replaces ids.npy afterwards.
 
-    A corpus that stands in the folder may be mapped: its file is replaced and never written to.
+    An existing ids.npy may be memory-mapped by another process, so it is never written to.
     """
     if folder is None:
         yield np.empty(size, np.int32)
         return
     with written_whole(Path(folder) / "ids.npy") as draft:
-        made = np.lib.format.open_memmap(draft, "w+", np.int32, (size,))
-        if hasattr(os, "posix_fallocate"):  # else a full disk would end the process at a write into the map
+        array = np.lib.format.open_memmap(draft, "w+", np.int32, (size,))
+        if hasattr(os, "posix_fallocate"):  # otherwise writing to the map on a full disk kills the process
             with open(draft, "rb+") as opened:
                 os.posix_fallocate(opened.fileno(), 0, draft.stat().st_size)
-        yield made
-        made.flush()
+        yield array
+        array.flush()
 
 
 @contextmanager
 def _disk(path: Path) -> Iterator[None]:
-    """One line where the disk is full or does not let us write."""
+    """Turn an OSError into a CannotWriteError."""
     try:
         yield
     except OSError as error:
@@ -251,7 +251,7 @@ def _disk(path: Path) -> Iterator[None]:
 
 
 def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
-    """The words of each sentence; those of lists as they are given, each of which is not looked at here.
+    """The words of each sentence; the words of lists are not checked here.
 
     Raises:
         DataError: a sentence is neither a string nor a list, or the file is missing or not UTF-8.
@@ -262,14 +262,14 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
             yield normalize("NFC", sentence).split()
         elif isinstance(sentence, Sequence):
             yield sentence
-        elif isinstance(sentence, np.ndarray) and sentence.ndim == 1:  # so Parquet's lists are read
+        elif isinstance(sentence, np.ndarray) and sentence.ndim == 1:  # lists in Parquet files
             yield sentence.tolist()
         else:
-            raise _no_sentence(i)
+            raise _not_a_sentence(i)
 
 
-class _FirstNumbers(dict[str, int]):
-    """Words in the order in which they are first seen, each of which is looked at once."""
+class _ProvisionalIds(dict[str, int]):
+    """Word -> provisional id, in the order of first occurrence; assigns new ids on lookup."""
 
     def __missing__(self, word: object) -> int:
         if not isinstance(word, str):
@@ -279,7 +279,7 @@ class _FirstNumbers(dict[str, int]):
 
 
 class _Store:
-    """Arrays of numbers, int32, that are taken out once: in memory, or in a nameless file in ``folder``."""
+    """A queue of int32 arrays that can be iterated once: in memory, or in an unnamed file in ``folder``."""
 
     def __init__(self, folder: str | Path | None):
         self.parts: deque[np.ndarray] = deque()
@@ -309,7 +309,7 @@ class _Store:
     def __iter__(self) -> Iterator[np.ndarray]:
         if self.file is None:
             while self.parts:
-                yield self.parts.popleft()  # its memory is free when the next one is asked for
+                yield self.parts.popleft()  # frees its memory when the next one is requested
             return
         with _disk(self.folder):
             self.file.seek(0)
@@ -317,26 +317,28 @@ class _Store:
                 yield np.frombuffer(self.file.read(size), np.int32)
 
 
-def _first_numbers(sentences: Sentences, store: _Store) -> tuple[_FirstNumbers, np.ndarray, list[np.ndarray]]:
-    """Put each word's first number into the store.
+def _provisional_ids(
+    sentences: Sentences, store: _Store
+) -> tuple[_ProvisionalIds, np.ndarray, list[np.ndarray]]:
+    """Write the provisional ids of all words to the store.
 
     Returns:
-        The words; how often each is seen, int64 ``[V]``; the lengths of the sentences of each part.
+        The words; their counts, int64 ``[V]``; the lengths of the sentences of each part.
 
     Raises:
-        DataError: something that is no text.
+        DataError: a word is not a text.
     """
-    numbers, seen, lengths = _FirstNumbers(), np.zeros(0, np.int64), []
+    numbers, seen, lengths = _ProvisionalIds(), np.zeros(0, np.int64), []
     stream = split_sentences(sentences)
     while chunk := list(islice(stream, CHUNK)):
         size = np.fromiter(map(len, chunk), np.int64, len(chunk))
         found = map(numbers.__getitem__, chain.from_iterable(chunk))
         try:
             part = np.fromiter(found, np.int32, int(size.sum()))
-        except TypeError:  # a word that is no text, or has no hash, such as a list
+        except TypeError:  # a word is not a string, or not hashable
             before = len(lengths) * CHUNK
             wrong = (i for i, words in enumerate(chunk, 1) if not all(isinstance(w, str) for w in words))
-            raise _no_sentence(before + next(wrong, 1)) from None
+            raise _not_a_sentence(before + next(wrong, 1)) from None
         counted = np.bincount(part, minlength=len(numbers))
         counted[: len(seen)] += seen
         seen = counted
@@ -345,7 +347,7 @@ def _first_numbers(sentences: Sentences, store: _Store) -> tuple[_FirstNumbers, 
     return numbers, seen, lengths
 
 
-def _no_sentence(i: int) -> DataError:
+def _not_a_sentence(i: int) -> DataError:
     fix = 'Give ["a text", ...] or [["a", "text"], ...]'
     return DataError(f"sentence {i} is neither a text nor a list of words", where="sentences", fix=fix)
 
@@ -353,15 +355,15 @@ def _no_sentence(i: int) -> DataError:
 def _lines(path: Path) -> Iterator[str]:
     name = str(path)
     if max(map(len, path.parts), default=0) > LONGEST_NAME or ("\n" in name and not path.exists()):
-        what = f"no such file of sentences, but a text of {len(name):,} characters"
-        raise NoSuchFileError(what, where=repr(name[:40]), fix="A text of its own goes into a list: [text]")
+        what = f"not the path of a file of sentences, but a text of {len(name):,} characters"
+        raise NoSuchFileError(what, where=repr(name[:40]), fix="Put a single text into a list: [text]")
     fix = "Give the path of a text file, or a list"
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
             yield from file
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchFileError("no such file of sentences", where=name, fix=fix) from None
-    except NotRegularError as error:  # it is read twice, which a pipe does not allow
+    except NotRegularError as error:  # the file is read twice, which is impossible with a pipe
         raise NoSuchFileError(f"no such file of sentences: {error.strerror}", where=name, fix=fix) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
@@ -370,5 +372,5 @@ def _lines(path: Path) -> Iterator[str]:
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
                 fix = f"Unpack it: gunzip -c {quote(name)} > {quote(name.removesuffix('.gz') + '.unpacked')}"
-                raise FileTypeError("is packed by gzip", where=name, fix=fix) from None
+                raise FileTypeError("is compressed with gzip", where=name, fix=fix) from None
         raise NotUtf8Error(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None

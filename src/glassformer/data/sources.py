@@ -1,9 +1,8 @@
-"""Data sets by name (``imdb``, ``europe``) or from the user's own files, as texts and labels.
+"""Load texts and labels, from a built-in data set (``imdb``, ``europe``) or from the user's files.
 
-A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such
-file a split (``train.csv``, ``test.csv``) or of shards (``data/folders.py``), or a folder of texts:
-``label/*.txt`` or ``split/label/*.txt``. Where no labels are needed, it may be a ``.txt`` file with a text
-a line too.
+A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such file per
+split (``train.csv``, ``test.csv``) or with shards (``data/folders.py``), or a folder of texts:
+``label/*.txt`` or ``split/label/*.txt``. Without labels, it may be a ``.txt`` file with one text per line.
 """
 
 from __future__ import annotations
@@ -75,42 +74,41 @@ def load_text_dataset(
     number_format: Format = "plain",
     trained: Sequence[str] | None = None,
 ) -> TextDataset:
-    """A data set by name or path.
+    """Load a data set by name or path.
 
     Args:
         source: a key of ``NAMED_SOURCES`` or a path (see the top of this file).
-        text_column, label_column: columns of a table; None finds them by their usual names, else by what
-            they hold (``find_columns`` of ``data/columns.py``).
-        limit: at most this many examples of every split, classes in proportion, file order kept.
-        seed: of the choice that ``limit`` makes.
-        splits: only these; the others are not read.
-        need_labels: a table without a column of labels is an error.
-        on_bad_row: ``refuse`` ends at the first row that cannot be used; ``skip`` leaves it out and lists it.
-        find_labels: labels are looked for by what the columns hold where they are not needed, too.
-        labels: False: those of tables are not read, so that rows without one are as good as others.
-        pair_column: of the second texts, whose rows become ``TextPair``s; ``auto`` looks for two columns of
-            texts (``find_sides`` of ``data/columns.py``), ``none``: a row has one text.
-        label_separator: stands between the names in a cell of several labels; None: a cell is one label.
-        numbers: labels are numbers, as ``float``; their column is found by its name or by what it holds.
-        number_format: of these, see ``check_numbers``.
-        trained: the columns of texts that a model was trained on, of pairs both; taken where they are there
-            and no other is named. Of pairs the columns must be told otherwise: see ``trained_sides``. Empty:
-            the model does not know them; None: there is no model.
+        text_column, label_column: columns of a table; None: detect them by usual names, or by content
+            (``find_columns`` of ``data/columns.py``).
+        limit: use at most this many examples of every split, stratified by class, in file order.
+        seed: seed of the choice of these examples.
+        splits: load only these splits; the others are not read.
+        need_labels: raise an error for a table without a column of labels.
+        on_bad_row: ``refuse`` raises an error for an unusable row; ``skip`` leaves it out and lists it.
+        find_labels: detect labels by content even if they are not needed.
+        labels: False: do not read the labels of tables, so that rows without a label are usable.
+        pair_column: column of second texts; the rows become ``TextPair``s. ``auto``: detect two columns of
+            texts (``find_sides`` of ``data/columns.py``). ``none``: a row has one text.
+        label_separator: separator between labels in a multi-label cell; None: a cell is one label.
+        numbers: read the labels as ``float``; their column is detected by name or content.
+        number_format: format of these numbers, see ``check_numbers``.
+        trained: the text columns (for pairs, both) that a model was trained on; they are used if the table
+            has them and no others are given. For pairs see ``trained_sides``. Empty: the model does not know
+            them; None: there is no model.
 
-    Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
-    noted in a Parquet schema replace the numbers. A column of lists holds several labels an example, and so
-    does one of joined names: they become ``LabelSet``.
+    Labels keep the type of the file: ``int`` if all are integers, otherwise ``str``; class names in a Parquet
+    schema replace the numbers. Lists, and cells split at ``label_separator``, become ``LabelSet``.
 
     Raises:
-        DataError: anything that cannot be used, with the file, the row and the way out.
+        DataError: the data are unusable; the message has the file, the row and a fix.
     """
     check_request(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
-    found, known = find_labels or need_labels, None if trained is None else tuple(trained)
+    detect, known = find_labels or need_labels, None if trained is None else tuple(trained)
     kind = LabelReader(label_separator, numbers, number_format)
     columns = _Columns(
-        text_column, label_column, need_labels, skipped, found, labels, pair_column, kind, known
+        text_column, label_column, need_labels, skipped, detect, labels, pair_column, kind, known
     )
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
@@ -127,20 +125,20 @@ def load_text_dataset(
 
 @dataclass(frozen=True)
 class LabelReader:
-    """How the labels in a column of a table are read."""
+    """Reads the labels in a column of a table."""
 
-    separator: str | None = None  # of several labels in a cell
+    separator: str | None = None  # between labels in a multi-label cell
     numbers: bool = False
-    form: Format = "plain"  # of these
+    form: Format = "plain"  # format of numbers
 
     def checks(self, table: Table, label: str) -> dict[str, Callable]:
-        """Column -> what raises for a value of it."""
+        """Column -> function that raises an error for an invalid value."""
         if self.numbers:
             return {label: partial(check_numbers, form=self.form)}
         return column_checks(table, label, self.separator)
 
     def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
-        """The labels, numbers by the names of this file, else by those of the file before it."""
+        """The labels; numbers become class names, if this file or an earlier one has names for them."""
         if self.numbers:
             return check_numbers(table.read(label), table.origin, table.rows, self.form)
         own = table.class_names.get(label, ())
@@ -153,15 +151,15 @@ class _Columns:
     text: str | None = None
     label: str | None = None
     need_labels: bool = False
-    rejected: list[RejectedRow] | None = None  # where bad rows are listed; None: the first ends the reading
-    find_labels: bool = False  # by what the columns hold
-    labels: bool = True  # are read
+    rejected: list[RejectedRow] | None = None  # list of skipped rows; None: the first raises an error
+    find_labels: bool = False  # detect labels by content
+    labels: bool = True  # read the labels
     pair: str = NONE
     kind: LabelReader = LabelReader()
-    trained: tuple[str, ...] | None = None  # columns of texts
+    trained: tuple[str, ...] | None = None  # text columns in training
 
     def table(self, path: Path) -> Table:
-        """A file, its ragged rows left out where that was asked for."""
+        """Read a file, without ragged rows if skipping was requested."""
         return lenient_table(path, self.rejected)
 
 
@@ -233,7 +231,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
 def _without_label(
     error: DataError, split: str, first: Columns | None, columns: _Columns, tables: dict[str, list[Table]]
 ) -> DataError:
-    """What is said of a split without a column of labels, where one before it has them; else ``error``."""
+    """A specific error for a split without labels if an earlier split has labels; otherwise ``error``."""
     missing = tuple(f"no column {name!r}" for name in ("label", columns.label) if name)
     before, parts = next(iter(tables.items()))
     if first is None or first.label is None or not columns.need_labels:
@@ -247,14 +245,16 @@ def _without_label(
 
 
 def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:
-    """The rows of a table that can be used; the others are added to ``rejected``."""
+    """The usable rows of a table; the others are added to ``rejected``."""
     checks = row_checks(found) | (columns.kind.checks(table, found.label) if found.label else {})
     return without_bad_rows(table, found.text, found.label, rejected, checks)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> tuple[Table, Columns]:
-    """The columns of a split's table: those of the first split where it has them, so that the rule is asked
-    about the largest table; and that table, with one column of lists for several labels in columns."""
+    """The columns of a split's table, and the table, with one column of lists if labels are 0/1 columns.
+
+    Columns are detected in the first split, which is the largest; later splits use the same ones.
+    """
     if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
         bare = replace(table, names=_without_labels(table, columns))
@@ -283,7 +283,7 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
 
 
 def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
-    """The columns of unlabeled texts, where a column of labels says nothing."""
+    """The columns of a table of unlabeled texts, without columns of (meaningless) labels."""
     kept = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
     return kept or table.names
 
@@ -309,26 +309,27 @@ def _download(source: NamedSource, path: str) -> Path:
     from huggingface_hub import constants, hf_hub_download
 
     away = None if constants.HF_HUB_OFFLINE else unreachable(constants.ENDPOINT)
-    local: dict[str, Any] = {"local_files_only": True} if away else {}  # the library tries for half a minute
+    # Offline, the library would retry for half a minute.
+    local: dict[str, Any] = {"local_files_only": True} if away else {}
     try:
         return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision, **local))
     except Exception as error:  # offline, proxy, disk, Hub: each has its own exception type
         reason = away or (str(error).splitlines() or [type(error).__name__])[0]
         what = f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})"
-        fix = f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder "
-        fix += "around it, or go online"
+        fix = f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the parent "
+        fix += "folder, or go online"
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
 def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
-    """As ``_load_downloadable``, every text in Unicode's composed form: one letter, one spelling."""
+    """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC): one spelling per letter."""
     dataset = _load_downloadable(source, columns, wanted)
     splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
     return replace(dataset, splits=splits)
 
 
-def _made(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
-    """How a data set is loaded whose splits, class names and further notes ``make`` gives."""
+def _generated(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
+    """The loader of a generated data set; ``make`` returns its splits, class names and further notes."""
 
     def load(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
         splits, classes, notes = make()
@@ -343,7 +344,7 @@ NAMED_SOURCES = {
         description="20,000 generated sentences on countries, capitals, currencies and families: "
         "does the sentence name France, Germany, Italy, Spain or the UK?",
         licence="as this package",
-        load=_made("europe", corpus.europe),
+        load=_generated("europe", corpus.europe),
         notes=("split by distinct sentence: no sentence is in two splits",),
         language="en",
     ),
@@ -351,22 +352,22 @@ NAMED_SOURCES = {
         description="396 messages to an online shop, written for this project, in six intents: 8 of each to "
         "learn from, 348 to be tested on",
         licence="as this package",
-        load=_made("messages", messages),
+        load=_generated("messages", messages),
         language="en",
     ),
     "countries": NamedSource(
-        description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and "
-        "families: for word vectors, without labels",
+        description="20,000 generated sentences on ten countries, drawn uniformly, with capitals, currencies "
+        "and families: for word vectors, without labels",
         licence="as this package",
-        load=_made("countries", corpus.countries),
+        load=_generated("countries", corpus.countries),
         notes=("every sentence is true; there are no traps",),
         language="en",
     ),
     "countries-given": NamedSource(
-        description="a practical's 20,000 sentences on ten countries, or a likeness: does a sentence name "
-        "france, germany, italy, spain or uk (1) or not (0)?",
-        licence="the file: none stated; the likeness: as this package",
-        load=_made("countries-given", lambda: given.corpus(find_in_data(given.FILE))),
+        description="20,000 sentences on ten countries from a course, or a generated substitute: does a "
+        "sentence name france, germany, italy, spain or uk (1) or not (0)?",
+        licence="the file: none stated; the substitute: as this package",
+        load=_generated("countries-given", lambda: given.corpus(find_in_data(given.FILE))),
         notes=("split by distinct sentence: no sentence is in two splits",),
         language="en",
     ),
@@ -389,7 +390,7 @@ NAMED_SOURCES = {
     "sick": NamedSource(
         description="SICK (Marelli et al. 2014): 4,500 + 500 + 4,927 pairs of sentences: does the second "
         "follow from the first, contradict it, or neither?",
-        licence="CC BY-NC-SA 3.0: for measuring",
+        licence="CC BY-NC-SA 3.0: for evaluation only",
         load=_load_downloadable,
         notes=("most sentences are in several pairs, and in several splits", "sorted by sentence"),
         folder="sick",
@@ -401,7 +402,7 @@ NAMED_SOURCES = {
         load=_load_composed,
         notes=(
             "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' undoes that, so "
-            "that plain text is served too",
+            "that the model also reads plain text",
             "every text is brought to Unicode's composed form (NFC)",
             "16 distinct texts are in two splits",
         ),
@@ -413,7 +414,7 @@ NAMED_SOURCES = {
         "one or several of 27 emotions, or neutral",
         licence="Apache-2.0",
         load=_load_downloadable,
-        notes=("several labels per example", "83 distinct texts are in two splits"),
+        notes=("multi-label", "83 distinct texts are in two splits"),
         folder="goemotions",
         hub="google-research-datasets/go_emotions",
         revision="add492243ff905527e67aeb8b80c082af02207c3",
@@ -428,7 +429,7 @@ NAMED_SOURCES = {
         "tagged with persons, locations, corporations, products, creative works and groups",
         licence="CC BY 4.0",
         load=load_sentences,
-        notes=("training, validation and test are of other years and places: new names are the point",),
+        notes=("training, validation and test are from different years and places, to test new names",),
         folder="wnut17",
         tagged=True,
     ),

@@ -24,7 +24,7 @@ from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFe
 D = TypeVar("D", bound=Dataset)
 APART = (None, "apart")  # values of ``copies`` with which copies of an example may be in both splits
 Labels = Sequence[Any]  # each a str, an int or a ``LabelSet``
-MANY = 5  # classes in a proposed setting that drops them; a longer one would be unreadable
+MANY = 5  # at most this many classes in a proposed setting that drops them; more would be unreadable
 BLOCKS = 4  # runs of neighboring rows per class in a split that is held out in blocks
 
 
@@ -79,7 +79,7 @@ def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError
         names = listed_in_part(list(map(repr, lone)))
         what = f"{len(lone):,} of {len(counts):,} classes have one {distinct}example ({names})"
         fix = f"Add examples of them, or {'set copies=apart' if copies > 1 else without_class(*lone[:MANY])}"
-    if copies == 1 and len(counts) - len(lone) < 2:  # without them there is nothing to tell apart
+    if copies == 1 and len(counts) - len(lone) < 2:  # fewer than two classes remain without them
         fix = "Add examples: each class needs two or more"
     what, fix = what_labels_are(labels) or (f"{what}, which cannot be in both parts", fix)
     return TooFewExamplesError(what, where=where, fix=fix)
@@ -102,7 +102,7 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
         raise error
     held, classes = _count(size, len(labels)), len(set(labels))
     if min(held, len(labels) - held) < classes:
-        what = f"a part of {min(held, len(labels) - held)} examples cannot hold {classes} classes"
+        what = f"a part of {min(held, len(labels) - held)} examples cannot have {classes} classes"
         what, fix = about_labels(labels, what, "Choose another size")
         raise TooFewExamplesError(what, where="split size", fix=fix)
     split = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed)
@@ -296,7 +296,7 @@ class Splits:
     judged_name: str
 
     def parts(self) -> dict[str, Any]:
-        """Name -> split of those that there are."""
+        """Name -> split, without missing splits."""
         parts = {"train": self.train, "validation": self.validation, self.judged_name: self.judged}
         return {name: split for name, split in parts.items() if split is not None}
 
@@ -366,7 +366,7 @@ def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APAR
     labels, blocks = train.labels or [], d.hold_out == "blocks"
     if not labels:
         fix = "Name their column with label_column"
-        raise DataError("no labels, by whose shares a part is held out", where=train.origin, fix=fix)
+        raise DataError("no labels to stratify the held-out split by", where=train.origin, fix=fix)
     if groups is not None:
         kept, held = grouped_split(labels, groups, size, seed, blocks)
     else:

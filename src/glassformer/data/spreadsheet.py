@@ -1,5 +1,4 @@
-"""Cells that a spreadsheet cannot take for formulas, and back; the columns that a label review adds; what is
-particular to files that spreadsheets save."""
+"""Spreadsheets: escape cells that would be run as formulas, and unescape them; read CSV with long cells."""
 
 from __future__ import annotations
 
@@ -10,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch  # Excel's own first line
+SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch  # first line of some Excel files
 SHEETS = frozenset([".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"])
 MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is below a long document
-REVIEWED = "review:"  # begins the names of a review's columns beside a table's own; its cells are guarded
+REVIEWED = "review:"  # prefix of the columns that a label review adds; all cells of such a table are escaped
 
-# A spreadsheet runs a cell that begins like this (the wide forms too, in East Asian locales). The
-# leading apostrophes are part of the pattern so that the guard can be taken off unambiguously.
+# A spreadsheet runs a cell that begins like this (in East Asian locales also the full-width forms). The
+# pattern includes leading apostrophes, so that unescaping is unambiguous.
 _SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
-# One that splits at semicolons or tabs, as many do, finds cells inside ours: after a run of separators,
-# blanks and quotes. Each run is looked at once, from its start, so a text of a million blanks takes no time.
+# A program that splits at semicolons or tabs sees further cells inside ours: after a run of separators,
+# blanks and quotes. The pattern tries each run once, from its start, so that it takes linear time.
 _INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
 _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -30,10 +29,10 @@ _LIMIT = threading.RLock()
 
 
 class csv_rows:
-    """The records of ``csv.reader``, whose cells may have ``longest`` characters.
+    """Like ``csv.reader``, with cells of up to ``longest`` characters.
 
-    Python has one such limit for all readers of a process. So it is set for one record at a time, and given
-    back: tables that are read in turns or in threads do not meet each other's, and the caller keeps theirs.
+    Python has one such limit per process. It is set for one record at a time and then restored, so that other
+    readers and threads keep their limit.
     """
 
     def __init__(self, lines: Iterable[str], longest: int = MAX_CELL, **options: Any):
@@ -57,14 +56,14 @@ class csv_rows:
 
 
 def csv_dicts(lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-    """As ``csv.DictReader``: each record by the names in the first; None: it has no such cell."""
+    """Like ``csv.DictReader``: each record as a dict; a missing cell is None."""
     records = csv_rows(lines, **options)
     names = next(records, [])
     yield from ({**dict.fromkeys(names), **dict(zip(names, row, strict=False))} for row in records if row)
 
 
 def csv_safe(cell: Any) -> str:
-    """A cell's text, with an apostrophe wherever a spreadsheet would take what follows for a formula.
+    """Escape a cell: put an apostrophe before everything that a spreadsheet would run as a formula.
 
     That is at the start of the cell and, for programs that split there, after a semicolon, tab or line break.
     """
@@ -74,7 +73,7 @@ def csv_safe(cell: Any) -> str:
 
 
 def csv_plain(cell: str) -> str:
-    """What ``csv_safe`` was given."""
+    """Unescape a cell: the inverse of ``csv_safe``."""
     cell = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
     return _INSIDE.sub(lambda m: f"{m[1]}{m[2][1:]}" if _opens_cell(m) else m[0], cell)
 
@@ -84,12 +83,12 @@ def _opens_cell(match: re.Match[str]) -> bool:
 
 
 def plain_under(names: Sequence[str]) -> Callable[[str], str]:
-    """How cells under a header are read: those of our own files lose what guards them in a spreadsheet."""
+    """The function that reads the cells of a table: ``csv_plain`` for label reviews, otherwise ``str``."""
     return csv_plain if _ours(names) else str
 
 
 def guard_under(names: Sequence[str]) -> Callable[[str], str]:
-    """The other way: what gives cells that ``plain_under`` read the form that they have in their file."""
+    """The function that writes the cells of such a table: the inverse of ``plain_under``."""
     return csv_safe if _ours(names) else str
 
 
@@ -98,17 +97,17 @@ def _ours(names: Sequence[str]) -> bool:
 
 
 def unread(path: Path) -> str:
-    """What is wrong with a file whose name says that it is not a table."""
+    """The error message for a file whose extension is not that of a table."""
     if path.suffix:
         return f"files of type {path.suffix!r} are not read"
     return "the file's name has no ending such as .csv, so its type is not known"
 
 
 def other_kind(suffix: str, known: Iterable[str]) -> str:
-    """What to do with a file of a kind that is not read.
+    """The fix for a file with an unsupported extension.
 
     Args:
-        known: the kinds that are.
+        known: supported extensions.
     """
     listed = f"Known: {', '.join(known)}"
     return f"Save the sheet as CSV in UTF-8. {listed}" if suffix.lower() in SHEETS else listed

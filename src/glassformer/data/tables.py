@@ -29,8 +29,8 @@ from glassformer.data.column_contents import (
     TEXT_COLUMNS,
     are_dates,
     are_numbers,
-    looked_at,
     looks_like_labels,
+    sampled_rows,
     text_size,
 )
 from glassformer.data.files import (
@@ -78,8 +78,8 @@ PLAIN = ".txt"  # one text per line
 NO_ROWS = "the file has no rows"
 STRICT = "strict"
 MAX_NAME = 1_000  # characters of a column's name; a longer one is a text in the place of the header
-BLANK_BEHIND_FIX = "Remove the blanks between a closing quote and the separator or line end behind it"
-RAGGED_FIX = "Put a text that holds the separator or a line break into double quotes"
+BLANK_BEHIND_FIX = "Remove the blanks between a closing quote and the separator or line end after it"
+RAGGED_FIX = "Put a text that contains the separator or a line break into double quotes"
 BLANK_FIX = "Remove the blanks between a separator and an opening quote: such a quote is a part of the text"
 _CHUNK = 1 << 20
 MAX_VALUES = 1 << 22  # in one JSON object, and separators in one line of CSV
@@ -152,7 +152,7 @@ def between_tabs(path: Path) -> bool:
     return len(tabs) > 1 and bool(tabs[0]) and tabs.count(tabs[0]) >= 0.95 * len(tabs)
 
 
-# --- files that can be parsed and were hardly meant so --------------------------------------------
+# --- files that can be parsed, but probably wrongly -----------------------------------------------
 # The content of the columns decides. A line within a quoted cell counts as a separate row if it has as many
 # cells as the header and its cells fit the columns of labels, numbers and dates, which prose never does.
 # The first row counts as data if it has such values, or if the names of all text columns are sentences.
@@ -208,7 +208,7 @@ class Held:
 
 
 def held_by(cells: Sequence[str]) -> Held | None:
-    """Content of a column, by some of its cells; None: texts, or nothing that tells a row from prose."""
+    """Content of a column, by some of its cells; None: texts, or nothing that sets rows apart from prose."""
     there = [cell for cell in cells if cell.strip()]
     if len(there) < 2:
         return None
@@ -324,7 +324,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-# --- what stands beside the table -----------------------------------------------------------------
+# --- lines above and within the table -------------------------------------------------------------
 
 MIN_ROWS = 4  # rows with content that a table below other lines must have
 MAX_HEAD = 1 << 20  # characters at the beginning of a file that are checked
@@ -416,11 +416,11 @@ class HeaderAgain:
             elif [cell.strip() for cell in record] != self.names:
                 what = f"row {row} is a second header, in another order ({','.join(record)}), and begins "
                 what += f"another table than that of row 1 ({','.join(self.names)})"
-                fix = f"Save the rows from row {row} on as a file of their own, or bring their columns into "
+                fix = f"Save the rows from row {row} on as another file, or bring their columns into "
                 fix += "the order of the first header"
                 raise MalformedFileError(what, where=str(self.path), fix=fix)
             else:
-                what = "the header once more, where a row is expected"
+                what = "the header again, where a row is expected"
                 if refuse is stop:
                     more = (n for n, cells in records if [cell.strip() for cell in cells] == self.names)
                     rows = [str(n) for n in islice(chain([row], more), MAX_NAMED + 1)]
@@ -527,7 +527,7 @@ def _fit(
 
 
 def blank_behind_quote(delimiter: str) -> Callable[[str], Any]:
-    """A search for a quote that is followed by blanks up to the end of its cell."""
+    """A search function for a quote followed by blanks up to the end of its cell."""
     return re.compile(rf'" +(?={re.escape(delimiter)}|[\r\n]*\Z)').search
 
 
@@ -612,8 +612,8 @@ def _fitting(
             refuse(error, row)
         elif len(record) != len(names):
             what = f"{len(record)} fields where the header has {len(names)}"
-            way_out = BLANK_FIX if any(map(BLANK_QUOTE, record)) else RAGGED_FIX
-            error = RowError(what, where=f"{path}, row {row}", fix=way_out)
+            ragged_fix = BLANK_FIX if any(map(BLANK_QUOTE, record)) else RAGGED_FIX
+            error = RowError(what, where=f"{path}, row {row}", fix=ragged_fix)
             error.values, error.ragged = dict(zip(names, record, strict=False)), True
             refuse(error, row)
         else:
@@ -736,8 +736,8 @@ def _refuse_whole(path: Path) -> None:
     if not nested:  # one row
         return
     if any(isinstance(v, list) and v and isinstance(v[0], dict) and "paragraphs" in v[0] for v in nested):
-        what = "questions with answers in texts, as SQuAD has them, where a table is expected"
-        fix = f"Train a model of them: glassformer train facts-minilm --data {shlex.quote(str(path))}"
+        what = "question-answering data in the format of SQuAD, where a table is expected"
+        fix = f"For question answering: glassformer train facts-minilm --data {shlex.quote(str(path))}"
         raise MalformedFileError(what, where=str(path), fix=fix)
     if len(nested) == len(whole) or "\n" in read_utf8(path).strip():
         what = "one JSON object, where an array of objects is expected, one for each row"
@@ -791,7 +791,7 @@ def _elements(path: Path) -> Iterator[tuple[int, Any]]:
         at = _BLANKS(text, at).end() + 1
         sign = text[at - 1 : at]
     if sign != "]":
-        what = f"not JSON (a ',' or ']' is missing behind row {row})"
+        what = f"not JSON (a ',' or ']' is missing after row {row})"
         raise MalformedFileError(what, where=str(path), fix=fix)
     if _BLANKS(text, at).end() < len(text):
         raise MalformedFileError("not JSON (there is more after the array)", where=str(path), fix=fix)
@@ -923,11 +923,11 @@ def _read_text(path: Path, refuse: Refuse) -> Table:
                 values.append(cell(record))
         return values
 
-    told = ""
+    message = ""
     if path.suffix.lower() == PLAIN:
-        told = f"{path.name} is read as a table: {len(names)} columns with tabs between them, "
-        told += f"{'without a header' if names[:1] == ('column1',) else listed(names)}"
-    return Table(str(path), names, rows, read, file.typed, told)
+        message = f"{path.name} is read as a table: {len(names)} columns with tabs between them, "
+        message += f"{'without a header' if names[:1] == ('column1',) else listed(names)}"
+    return Table(str(path), names, rows, read, file.typed, message)
 
 
 JSON = (".jsonl", ".ndjson", ".json")
@@ -989,7 +989,7 @@ class StreamedTable:
 
     def sample(self) -> Table:
         """A table of about 2,000 rows from the whole file, which shows what its columns hold."""
-        places = looked_at(self.count)
+        places = sampled_rows(self.count)
         kept: list[tuple[int, dict[str, Any]]] = []
 
         def read(name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Checks of tagged sentences: repeats, leaks, balance, broken tags."""
+"""Checks of tagged sentences: duplicates, leakage, balance, malformed tags."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, kind_of_tag, malformed, read_tags, spans_of
 from glassformer.errors import DataError
 
-RARE = 10  # spans of a kind in training; fewer are hard to learn from
+RARE = 10  # with fewer training spans, a kind of span is hard to learn
 
 
 def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto") -> DoctorReport:
-    """Every check on sentences with tags; ``scheme``: see ``read_tags``.
+    """Run every check on sentences with tags; ``scheme``: see ``read_tags``.
 
     Raises:
-        ConfigError: no such scheme.
+        ConfigError: unknown scheme.
     """
     splits = {name: split for name, split in dataset.splits.items() if split.tags is not None}
     given = [tags for split in splits.values() for tags in split.tags or ()]
     try:
         reading = read_tags(given, scheme)
-        spelling = [Finding("note", "tag-scheme", reading.said)] if reading.said else []
-    except DataError as error:  # figures are those of the tags as they are spelled
+        scheme_findings = [Finding("note", "tag-scheme", reading.said)] if reading.said else []
+    except DataError as error:  # then the tags are counted without reading them as spans
         reading = read_tags(given, "plain")
-        spelling = [Finding("warning", "tag-scheme", error.what, fix=error.fix or "")]
+        scheme_findings = [Finding("warning", "tag-scheme", error.what, fix=error.fix or "")]
     tags, scheme = iter(reading.tags), reading.scheme
     splits = {name: replace(split, tags=[next(tags) for _ in split.words]) for name, split in splits.items()}
     every = dataset.splits | splits
@@ -41,15 +41,15 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     }
 
     def of_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Iterable[Finding]]) -> Check:
-        return lambda _splits, _figures: check(splits, scheme)  # of those that have tags
+        return lambda _splits, _figures: check(splits, scheme)  # only the splits with tags
 
     unended = (
-        Finding("warning", "one-sentence", what, 1, fix="put an empty line behind each sentence")
+        Finding("warning", "one-sentence", what, 1, fix="put an empty line after each sentence")
         for what in dataset.unended
     )
-    told = [*(Finding("note", "columns", said) for said in dataset.said), *unended, *spelling]
+    notes = [*(Finding("note", "columns", said) for said in dataset.said), *unended, *scheme_findings]
     checks = [
-        lambda _splits, _figures: told,
+        lambda _splits, _figures: notes,
         *map(of_tags, (_twin_kinds, _not_tagged)),
         _with_fix("leave repeats out", partial(repeats, say_rows=False)),
         _with_fix("leave them out of training", leaks),
@@ -59,7 +59,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
 
 
 def _with_fix(fix: str, check: Check) -> Check:
-    """The same check without the advice to set what recipes of tags do not have."""
+    """The same check with another fix, since tagging recipes lack the setting that it proposes."""
     return lambda splits, figures: (
         replace(one, fix=fix) if one.fix else one for one in check(splits, figures)
     )
@@ -80,14 +80,14 @@ def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[F
     kinds = {kind_of_tag(tag, scheme) for split in splits.values() for own in split.tags or () for tag in own}
     twins = [" and ".join(map(repr, names)) for names in written_twice(kinds)]
     message = f"kinds whose names differ only in case or white space: {'; '.join(twins[:3])}"
-    fix = "they are learned as different ones: write each in one way"
+    fix = "they are learned as different kinds: use one spelling"
     yield from found("warning", "twin-kinds", twins, message, fix, shown=twins[:10])
 
 
 def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     for name, split in splits.items():
         if count := sum(own.count(NOT_TAGGED) for own in split.tags or ()):
-            what = f"{name}: {count:,} words have the tag {NOT_TAGGED}; they count in no loss and no metric"
+            what = f"{name}: {count:,} words have the tag {NOT_TAGGED}; no loss and no metric includes them"
             yield Finding("note", "not-tagged", what, count)
 
 
@@ -101,7 +101,7 @@ def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Fi
                 before = f"{words[i - 1]}/{tags[i - 1]} " if i else ""
                 examples.append(f"{before}{words[i]}/{tags[i]}")
         if count:
-            message = f"{name}: tags that are malformed {scheme}: {count:,}; read as the spans that they mean"
+            message = f"{name}: malformed {scheme} tags: {count:,}; they are repaired when spans are read"
             yield Finding("warning", "malformed-tags", message, count, tuple(examples))
         elif scheme != "plain":
             yield Finding("ok", "malformed-tags", f"{name}: every sequence of tags is well-formed {scheme}")
@@ -130,7 +130,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
 
 
 def _known_entities(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
-    """Spans of other splits that were seen in training word for word: the rest must be told by context."""
+    """The share of spans in other splits that also occur in training; the rest needs context to be found."""
     train = splits.get("train")
     if train is None:
         return
@@ -157,6 +157,6 @@ def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterab
             seen[tuple(words)].add(tuple(tags))
     twice = [" ".join(words) for words, tags in seen.items() if len(tags) > 1]
     message = f"sentences that occur with different tags: {len(twice):,}"
-    shown, ok = map(excerpt, twice[:3]), "no sentence stands there with different tags"
+    shown, ok = map(excerpt, twice[:3]), "no sentence occurs with different tags"
     fix = "give each one set of tags"
     yield from found("warning", "contradictions", twice, message, fix, shown=shown, ok=ok)

@@ -1,13 +1,15 @@
-"""Sentences whose words have tags: by name (``wnut17``), CoNLL files, JSON Lines or Parquet with lists.
+"""Load sentences with tagged words: CoNLL files, JSON Lines or Parquet with lists, or by name (``wnut17``).
 
-A path is one file (it becomes ``train``), or a folder with a file a split: ``train.conll``, ``dev.jsonl`` ...
-CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the
-first column is the word, the last the tag, and other numbers can be named (from 1). Where the first column
-counts the words of a sentence or of the file, the second is the word; of ten such columns the fourth is the
-tag (CoNLL-U). A line among others with tabs whose columns are right by its blanks alone, with a tag of BIO or
-BIOES, is read so. ``-DOCSTART-`` and lines such as ``# text = ...`` are passed over. Tables have a list of
-words and a list of tags in each row, or a text and spans by character (``[[0, 4, "PER"]]``); class names in a
-Parquet schema replace numbers.
+A path is one file (it becomes ``train``) or a folder with one file per split: ``train.conll``, ``dev.jsonl``.
+
+CoNLL has one word per line, with columns separated by tabs or blanks, and an empty line after each sentence.
+The first column is the word and the last the tag, unless other column numbers (from 1) are given. If the
+first column counts the words, the second is the word; if there are then ten columns, the fourth is the tag
+(CoNLL-U). In a file with tabs, a line that has the right number of columns only when split at blanks, and a
+BIO or BIOES tag, is split at blanks. ``-DOCSTART-`` and lines such as ``# text = ...`` are ignored.
+
+Tables have a list of words and a list of tags per row, or a text and a list of character spans
+(``[[0, 4, "PER"]]``); class names in a Parquet schema replace numbers.
 """
 
 from __future__ import annotations
@@ -41,42 +43,42 @@ from glassformer.errors import (
 WORD_COLUMNS = ("tokens", "words", "sentence", "text")
 TAG_COLUMNS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags", "ner", "label")
 CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt")
-UNIVERSAL = ".conllu"  # Universal Dependencies: a counter first; of ten columns UPOS is the fourth
+UNIVERSAL = ".conllu"  # Universal Dependencies: ten columns, of which the fourth is UPOS
 UNIVERSAL_COLUMNS = 10
-PARTS = re.compile(r"[0-9]+[-.][0-9]+\s")  # there, several words in one, or one that is not said
+PARTS = re.compile(r"[0-9]+[-.][0-9]+\s")  # lines of CoNLL-U for multiword tokens and for empty nodes
 ENDINGS = (*CONLL, *READERS)
 NAMES = "Name them train.conll, validation.conll, test.conll, or end them with .jsonl or .parquet"
 BESIDES = re.compile(r"-\d+-of-\d+$")
 COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
-LOOKED_AT = 1_000  # lines of a file that may be CoNLL
-LONG = 50  # words of a file that are hardly one sentence
-MARKED = re.compile(r"O|[BIESLU](-.+)?")  # a tag that no word of the sentence is taken for
+LOOKED_AT = 1_000  # first lines, by which CoNLL is detected
+LONG = 50  # a file with this many words is probably not one sentence
+MARKED = re.compile(r"O|[BIESLU](-.+)?")  # a tag of BIO or BIOES, which is hardly ever a word
 
 
 @dataclass(frozen=True)
 class TaggedSplit(Split):
-    """Sentences in file order: lists of words, and a tag for each word."""
+    """Sentences in file order: lists of words, and one tag per word."""
 
     words: list[list[str]]
     tags: list[list[str]] | None  # None: untagged
     origin: str  # file, for messages
-    rows: Sequence[int] | None = None  # row of each in the file; of CoNLL the line of its first word
+    rows: Sequence[int] | None = None  # row of each sentence in the file; in CoNLL the line of its first word
 
     @property
     def labels(self) -> list[list[str]] | None:
-        """What it learns of each."""
+        """The targets: the tags."""
         return self.tags
 
     @property
     def texts(self) -> list[str]:
-        """The words of each sentence with blanks between them."""
+        """The sentences as text, words joined by blanks."""
         return list(map(" ".join, self.words))
 
 
 @dataclass(frozen=True)
 class TaggedDataset(Dataset):
-    """Sentences whose words have tags; ``columns`` are those of words and of tags."""
+    """Sentences with tagged words; ``columns`` are those of words and of tags."""
 
     unended: tuple[str, ...] = ()  # CoNLL files in which no empty line ends a sentence
 
@@ -91,17 +93,17 @@ def load_tagged(
     on_bad_row: str = "refuse",
     need_tags: bool = True,
 ) -> TaggedDataset:
-    """Sentences with tags by name or path (see the top of this file).
+    """Load sentences with tags by name or path (see the top of this file).
 
     Args:
-        words_column, tags_column: of a table; of CoNLL their numbers from 1 (tags from the end where
-            negative). None finds them by their usual names, else takes the only lists that there are.
-        limit: at most this many sentences of every split, drawn with ``seed``, file order kept.
-        on_bad_row: ``skip`` leaves out and lists sentences that cannot be used; ``refuse`` ends at the first.
-        need_tags: False: tags are not read.
+        words_column, tags_column: columns of a table; for CoNLL their numbers from 1 (for tags also from the
+            end, as -1). None: detect them by usual names, or as the only columns of lists.
+        limit: use at most this many sentences of every split, drawn with ``seed``, in file order.
+        on_bad_row: ``skip`` leaves out and lists unusable sentences; ``refuse`` raises an error.
+        need_tags: False: do not read the tags.
 
     Raises:
-        DataError: no such file, column or name; a sentence that cannot be used (its row is named).
+        DataError: no such file, column or name; an unusable sentence (the message has its row).
     """
     check_request(source, limit, "Give the path of a file or folder, or wnut17", "sentences")
     tagged = {name: known for name, known in NAMED_SOURCES.items() if known.tagged}
@@ -118,25 +120,25 @@ def load_tagged(
 
 @dataclass
 class _Reader:
-    """How files are read; ``rejected`` lists what is left out, None: the first such row ends the reading."""
+    """Reads files; ``rejected`` lists skipped rows (None: the first unusable row raises an error)."""
 
     words_column: str | None
     tags_column: str | None
     need_tags: bool
     rejected: list[RejectedRow] | None
     columns: tuple[str | None, str | None] = (None, None)
-    blanks: list[int] = field(default_factory=list)  # lines that have a blank where a tab belongs
-    reading: str = ""  # what is read where columns are not words and tags as they stand
+    blanks: list[int] = field(default_factory=list)  # lines that were split at blanks instead of tabs
+    reading: str = ""  # message about how columns were converted or chosen
     unended: list[str] = field(default_factory=list)
 
     def said(self) -> tuple[str, ...]:
-        """What is read otherwise than it stands."""
+        """Messages to the user about how the files were read."""
         reading = (self.reading,) if self.reading else ()
         if not (count := len(self.blanks)):
             return reading
         lines, rows = ("1 line", "row") if count == 1 else (f"{count:,} lines", "rows")
         some = ", ".join(map(str, self.blanks[:3])) + " ..." * (count > 3)
-        return (*reading, f"{lines} with a blank in place of the tab read all the same ({rows} {some})")
+        return (*reading, f"{lines} with a blank in place of the tab were split at blanks ({rows} {some})")
 
     def split(self, files: Sequence[Path]) -> TaggedSplit:
         def read(file: Path) -> Iterator[Row]:
@@ -164,7 +166,7 @@ class _Reader:
             check_class_names(names, table.origin)
         characters = marks_characters(own) and any(isinstance(text, str) for text in every)
         if characters:
-            how = "has spans by character, read as BIO tags of whole words"
+            how = "has character spans, read as BIO tags of whole words"
             self.reading = f"{file.name}: {tag_column} {how}"
 
         def sentence(text: Any, given: Any, row: int) -> tuple[list[str], list[str]]:
@@ -225,7 +227,7 @@ class _Reader:
         return words, check_tags([own], [words], origin, [rows[0]])[0] if self.need_tags else []
 
     def _numbers(self, word: int, tag: int) -> tuple[int, int]:
-        """Where in a line of CoNLL words and tags stand, from 0; tags from the end where negative."""
+        """The column indices of words and tags in CoNLL, from 0; negative ones count from the end."""
         out = []
         for key, usual in (("words_column", word), ("tags_column", tag)):
             given = getattr(self, key)
@@ -245,20 +247,19 @@ class _Reader:
 
 
 def _check_line(line: list[str], width: int, word_at: int, tag_at: int | None, where: str) -> None:
-    """Raises DataError for a line of CoNLL with another number of columns, or too few."""
+    """Raise DataError for a line of CoNLL with another number of columns, or too few."""
     if len(line) != width:
         what = f"{len(line)} columns where the sentence's first word has {width}"
         fix = "Give every word all columns, and end a sentence with an empty line"
         raise MalformedFileError(what, where=where, fix=fix)
     wanted = [at if at >= 0 else -at - 1 for at in (word_at, tag_at) if at is not None]
     if max(wanted) >= width or (tag_at is not None and width < 2):
-        what = "a word without a tag" if width < 2 else f"{width} columns, and one is named that is not there"
+        what = "a word without a tag" if width < 2 else f"only {width} columns, fewer than the one named"
         raise MalformedFileError(what, where=where, fix="Write the word, a tab and its tag")
 
 
 def _word_and_tag(file: Path) -> tuple[int, int]:
-    """Where word and tag stand in the lines of a CoNLL file, by what stands there: numbers from 1, or from
-    the end."""
+    """Detect the columns of words and tags of a CoNLL file by content: numbers from 1, or from the end."""
     some = _first_cells(file)
     width = len(some[0][0]) if some else 0
     universal = file.suffix.lower() == UNIVERSAL
@@ -273,8 +274,7 @@ def _word_and_tag(file: Path) -> tuple[int, int]:
 
 
 def _refuse_swapped(file: Path, word: int, tag: int) -> None:
-    """Raises DataError where the column of words (counted from 1) has tags of BIO or BIOES, and that of tags
-    has none."""
+    """Raise DataError if the column of words (from 1) has BIO or BIOES tags, and that of tags has none."""
     lines = [line for cells in _first_cells(file) for line in cells if len(line) > word]
     if not lines:
         return
@@ -291,7 +291,7 @@ def _refuse_swapped(file: Path, word: int, tag: int) -> None:
 
 
 def _first_cells(file: Path) -> list[list[list[str]]]:
-    """The columns of the lines of the first sentences."""
+    """The cells of each line of the first sentences."""
     some = []
     for lines, _ in islice(_sentences(file), LOOKED_AT // 10):
         tab = "\t" if any("\t" in line for line in lines) else None
@@ -300,8 +300,8 @@ def _first_cells(file: Path) -> list[list[list[str]]]:
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Whether the first column of a sentence counts on by one, from wherever it begins; it may begin again
-    at 0 or 1, where no empty line stands."""
+    """Whether the first column of a sentence counts up by one, from any start; it may restart at 0 or 1 if an
+    empty line is missing."""
     if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in cells):
         return False
     numbers = list(map(int, cells))
@@ -313,8 +313,8 @@ def _sentences(file: Path, counted: bool = False) -> Iterator[tuple[list[str], a
     """The lines of each sentence and their numbers from 1.
 
     Args:
-        counted: the first column counts the words; lines of several words, or of none, are passed over, and
-            a sentence ends where the count begins again.
+        counted: the first column counts the words; lines for multiword tokens and empty nodes are ignored,
+            and a sentence also ends if the count restarts.
     """
     lines: list[str] = []
     rows = array("q")
@@ -335,7 +335,7 @@ def _sentences(file: Path, counted: bool = False) -> Iterator[tuple[list[str], a
 
 
 def looks_tagged(path: Path) -> bool:
-    """Whether a ``.txt`` file is CoNLL: a word and its tag in each line, spans among the tags."""
+    """Whether a ``.txt`` file is CoNLL: each line has a word and a BIO or BIOES tag."""
     if path.suffix.lower() != ".txt":
         return False
     lines = filter(str.strip, text_lines(path, errors="replace"))
@@ -349,10 +349,10 @@ def looks_tagged(path: Path) -> bool:
 
 
 def list_words(path: str, words_column: str | None = None, skip: bool = False) -> TaggedDataset | None:
-    """The sentences of a CoNLL file or of a table with lists of words; None: another file, or a text.
+    """The sentences of a CoNLL file or of a table with lists of words; None for another file, or for a text.
 
     Raises:
-        DataError: a file that cannot be read, or (without ``skip``) a sentence that cannot be used.
+        DataError: the file cannot be read, or (without ``skip``) has an unusable sentence.
     """
     file = Path(path)
     ending = file.suffix.lower()
@@ -372,7 +372,7 @@ def list_words(path: str, words_column: str | None = None, skip: bool = False) -
 
 
 def conll(words: Sequence[Sequence[str]], *columns: Sequence[Sequence[str]]) -> str:
-    """Sentences in CoNLL's form, a tab between the columns; white space inside a word becomes a blank."""
+    """Sentences in CoNLL format with tabs between columns; white space inside a word becomes a blank."""
     parts = []
     for i, sentence in enumerate(words):
         clean = (" ".join(word.split()) for word in sentence)

@@ -33,7 +33,7 @@ from glassformer.errors import (
 )
 
 OUTSIDE = "O"
-NOT_TAGGED = "-100"  # tag of words that the loss and the metrics ignore, as in data made for transformers
+NOT_TAGGED = "-100"  # tag of words that the loss and the metrics ignore, as in data for transformers
 Scheme = Literal["BIO", "BIOES", "plain"]
 ONE_KIND = "entity"  # kind of tags without a kind: a bare B or I
 LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}  # BILOU uses L and U for E and S
@@ -217,7 +217,7 @@ def tags_of_characters(text: Any, spans: Any, where: str) -> tuple[list[str], li
         DataError: not a text, an invalid span, a span that ends inside a word, or two that share a word.
     """
     if not isinstance(text, str) or not isinstance(spans, list):
-        what = "a text and a list of spans by character belong here"
+        what = "expected a text and a list of character spans"
         raise BadTagsError(what, where=where, fix='Write "text" and "label": [[0, 4, "PER"]], or [] for none')
     places = places_of_words(text, ())
     tags = [OUTSIDE] * len(places)
@@ -274,16 +274,16 @@ def _words(sentence: Any, origin: str, i: int, rows: Sequence[int] | None) -> li
     if isinstance(sentence, str):
         sentence = sentence.split()
     elif not isinstance(sentence, list | tuple | np.ndarray):
-        what = "is missing" if is_missing(sentence) else f"is a {type(sentence).__name__}, no list of words"
-        raise DataError(f"the sentence {what}", where=where, fix='Write ["The", "Hague"]')
+        kind = "missing" if is_missing(sentence) else f"a {type(sentence).__name__}, not a list of words"
+        raise DataError(f"the sentence is {kind}", where=where, fix='Write ["The", "Hague"]')
     if not len(sentence):
         raise MissingValueError("the sentence has no words", where=where, fix="Remove it")
     for j, word in enumerate(sentence):
         if not isinstance(word, str) or not word.strip():
-            shown = "empty" if isinstance(word, str) else f"{word!r}, no text"
+            shown = "empty" if isinstance(word, str) else f"{word!r}, not a text"
             raise DataError(f"word {j + 1} is {shown}", where=where, fix="Write a text for each word")
         if any("\ud800" <= c <= "\udfff" for c in word):
-            what = f"word {j + 1} holds half a character (a lone surrogate)"
+            what = f"word {j + 1} has a lone surrogate (half a character)"
             raise DataError(what, where=where, fix="Read the file as UTF-8")
     return list(map(str, sentence))
 
@@ -386,8 +386,8 @@ def _spellings() -> list[_Spelling]:
     for mark in "-_/:.| ":
         for pattern in ("(?P<letter>[{0}]){1}(?P<kind>.+)", "(?P<kind>.+){1}(?P<letter>[{0}])"):
             for letters in ("".join(ALL_LETTERS), "".join(ALL_LETTERS).lower()):
-                made = re.compile(pattern.format(letters, re.escape(mark)), re.DOTALL)
-                out.append(_Spelling(made, letters if mark == "-" and pattern[-1] == ")" else ""))
+                compiled = re.compile(pattern.format(letters, re.escape(mark)), re.DOTALL)
+                out.append(_Spelling(compiled, letters if mark == "-" and pattern[-1] == ")" else ""))
     return out
 
 
@@ -429,22 +429,22 @@ def read_tags(sequences: Tags, scheme: str | Sequence[str] = "auto", where: str 
             tag that the scheme does not have.
         ConfigError: no such scheme.
     """
-    asked, names = check_scheme(scheme)
+    requested, names = check_scheme(scheme)
     if names:
         sequences = _each(sequences, lambda tag: _named(tag, names, where))
     seen = _distinct(sequences)
     if not seen:
         raise OneClassError(f"every word has the tag {NOT_TAGGED}", where=where, fix="Give tags to learn")
     given = [list(tags) for tags in sequences]
-    if asked == EXACT:
+    if requested == EXACT:
         return TagReading(given, scheme_of(given))
     if all(map(NUMBER.fullmatch, seen)):
-        return _of_numbers(given, asked, where)
-    if asked == "plain":
+        return _of_numbers(given, requested, where)
+    if requested == "plain":
         return TagReading(given, "plain")
-    if asked == "auto":
+    if requested == "auto":
         return _recognized(given, seen, where)
-    return _as_named(given, seen, asked, where)
+    return _as_named(given, seen, requested, where)
 
 
 def read_like(
@@ -458,17 +458,17 @@ def read_like(
     Raises:
         DataError: tags that cannot be those of such a model.
     """
-    asked, names = check_scheme(scheme)
+    requested, names = check_scheme(scheme)
     given = [list(tags) for tags in sequences]
     seen = _distinct(given)
-    if asked == EXACT or not seen or {*seen} <= {*classes, OUTSIDE}:
+    if requested == EXACT or not seen or {*seen} <= {*classes, OUTSIDE}:
         return given
-    if names or (asked != "auto" and all(map(NUMBER.fullmatch, seen))):
+    if names or (requested != "auto" and all(map(NUMBER.fullmatch, seen))):
         return read_tags(given, scheme, where).tags
     if known != "plain":
         fix = f"Write tags as the model has them: {listed([*classes][:EXAMPLES])} ..."
         return _as_named(given, seen, "BIOES", where, fix).tags  # accepts all of the schemes
-    if asked == "auto" and (found := read_tags(given, "auto", where)).scheme != "plain":
+    if requested == "auto" and (found := read_tags(given, "auto", where)).scheme != "plain":
         what = f"the tags are {found.scheme} ({listed(seen[:EXAMPLES])}), and the model's are plain"
         raise BadTagsError(what, where=where, fix="Write the kinds without their letters")
     return given
@@ -513,13 +513,13 @@ def _named(tag: str, names: Sequence[str], where: str) -> str:
     return names[int(tag)]
 
 
-def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
+def _of_numbers(given: list[list[str]], requested: str, where: str) -> TagReading:
     """Convert tags that are numbers without names: 0 is outside; in BIO 1 begins and 2 continues a span."""
     numbers = sorted({int(tag) for tag in _distinct(given)})
     if numbers[0] < 0:
-        what, fix = f"tag {numbers[0]} is below 0", f"Write {NOT_TAGGED} for words that do not count"
+        what, fix = f"tag {numbers[0]} is below 0", f"Write {NOT_TAGGED} for words to ignore"
         raise BadTagsError(what, where=where, fix=fix)
-    if asked == "plain":
+    if requested == "plain":
         return TagReading(_each(given, lambda tag: OUTSIDE if tag == "0" else tag), "plain")
     listing = f"{numbers[0]} to {numbers[-1]}"
     fix = (
@@ -527,9 +527,9 @@ def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
         "plain if each is a kind and 0 is O"
     )
     paired, counts = _pairs(given), Counter(tag for tags in given for tag in tags if tag != NOT_TAGGED)
-    if KNOWN[asked] != "BIO":
+    if KNOWN[requested] != "BIO":
         what = f"the tags are numbers without names ({listing})"
-        if asked == "auto" and paired > 0 and counts.most_common(1)[0][0] == "0":
+        if requested == "auto" and paired > 0 and counts.most_common(1)[0][0] == "0":
             what += "; they look like BIO: 0 is O, 1 and 2 begin and continue a kind, 3 and 4 the next"
             fix = f"Set scheme=BIO if so. {fix}"
         raise BadTagsError(what, where=where, fix=fix)
@@ -537,11 +537,11 @@ def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
         what = f"the tags are numbers ({listing}), and an even one does not follow the odd one before it"
         raise BadTagsError(what, where=where, fix=fix)
     new = {n: f"{'BI'[n % 2 == 0]}-{(n + 1) // 2}" if n else OUTSIDE for n in numbers}
-    made = _each(given, lambda tag: new[int(tag)])
-    if asked != "BIO":
-        made = [repaired(tags, "BIO") for tags in made]
+    converted = _each(given, lambda tag: new[int(tag)])
+    if requested != "BIO":
+        converted = [repaired(tags, "BIO") for tags in converted]
     said = "tags that are numbers are read as BIO: 0 is O, 1 is B-1, 2 is I-1, 3 is B-2"
-    return TagReading(made, "BIO", said)
+    return TagReading(converted, "BIO", said)
 
 
 def _pairs(given: Tags) -> int:
@@ -571,7 +571,7 @@ def _recognized(given: list[list[str]], seen: list[str], where: str) -> TagReadi
         read = {tag: spelling.canonical(tag) for tag in seen}
         scheme = _scheme_of_letters(read.values())
         odd = [tag for tag in seen if read[tag] != tag]
-        what = f"the tags look like {scheme}, spelled otherwise ({', '.join(map(repr, odd[:EXAMPLES]))})"
+        what = f"the tags look like {scheme} in another spelling ({', '.join(map(repr, odd[:EXAMPLES]))})"
         fix = f"Set scheme={scheme} to read {odd[0]!r} as {read[odd[0]]!r}, or scheme=plain if each is a kind"
         raise BadTagsError(what, where=where, fix=fix)
     if letters & {"B", "I"}:
@@ -590,8 +590,8 @@ def _by_letters(given: list[list[str]], letters: set[str]) -> TagReading:
     name = "IOE" if letters == {"I", "E"} else ""
     if scheme == "BIO" and (letters == {"I"} or _is_iob1(given)):
         name = "IOB1" if "B" in letters else "IO"
-    made = [repaired(tags, scheme) for tags in given] if name else given
-    return TagReading(made, scheme, f"tags in {name} are read as {scheme}" if name else "")
+    converted = [repaired(tags, scheme) for tags in given] if name else given
+    return TagReading(converted, scheme, f"tags in {name} are read as {scheme}" if name else "")
 
 
 def _is_iob1(given: Tags) -> bool:
@@ -619,13 +619,13 @@ def _looks_like(seen: Sequence[str]) -> _Spelling | None:
     return None
 
 
-def _as_named(given: list[list[str]], seen: list[str], asked: str, where: str, fix: str = "") -> TagReading:
+def _as_named(given: list[list[str]], seen: list[str], name: str, where: str, fix: str = "") -> TagReading:
     """Convert tags by the scheme that the user names, in any spelling.
 
     Raises:
         DataError: a tag that the scheme does not have; the message names it.
     """
-    scheme: Scheme = KNOWN[asked] or "BIO"
+    scheme: Scheme = KNOWN[name] or "BIO"
     allowed = {OUTSIDE, *("BI" if scheme == "BIO" else ALL_LETTERS)}
 
     def unlike(spelling: _Spelling) -> list[str]:
@@ -635,14 +635,14 @@ def _as_named(given: list[list[str]], seen: list[str], asked: str, where: str, f
     if odd := unlike(spelling):
         other = next((tag for tag in odd if spelling.read(tag)), None)
         fix = fix or ("Set scheme=BIOES" if other else f"Write {OUTSIDE}, or B-{odd[0]}; or set scheme=plain")
-        raise BadTagsError(f"tag {other or odd[0]!r} is not one of {asked}", where=where, fix=fix)
-    made = _each(given, spelling.canonical)
-    if asked in ("IOB1", "IO", "IOE1", "IOE2"):
-        made = [repaired(tags, scheme) for tags in made]
-    said = f"tags in {asked} are read as {scheme}" if made != given else ""
+        raise BadTagsError(f"tag {other or odd[0]!r} is not one of {name}", where=where, fix=fix)
+    converted = _each(given, spelling.canonical)
+    if name in ("IOB1", "IO", "IOE1", "IOE2"):
+        converted = [repaired(tags, scheme) for tags in converted]
+    said = f"tags in {name} are read as {scheme}" if converted != given else ""
     if changed := next((tag for tag in seen if spelling.canonical(tag) != tag), None):
         said = f"tags are read as {scheme}: {changed!r} as {spelling.canonical(changed)!r}"
-    return TagReading(made, scheme, said)
+    return TagReading(converted, scheme, said)
 
 
 def _scheme_of_letters(tags: Iterable[str]) -> Scheme:

@@ -1,4 +1,4 @@
-"""From text to token ids: cleaning, tokenizers trained here or read from a checkpoint, encoding."""
+"""Convert texts to token ids: cleaning, training tokenizers, encoding, windows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from glassformer.data.vocabulary import CLS, PREFIX, SEP, SPECIAL_TOKENS, UNK, Vocabulary
 from glassformer.errors import ConfigError, DataError, TooFewExamplesError
 
-# --- what compiled code says when it fails --------------------------------------------------------
-# By an exception of vague type, or a panic, which is none.
+# --- failures of compiled code --------------------------------------------------------------------
 
 
 def failure(error: BaseException) -> str | None:
-    """The first line of what it says; None for no failure of its own: an interrupt, an exit, no memory.
+    """The first line of a tokenizer's error message; None for an interrupt, an exit or a lack of memory.
 
-    A panic of Rust arrives as ``pyo3_runtime.PanicException``, which ``except Exception`` does not catch.
+    A panic in Rust is raised as ``pyo3_runtime.PanicException``, which ``except Exception`` does not catch.
     """
     if isinstance(error, MemoryError):
         return None
@@ -33,24 +32,23 @@ def failure(error: BaseException) -> str | None:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-# --- learning a WordPiece vocabulary --------------------------------------------------------------
-# One that is the same on every run. ``tokenizers.trainers.WordPieceTrainer`` numbers the pieces that
-# continue a word (``##a``) in the order of a hash map and breaks ties by these numbers, so two runs over
-# one corpus give two vocabularies. Here each continuing letter is written as a private character of its
-# own, which turns the task into plain byte-pair encoding: its alphabet is sorted, and its ties are broken
-# in a fixed way.
+# --- training a WordPiece vocabulary --------------------------------------------------------------
+# The result is deterministic. ``tokenizers.trainers.WordPieceTrainer`` numbers the pieces that continue a
+# word (``##a``) in the order of a hash map and breaks ties by these numbers, so that two runs on the same
+# corpus give different vocabularies. Here each continuing letter is replaced by a private character, so that
+# ordinary byte-pair encoding can be used, which sorts its alphabet and breaks ties deterministically.
 
-MAX_ALPHABET = 1_000  # letters; a word with a rarer one is left out and becomes [UNK]
+MAX_ALPHABET = 1_000  # number of letters; a word with a rarer letter becomes [UNK]
 FIRST_PRIVATE = 0xF0000  # Unicode's plane for private use
-FEED = 10_000  # copies of a word handed over at a time
+FEED = 10_000  # copies of a word passed to the trainer at a time
 
 
 def learn_pieces(words: Counter[str], size: int, min_count: int) -> list[str]:
-    """At most ``size`` pieces: every letter, alone and continuing, then joined pairs by falling frequency.
+    """At most ``size`` pieces: every letter, at the beginning and inside of words, then merges by frequency.
 
     Args:
-        words: how often each word occurs.
-        min_count: a pair seen less often is not joined.
+        words: number of occurrences of each word.
+        min_count: a pair that occurs less often is not merged.
     """
     letters: Counter[str] = Counter()
     for word, count in words.items():
@@ -90,20 +88,20 @@ _TAG = re.compile(r"<(?:/?[a-zA-Z][^<>]*|!--.*?--)>", re.DOTALL)
 
 
 def clean_text(text: str, mode: Clean) -> str:
-    """``text`` without what the mode takes out.
+    """Clean a text.
 
-    ``none``: as it is. ``html``: tags become a space, entities their character. ``words``: also
-    everything but letters, digits and the marks on them becomes a space (``don't`` -> ``don t``);
-    letters of every script are kept. ``syllables``: as ``html``, and the underscores by which segmented
-    Vietnamese joins the syllables of a word become spaces, so that segmented and plain text are the same to
-    the model. ``trim``: as ``html``, and commas, full stops, exclamation and question marks go from both ends
-    of each word. All but the first collapse white space.
+    Modes: ``none``: unchanged. ``html``: tags become a space, entities their character. ``words``: also,
+    everything except letters (of every script), their combining marks and digits becomes a space (``don't``
+    -> ``don t``). ``syllables``: as ``html``; also, the underscores that join the syllables of a word in
+    segmented Vietnamese become spaces, so that the model reads segmented and plain text alike. ``trim``: as
+    ``html``; also, commas, full stops, exclamation and question marks are removed from both ends of each
+    word. All modes except ``none`` collapse white space.
     """
     if mode == "none":
         return text
     if mode not in ("html", "words", "syllables", "trim"):
         fix = "Known: none, html, words, syllables, trim"
-        raise DataError(f"cleaning {mode!r} is not known", where="clean", fix=fix)
+        raise DataError(f"unknown cleaning mode {mode!r}", where="clean", fix=fix)
     text = html.unescape(_TAG.sub(" ", text))
     if mode == "syllables":
         text = _JOINT.sub(" ", text)
@@ -119,7 +117,7 @@ _JOINT = re.compile(r"(?<=\w)_+(?=\w)")
 
 
 class _WordsOnly(dict[int, int]):
-    """A table for ``str.translate`` that fills itself: what is no letter, mark or digit is a space."""
+    """A table for ``str.translate``, filled on demand: all but letters, marks and digits become spaces."""
 
     def __missing__(self, code: int) -> int:
         self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else ord(" ")
@@ -141,20 +139,20 @@ def word_tokenizer(
     add_special_tokens: bool = True,
     separator: bool = True,
 ) -> Tokenizer:
-    """A vocabulary of whole words, the most frequent first, behind [PAD] [UNK] [CLS] [SEP] [MASK].
+    """Train a tokenizer of whole words: [PAD] [UNK] [CLS] [SEP] [MASK], then words by frequency.
 
-    A word is a run of letters, digits and underscores, with apostrophes inside (``don't``); every
-    other character but white space is a token of its own.
+    A word is a run of letters, digits and underscores, with apostrophes inside (``don't``); every other
+    character except white space is one token.
 
     Args:
-        texts: to count words in, cleaned as they will be at use.
-        min_count: a word seen less often is [UNK].
-        vocab_size: entries at most, special tokens included.
+        texts: training texts, cleaned as they will be in use.
+        min_count: a word that occurs less often becomes [UNK].
+        vocab_size: maximum number of tokens, including special tokens.
         add_special_tokens: put [CLS] and [SEP] around each text.
-        separator: False: no [SEP] behind it.
+        separator: put [SEP] after each text.
 
     Raises:
-        DataError: no word is seen ``min_count`` times.
+        DataError: no word occurs ``min_count`` times.
     """
     tokenizer = Tokenizer(models.WordLevel({}, unk_token=UNK))
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+(?:['’]\w+)*|[^\w\s]")
@@ -178,18 +176,20 @@ def wordpiece_tokenizer(
     add_special_tokens: bool = True,
     separator: bool = True,
 ) -> Tokenizer:
-    """A WordPiece vocabulary as BERT's: frequent words whole, others in pieces (``un ##glu ##ed``).
+    """Train a WordPiece tokenizer like BERT's: frequent words are one token, others several (``un ##do``).
 
-    Underscores stay inside words, unlike BERT's, which keeps segmented Vietnamese whole; every letter
-    seen is a piece of its own, so that only a word with an unseen letter is [UNK].
+    Unlike in BERT's, underscores do not split words, so that segmented Vietnamese words stay whole. Every
+    letter of the texts is a piece, so that only words with unseen letters become [UNK].
 
     Args:
-        texts: to learn from, cleaned as they will be at use.
-        vocab_size: entries at most, special tokens included.
-        min_count: a pair of pieces seen less often is not joined.
+        texts: training texts, cleaned as they will be in use.
+        vocab_size: maximum number of tokens, including special tokens.
+        min_count: a pair of pieces that occurs less often is not merged.
+        lowercase, strip_accents: normalization of the texts.
+        add_special_tokens, separator: see ``word_tokenizer``.
 
     Raises:
-        DataError: the texts hold no word.
+        DataError: the texts contain no words.
     """
     tokenizer = Tokenizer(models.WordPiece({}, unk_token=UNK))
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+|[^\w\s]")
@@ -202,10 +202,10 @@ def wordpiece_tokenizer(
 
 
 def _count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
-    """How often the tokenizer's first stages find each word."""
+    """Count the words after the tokenizer's normalizer and pre-tokenizer."""
     normalize: Any = tokenizer.normalizer
     split: Any = tokenizer.pre_tokenizer
-    runs: Counter[str] = Counter()  # of anything but white space: few enough to be split one by one
+    runs: Counter[str] = Counter()  # distinct runs without white space, each pre-tokenized once
     for text in texts:
         runs.update(normalize.normalize_str(text).split())
     words: Counter[str] = Counter()
@@ -216,7 +216,7 @@ def _count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
 
 
 def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, words: str) -> None:
-    # Lower case and stripping can leave letters decomposed, so NFC comes last as well as first.
+    # Lower-casing and stripping accents can leave letters decomposed, so NFC is the first and the last step.
     steps: list[Any] = [normalizers.NFC()]
     steps += [normalizers.Lowercase()] if lowercase else []
     steps += [normalizers.NFD(), normalizers.StripAccents()] if strip_accents else []
@@ -235,7 +235,7 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -
 
 
 def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str | None = SEP) -> Tokenizer:
-    """The same tokenizer with [CLS] ... [SEP] around each text; ``sep=None``: with [CLS] before it alone."""
+    """Make the tokenizer add [CLS] and [SEP] around each text (``sep=None``: only [CLS]), and return it."""
     single, pair = f"{cls} $A {sep}", f"{cls} $A {sep} $B:1 {sep}:1"
     if sep is None:
         single, pair = f"{cls} $A", f"{cls} $A $B:1"
@@ -249,12 +249,12 @@ def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str | None = SEP) -> 
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Token ids of many texts end to end, without padding."""
+    """Token ids of many texts, concatenated without padding."""
 
     ids: np.ndarray  # int32 [N]
     starts: np.ndarray  # int64 [n+1]; text i is ids[starts[i]:starts[i+1]]
     segments: np.ndarray | None  # int8 [N]; None: all 0
-    truncated: np.ndarray  # bool [n]: was cut to max_length
+    truncated: np.ndarray  # bool [n]: whether a text was truncated to max_length
 
     @classmethod
     def of(
@@ -263,7 +263,7 @@ class TokenTable:
         truncated: Sequence[bool] | None = None,
         segments: Iterable[Sequence[int]] | None = None,
     ) -> TokenTable:
-        """The table of these rows of ids; without ``truncated`` none of them was cut."""
+        """Make a table of rows of ids; ``truncated=None``: no row was truncated."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
         kinds = None if segments is None else np.fromiter(chain.from_iterable(segments), np.int8, len(ids))
@@ -272,7 +272,7 @@ class TokenTable:
 
     @classmethod
     def joined(cls, tables: Sequence[TokenTable]) -> TokenTable:
-        """Several tables, at least one, end to end."""
+        """Concatenate one or more tables."""
         segments = [table.segments for table in tables if table.segments is not None]
         return cls(
             np.concatenate([table.ids for table in tables]),
@@ -286,11 +286,11 @@ class TokenTable:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each text, int64 [n]."""
+        """Number of tokens of each text, int64 [n]."""
         return np.diff(self.starts)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        """Ids of text ``index``, int32; negative counts from the end."""
+        """Ids of text ``index``, int32; a negative index counts from the end."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"text {index} of {len(self)}")
         index %= len(self)
@@ -300,10 +300,10 @@ class TokenTable:
         """The texts at ``indices`` (int or bool), in that order."""
         chosen = np.asarray(indices)
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
-        lengths = self.lengths[chosen]  # raises IndexError for what is not there
+        lengths = self.lengths[chosen]  # raises IndexError
         chosen = np.where(chosen < 0, chosen + len(self), chosen)
         starts = starts_of(lengths)
-        # Token j of the result lies as far behind its text's old start as behind its new one.
+        # Token j of the result has the same distance to the start of its text in both tables.
         where = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
         segments = None if self.segments is None else self.segments[where]
         return TokenTable(self.ids[where], starts, segments, self.truncated[chosen])
@@ -323,18 +323,18 @@ def encode(
     unk_id: int | None = None,
     chunk: int = 2048,
 ) -> TokenTable:
-    """Token ids of ``texts``; the tokenizer stays as it is.
+    """Encode texts as token ids; the tokenizer is not modified.
 
-    A longer text is cut to ``max_length`` tokens, its closing special tokens kept, and marked in
+    A longer text is truncated to ``max_length`` tokens, keeping the special tokens at its end, and marked in
     ``truncated``. A text without tokens becomes one [UNK] (``unk_id``), so that no length is 0.
 
     Args:
-        max_length: tokens at most, special ones included.
-        add_special_tokens: as the tokenizer's post-processor has them ([CLS] ... [SEP]).
-        chunk: texts handed over at a time, which bounds the memory.
+        max_length: maximum number of tokens, including special tokens.
+        add_special_tokens: add the special tokens of the tokenizer's post-processor ([CLS] ... [SEP]).
+        chunk: number of texts encoded at a time, to bound the memory.
 
     Raises:
-        DataError: ``max_length`` leaves no room for a token, a text is no string, the tokenizer fails.
+        DataError: ``max_length`` leaves no room for a token, a text is not a string, or the tokenizer fails.
     """
     tokenizer = uncut(tokenizer)
     check_room(max_length, tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0)
@@ -359,15 +359,15 @@ def encode(
 
 
 def check_room(max_length: int, special: int, texts: int = 1) -> None:
-    """Raises DataError where a sequence has no room for a token of each text beside the special ones."""
+    """Raise DataError if ``max_length`` has no room for a token of each text besides the special tokens."""
     if max_length < special + texts:
-        what = f"{max_length} tokens leave no room{' for two texts' * (texts > 1)} beside "
+        what = f"{max_length} tokens leave no room{' for two texts' * (texts > 1)} besides "
         what += f"{special} special ones"
         raise DataError(what, where="max_length", fix=f"Give {special + texts} or more")
 
 
 def uncut(tokenizer: Tokenizer) -> Tokenizer:
-    """A tokenizer that neither pads nor cuts: itself where it does neither, else a copy."""
+    """The tokenizer without padding and truncation; a copy if it had either."""
     if tokenizer.padding is not None or tokenizer.truncation is not None:
         tokenizer = Tokenizer.from_str(tokenizer.to_str())
         tokenizer.no_padding()
@@ -376,19 +376,19 @@ def uncut(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def encodings(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: bool) -> list[Any]:
-    """The ``Encoding`` of each text, or of each pair of them.
+    """The ``Encoding`` of each text or pair of texts.
 
     Raises:
-        DataError: an input on which the tokenizer fails; the message has its beginning.
+        DataError: the tokenizer fails on an input; the message has its beginning.
     """
     options = {"add_special_tokens": add_special_tokens}
     try:
         return tokenizer.encode_batch_fast(inputs, **options)
-    except BaseException as error:  # a panic of its compiled code is no Exception
+    except BaseException as error:  # a panic in compiled code is not an Exception
         if failure(error) is None:
             raise
     found: list[Any] = []
-    for one in inputs:  # which of them it is
+    for one in inputs:  # find the input that fails
         try:
             found += tokenizer.encode_batch_fast([one], **options)
         except BaseException as error:  # as above
@@ -406,7 +406,7 @@ def encodings(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: b
 
 
 def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The special tokens that the post-processor puts before a text and behind it."""
+    """Ids of the special tokens that the post-processor adds before and after a text."""
     probe = tokenizer.encode("a")
     inner = [i for i, special in enumerate(probe.special_tokens_mask) if not special]
     start, stop = (inner[0], inner[-1] + 1) if inner else (len(probe.ids), len(probe.ids))
@@ -414,22 +414,22 @@ def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def unknown_for(tokenizer: Tokenizer, noun: str) -> int:
-    """The id for a text (``noun``) that has no tokens; DataError where the tokenizer has none."""
+    """The id of the unknown token, for a text (``noun``) without tokens; DataError if there is none."""
     if (found := unknown_id(tokenizer)) is None:
-        what = f"a {noun} has no tokens and the tokenizer no token for the unknown"
+        what = f"a {noun} has no tokens, and the tokenizer has no unknown token"
         raise DataError(what, where="texts", fix=f"Remove {noun}s without words, or give unk_id")
     return found
 
 
 def unknown_id(tokenizer: Tokenizer) -> int | None:
-    """The id of the token for what the vocabulary lacks; None where there is none."""
+    """The id of the unknown token; None if there is none."""
     return Vocabulary.of(tokenizer).unk
 
 
 # --- byte-level BPE -------------------------------------------------------------------------------
-# (Sennrich et al., 2016; Radford et al., 2019): any text in, the same text out.
-# Words are cut from the text with the blank before them, letters become bytes, and frequent pairs are
-# joined. Nothing is unknown, and decoding gives back every character, which detokenised BLEU needs.
+# (Sennrich et al., 2016; Radford et al., 2019)
+# The text is split into words with the blank before them, letters become bytes, and frequent pairs are
+# merged. No word is unknown, and decoding restores every character, as needed for BLEU on detokenized text.
 
 BYTES = 256
 
@@ -437,12 +437,12 @@ BYTES = 256
 def bpe_tokenizer(
     texts: Iterable[str], *, vocab_size: int = 8_000, min_count: int = 2, lowercase: bool = False
 ) -> Tokenizer:
-    """A vocabulary of joined bytes behind [PAD] [UNK] [CLS] [SEP] [MASK]; a text is [CLS] ... [SEP].
+    """Train a byte-level BPE tokenizer, which puts [CLS] ... [SEP] around texts.
 
     Args:
-        texts: to learn from; of two languages, where they share the vocabulary.
-        vocab_size: entries at most: 5 special tokens, 256 bytes, and joined pairs.
-        min_count: a pair seen less often is not joined.
+        texts: training texts; of both languages if they share a vocabulary.
+        vocab_size: maximum number of tokens: 5 special tokens, 256 bytes, and merges.
+        min_count: a pair that occurs less often is not merged.
 
     Raises:
         DataError: ``vocab_size`` has no room for the bytes.
@@ -468,32 +468,31 @@ def bpe_tokenizer(
 
 
 def plain(tokenizer: Tokenizer) -> Tokenizer:
-    """The same tokenizer, to which a "[MASK]" written in a text is six letters and no special token.
+    """Make the tokenizer read "[MASK]" in a text as six characters, not as a special token; return it.
 
-    A file does not keep this setting, so it is set again after loading.
+    Tokenizer files do not store this setting, so it is set again after loading.
     """
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
 def detokenize(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
-    """The text that the tokens spell, without special tokens and without blanks at its ends."""
+    """Decode token ids to text, without special tokens and without blanks at its ends."""
     return tokenizer.decode(list(ids), skip_special_tokens=True).strip()
 
 
-# --- texts longer than the model reads ------------------------------------------------------------
-# As overlapping windows of its full length.
+# --- overlapping windows of long texts ------------------------------------------------------------
 # tokens of a text     [CLS] a b c d e f g [SEP]        max_length 6, stride 2
 # windows              [CLS] a b c d [SEP]
 #                          [CLS] c d e f [SEP]
 #                            [CLS] d e f g [SEP]         the last one ends with the text
 
-ENDLESS = 2**40  # tokens: nothing is cut
+ENDLESS = 2**40  # a max_length that truncates nothing
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Token ids of w windows of n texts; without ``owners``, each text is its own and only window."""
+    """Token ids of w windows of n texts; ``owners=None``: each text is one window."""
 
     table: TokenTable
     texts: int
@@ -501,12 +500,12 @@ class Windows:
 
     @property
     def truncated(self) -> np.ndarray:
-        """Which texts are cut, ``[n]`` bool; none where they have windows."""
+        """Which texts are truncated, ``[n]`` bool; none if long texts are read in windows."""
         return self.table.truncated if self.owners is None else np.zeros(self.texts, bool)
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
-    """Where windows of ``size`` begin in ``length`` > ``size`` tokens; the last ends where the text does."""
+    """Starts of windows of ``size`` in ``length`` > ``size`` tokens; the last window ends with the text."""
     return [*range(0, length - size, stride), length - size]
 
 
@@ -519,15 +518,15 @@ def encode_windows(
     clean: Clean = "none",
     add_special_tokens: bool = True,
 ) -> Windows:
-    """Token ids of every window; a text that fits has one, the same as ``encode`` gives.
+    """Encode texts as windows; a text that fits has one window, encoded as by ``encode``.
 
     Args:
-        max_length: tokens of a window, special ones included.
-        stride: tokens from one window's begin to the next one's; None: half of what a window holds.
+        max_length: maximum number of tokens of a window, including special tokens.
+        stride: number of tokens between the starts of two windows; None: half the text tokens of a window.
 
     Raises:
-        ConfigError: the stride would leave tokens out.
-        DataError: as in ``encode``.
+        ConfigError: the stride would skip tokens.
+        DataError: see ``encode``.
     """
     special = tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0
     size = max_length - special
@@ -544,10 +543,10 @@ def encode_windows(
     owners: list[int] = []
     for i in range(len(texts)):
         row = whole[i].tolist()
-        made = [row]
+        windows = [row]
         if len(row) > max_length:
             inner = row[len(head) : len(row) - len(tail)]
-            made = [[*head, *inner[at : at + size], *tail] for at in window_starts(len(inner), size, step)]
-        rows += made
-        owners += [i] * len(made)
+            windows = [[*head, *inner[at : at + size], *tail] for at in window_starts(len(inner), size, step)]
+        rows += windows
+        owners += [i] * len(windows)
     return Windows(TokenTable.of(rows), len(texts), np.asarray(owners, np.int64))

@@ -1,7 +1,7 @@
-"""Two texts that are read as one input: does one follow from the other, do they mean the same?
+"""Pairs of texts as one input, such as premise and hypothesis, or two questions.
 
-A ``TextPair`` is a text as others are, its two sides a line each: what counts words, finds copies or shows a
-text needs to know nothing of pairs. What encodes it asks for its sides.
+A ``TextPair`` is a ``str`` of two lines, so that code that counts words, finds duplicates or prints texts
+handles it like any other text. Only encoding uses its two sides.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from glassformer.data.text import (
 )
 from glassformer.errors import ConfigError, DataError, UnequalLengthsError, WrongInputError
 
-JOINT = "\n"  # between the sides of a pair that is shown or counted as one text
+JOINT = "\n"  # separates the sides in the string
 SIDES = ("first", "second")
-SECOND_CELL = "text_pair"  # the column, field and argument of the second text, as transformers calls it
+SECOND_CELL = "text_pair"  # name of the column, field and argument of the second text, as in transformers
 
 
 class TextPair(str):
-    """Two texts. As a ``str`` it is both, a line each."""
+    """Two texts. As a ``str`` it has both, one per line."""
 
     first: str
     second: str
 
     def __new__(cls, first: str, second: str) -> TextPair:
-        made = super().__new__(cls, f"{first}{JOINT}{second}")
-        made.first, made.second = first, second
-        return made
+        pair = super().__new__(cls, f"{first}{JOINT}{second}")
+        pair.first, pair.second = first, second
+        return pair
 
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # of copies and pickles
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # for copies and pickles
         return self.first, self.second
 
     @property
@@ -54,22 +54,22 @@ class TextPair(str):
 
 
 def first_of(text: str) -> str:
-    """The first text of a pair; one text is its own."""
+    """The first text of a pair; a single text is returned unchanged."""
     return text.first if isinstance(text, TextPair) else text
 
 
 def second_of(text: str) -> str:
-    """The second text of a pair; of one text empty."""
+    """The second text of a pair; empty for a single text."""
     return text.second if isinstance(text, TextPair) else ""
 
 
 def are_pairs(texts: Sequence[Any]) -> bool:
-    """Whether checked texts are pairs; they are all of one kind."""
+    """Whether checked texts are pairs; only the first is tested, since they are never mixed."""
     return any(isinstance(text, TextPair) for text in texts[:1])
 
 
 def check_side(texts: Iterable[Any], which: str, origin: str, rows: Sequence[int] | None) -> list[str]:
-    """As ``check_texts``; an error says of ``which`` side it is."""
+    """Like ``check_texts``; errors name the side ``which``."""
     try:
         return check_texts(texts, origin, rows)
     except DataError as error:
@@ -79,10 +79,10 @@ def check_side(texts: Iterable[Any], which: str, origin: str, rows: Sequence[int
 def join_sides(
     first: Iterable[Any], second: Iterable[Any], origin: str = "texts", rows: Sequence[int] | None = None
 ) -> list[str]:
-    """Two columns of texts as pairs.
+    """Combine two columns of texts to pairs.
 
     Raises:
-        DataError: a side that cannot be used (see ``check_texts``), or other numbers of them.
+        DataError: an unusable text (see ``check_texts``), or columns of different lengths.
     """
     both = zip(SIDES, (first, second), strict=True)
     checked = [check_side(side, f"{which} text", origin, rows) for which, side in both]
@@ -93,13 +93,13 @@ def join_sides(
 
 
 def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = None) -> list[str]:
-    """Texts, or pairs: a list of tuples or lists of two, an ``[n, 2]`` array, a table of two columns.
+    """Check texts or pairs: a list of tuples or lists of two, an ``[n, 2]`` array, a table of two columns.
 
     Returns:
-        ``str`` each, or ``TextPair`` each.
+        A list of ``str``, or of ``TextPair``.
 
     Raises:
-        DataError: as ``check_texts``; also, some are pairs and some are none, or a tuple of another length.
+        DataError: see ``check_texts``; also if only some are pairs, or a tuple has another length.
     """
     X = read_rows(X, origin, "texts", most=2)
     if not X or not _is_pair(X[0]):
@@ -130,23 +130,21 @@ def _mixed(what: str, origin: str, index: int, rows: Sequence[int] | None) -> Da
 
 
 # --- pairs of texts as token ids ------------------------------------------------------------------
-# One sequence a pair, as the tokenizer's own post-processor joins them.
+# One sequence per pair, joined by the tokenizer's post-processor.
 # BERT       [CLS] a b [SEP] c d e [SEP]      segments 0 0 0 0 1 1 1 1
 # RoBERTa    <s> a b </s></s> c d e </s>      no segments
-# apart      [CLS] a b [SEP] [CLS] c d e [SEP]    segments 0 0 0 0 1 1 1 1 1, each side as a text by itself
-# A pair that is too long loses tokens at the ends of its sides, the longer side first.
+# apart      [CLS] a b [SEP] [CLS] c d e [SEP]    segments 0 0 0 0 1 1 1 1 1, each side as a separate text
+# A pair that is too long is truncated at the ends of its sides, the longer side first.
 
 
 def encode_inputs(tokenizer: Tokenizer, texts: Sequence[str], **options: Any) -> TokenTable:
-    """Texts as ``encode`` has them, pairs as ``encode_pairs``."""
+    """Encode texts with ``encode``, pairs with ``encode_pairs``."""
     return (encode_pairs if are_pairs(texts) else encode)(tokenizer, texts, **options)
 
 
 def sides_kept(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each side stay where both together have ``room``: the longer one is cut first.
-
-    As ``truncation="longest_first"`` of transformers and tokenizers has it.
-    """
+    """How many tokens of each side to keep if both have ``room`` together: the longer side is truncated
+    first, like ``truncation="longest_first"`` in transformers and tokenizers."""
     short, long = sorted((first, second))
     if short + long <= room:
         return first, second
@@ -167,13 +165,13 @@ def encode_pairs(
     chunk: int = 2048,
     keep_second: bool = False,
 ) -> TokenTable:
-    """Token ids and segments of ``TextPair``s; the tokenizer stays as it is. Arguments: as of ``encode``.
+    """Encode ``TextPair``s as token ids and segments; the tokenizer is not modified.
 
-    A pair longer than ``max_length`` tokens is cut as ``sides_kept`` says, its special tokens kept, and
+    A pair longer than ``max_length`` tokens is truncated by ``sides_kept``, keeping its special tokens, and
     marked in ``truncated``. A pair without tokens becomes one [UNK].
 
     Args:
-        keep_second: only the first text is cut.
+        keep_second: truncate only the first text. For other arguments see ``encode``.
 
     Raises:
         DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
@@ -198,7 +196,7 @@ def cleaned_sides(pair: Any, clean: Clean) -> tuple[str, str]:
     """Both texts of a pair, cleaned.
 
     Raises:
-        DataError: it is none.
+        DataError: ``pair`` is not a ``TextPair``.
     """
     if not isinstance(pair, TextPair):
         raise WrongInputError(
@@ -215,7 +213,7 @@ def cut_pair(
     add_special_tokens: bool,
     keep_second: bool = False,
 ) -> Any:
-    """The ``Encoding`` of a pair in at most ``max_length`` tokens; the tokenizer has no truncation set."""
+    """The ``Encoding`` of a pair, truncated to ``max_length``; the tokenizer itself must not truncate."""
     first, second = (tokenizer.encode(text, add_special_tokens=False) for text in pair)
     room = max_length - (tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0)
     kept = sides_kept(len(first), len(second), room)
@@ -227,11 +225,11 @@ def cut_pair(
 
 
 def with_sides_apart(tokenizer: Tokenizer) -> Tokenizer:
-    """The same tokenizer, for a model that reads the sides of a pair apart: each has all the special tokens
-    of a single text.
+    """A copy of the tokenizer that puts all special tokens of a single text around each side of a pair, for
+    models that read the sides as separate texts.
 
     Raises:
-        ConfigError: it puts no special token around a text, so that a side without words would have none.
+        ConfigError: the tokenizer adds no special tokens, so that a side without words would have no tokens.
     """
     one = tokenizer.encode("a")
     special = [bool(x) for x in one.special_tokens_mask]
@@ -240,21 +238,21 @@ def with_sides_apart(tokenizer: Tokenizer) -> Tokenizer:
         what = "the tokenizer puts no special tokens around a text"
         raise ConfigError(what, where="pairs", fix="Use pairs = joined")
     names = dict(zip(one.tokens, one.ids, strict=True))
-    ahead = one.tokens[:before]
-    behind = [token for token, is_special in zip(one.tokens, special, strict=True) if is_special][before:]
+    leading = one.tokens[:before]
+    after = [token for token, is_special in zip(one.tokens, special, strict=True) if is_special][before:]
 
     def text(letter: str, segment: int) -> list[str]:
-        return [f"{token}:{segment}" for token in (*ahead, f"${letter}", *behind)]
+        return [f"{token}:{segment}" for token in (*leading, f"${letter}", *after)]
 
-    made = Tokenizer.from_str(tokenizer.to_str())
-    made.post_processor = TemplateProcessing(
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.post_processor = TemplateProcessing(
         single=text("A", 0),
         pair=[*text("A", 0), *text("B", 1)],
-        special_tokens=[(token, names[token]) for token in {*ahead, *behind}],
+        special_tokens=[(token, names[token]) for token in {*leading, *after}],
     )
-    return made
+    return copy
 
 
 def without_segments(table: TokenTable) -> TokenTable:
-    """The table for a model that tells no segments apart."""
+    """The table without segments, for a model that does not use them."""
     return replace(table, segments=None)

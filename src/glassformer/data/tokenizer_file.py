@@ -1,4 +1,4 @@
-"""A tokenizer from its files, checked before, tried after building: ``tokenizer.json``, lists of pieces."""
+"""Load tokenizers from files: ``tokenizer.json``, or vocabulary and merges."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from glassformer.errors import CheckpointError, InputError, NoTokenizerError
 from glassformer.finite import json_text
 from glassformer.reading import read_regular, unique_keys
 
-# --- tokens that are looked for before a text is split --------------------------------------------
-# Special ones, and those beside a list of pieces.
-# ``added_tokens.json`` has names and ids. ``added_tokens_decoder`` of ``tokenizer_config.json`` says of
-# each token what it takes in and whether it is special, too; where it stands, the other file is not read.
+# --- added tokens ---------------------------------------------------------------------------------
+# Added tokens, such as special tokens, are found in a text before it is split into pieces.
+# ``added_tokens.json`` has names and ids. ``added_tokens_decoder`` of ``tokenizer_config.json`` also has the
+# flags of each token; if it exists, the other file is not read.
 
 ADDED = "added_tokens.json"
 SETTINGS = "tokenizer_config.json"
-DECODER = "added_tokens_decoder"  # of the settings
+DECODER = "added_tokens_decoder"  # a key of the settings
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 FIX = "Download it again"
 T = TypeVar("T")
@@ -57,26 +57,26 @@ def added_tokens(
     config: Mapping[str, Any],
     more: str | None,
 ) -> list[dict[str, Any]]:
-    """All of them as ``tokenizer.json`` has them, by their ids.
+    """All added tokens in the format of ``tokenizer.json``, sorted by id.
 
     Args:
-        special: kind -> token.
-        pieces: the list's, with their ids, in ``file``.
-        config: what ``tokenizer_config.json`` beside it says.
-        more: ``added_tokens.json``'s text; None where there is none.
+        special: kind -> special token.
+        pieces: piece -> id in the vocabulary ``file``.
+        config: content of ``tokenizer_config.json`` in the same folder.
+        more: text of ``added_tokens.json``; None: there is no such file.
 
     Raises:
-        CheckpointError: a file that holds something else, or ids that do not go on where the list ends.
+        CheckpointError: a file has other content, or the new ids do not follow those of the vocabulary.
     """
     if DECODER in config:
         where = str(file.with_name(SETTINGS))
-        beside = _decoder(config[DECODER], where)
+        added = _decoder(config[DECODER], where)
     else:
         where = str(file.with_name(ADDED))
-        beside = _names(more, where)
-    new = _behind(beside, pieces, file, where)
+        added = _names(more, where)
+    new = _new_tokens(added, pieces, file, where)
     found = {token["content"]: token for token in _special(special, pieces, file, config)}
-    for token in beside:
+    for token in added:
         if token["content"] in new or DECODER in config:
             is_special = token["special"] or token["content"] in found
             found[token["content"]] = token | {"special": is_special}
@@ -86,34 +86,34 @@ def added_tokens(
 def _special(
     special: Mapping[str, str], pieces: Mapping[str, Any], file: Path, config: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The special tokens that there are, which take in what the settings say, and nothing of themselves."""
+    """The special tokens of the vocabulary, with the flags of the settings; by default all flags are off."""
     found = []
     for kind, token in special.items():
         if token not in pieces or any(token == other["content"] for other in found):
             continue
         if not isinstance(pieces[token], int):
             raise CheckpointError("the id of a special token is not a number", where=str(file), fix=FIX)
-        said = config.get(f"{kind}_token")
-        flags = _flags(said if isinstance(said, dict) else {}, token, str(file.with_name(SETTINGS)))
-        plain = {"normalized": False} if not isinstance(said, dict) else {}
+        given = config.get(f"{kind}_token")
+        flags = _flags(given if isinstance(given, dict) else {}, token, str(file.with_name(SETTINGS)))
+        plain = {"normalized": False} if not isinstance(given, dict) else {}
         found.append({"id": pieces[token], "content": token, **flags, **plain, "special": True})
     return found
 
 
-def _flags(said: Mapping[str, Any], token: str, where: str) -> dict[str, bool]:
-    flags = {"normalized": not said.get("special", False)} | {k: said[k] for k in FLAGS if k in said}
+def _flags(given: Mapping[str, Any], token: str, where: str) -> dict[str, bool]:
+    flags = {"normalized": not given.get("special", False)} | {k: given[k] for k in FLAGS if k in given}
     if odd := [key for key, value in flags.items() if not isinstance(value, bool)]:
         raise CheckpointError(f"{odd[0]!r} of {token[:60]!r} is not a truth value", where=where, fix=FIX)
     return dict.fromkeys(FLAGS, False) | flags
 
 
-def _decoder(said: Any, where: str) -> list[dict[str, Any]]:
-    """The tokens of ``added_tokens_decoder``: id -> what it is."""
-    if not isinstance(said, dict) or len(said) > MAX_ADDED:
+def _decoder(given: Any, where: str) -> list[dict[str, Any]]:
+    """The tokens of ``added_tokens_decoder``, which maps ids to tokens with flags."""
+    if not isinstance(given, dict) or len(given) > MAX_ADDED:
         what = f"{DECODER} is not an object of ids with their tokens, {MAX_ADDED:,} at most"
         raise CheckpointError(what, where=where, fix=FIX)
     found = []
-    for number, token in said.items():
+    for number, token in given.items():
         content = token.get("content") if isinstance(token, dict) else None
         is_id = number.isascii() and number.isdecimal() and len(number) < 10
         if not is_id or not isinstance(content, str) or not 0 < len(content) <= MAX_TEXT:
@@ -126,61 +126,64 @@ def _decoder(said: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _names(text: str | None, where: str) -> list[dict[str, Any]]:
-    """The tokens of ``added_tokens.json``: token -> id."""
+    """The tokens of ``added_tokens.json``, which maps tokens to ids."""
     if text is None:
         return []
-    said = _parsed(text, where)
-    if not isinstance(said, dict) or len(said) > MAX_ADDED:
-        what = f"no object of tokens with their ids, {MAX_ADDED:,} at most"
+    given = _parsed(text, where)
+    if not isinstance(given, dict) or len(given) > MAX_ADDED:
+        what = f"not an object of tokens with their ids, {MAX_ADDED:,} at most"
         raise CheckpointError(what, where=where, fix=FIX)
-    for token, number in said.items():
+    for token, number in given.items():
         if not 0 < len(token) <= MAX_TEXT or isinstance(number, bool) or not isinstance(number, int):
             raise CheckpointError(f"{token[:60]!r} is not a token with its id", where=where, fix=FIX)
-    return [{"id": number, "content": token, **_flags({}, token, where)} for token, number in said.items()]
+    return [{"id": number, "content": token, **_flags({}, token, where)} for token, number in given.items()]
 
 
-def _behind(beside: list[dict[str, Any]], pieces: Mapping[str, Any], file: Path, where: str) -> set[str]:
-    """Those that the list of pieces lacks.
+def _new_tokens(added: list[dict[str, Any]], pieces: Mapping[str, Any], file: Path, where: str) -> set[str]:
+    """The added tokens that are not in the vocabulary.
 
     Raises:
-        CheckpointError: a token of the list with another id, or new ones that do not go on where it ends.
+        CheckpointError: a token has another id in the vocabulary, or the new ids do not follow its ids.
     """
-    new = [token for token in beside if pieces.get(token["content"]) != token["id"]]
+    new = [token for token in added if pieces.get(token["content"]) != token["id"]]
     taken = {number for number in pieces.values() if isinstance(number, int)}
     for place, token in enumerate(sorted(new, key=lambda token: token["id"]), len(pieces)):
         number, name = token["id"], token["content"]
         if name in pieces or number != place or number in taken:
             what = f"the id of {name[:60]!r} is {str(number)[:40]}"
-            what += f", {file.name} says {str(pieces[name])[:40]}" if name in pieces else f" and not {place}"
+            what += f", in {file.name} {str(pieces[name])[:40]}" if name in pieces else f" and not {place}"
             fix = f"Number new tokens from {len(pieces)} on, as many as {file.name} has"
             raise CheckpointError(what, where=where, fix=fix)
     return {token["content"] for token in new}
 
 
-# --- vocabularies in two files --------------------------------------------------------------------
-# A list of pieces and one of merges, as the definition of a ``tokenizer.json``.
-# ``vocab.json`` with ``merges.txt`` is byte-level BPE (Radford et al., 2019), RoBERTa's. ``vocab.txt`` with
-# ``bpe.codes`` is fastBPE's form (Sennrich et al., 2016), PhoBERT's: blanks part words, which are segmented
-# beforehand; the list of merges marks the end of a word (``</w>``), the list of pieces what goes on
-# (``@@``).
+# --- vocabulary and merges in two files -----------------------------------------------------------
+# They are converted to the definition of a ``tokenizer.json``.
+# ``vocab.json`` with ``merges.txt`` is the byte-level BPE of RoBERTa (Radford et al., 2019). ``vocab.txt``
+# with ``bpe.codes`` is the fastBPE of PhoBERT (Sennrich et al., 2016): the text is segmented into words
+# beforehand; the merges mark the end of a word (``</w>``), while the vocabulary marks pieces that do not end
+# one (``@@``).
 
 BYTE_LEVEL, FAST = ("vocab.json", "merges.txt"), ("vocab.txt", "bpe.codes")
-GOES_ON = "@@"  # behind a piece that a list of fastBPE's has inside words
-WORDS = r"\S+\n?"  # the published tokenizer leaves a line's end with its word
+CONTINUED = "@@"  # suffix of pieces that do not end a word, in the vocabulary of fastBPE
+WORDS = r"\S+\n?"  # like the original tokenizer, which leaves a line break with its word
 MAX_LINES = 2_000_000
 
 
 def byte_level(
     vocab: str, merges: str, file: Path, config: Mapping[str, Any], more: str | None = None
 ) -> dict[str, Any]:
-    """Of ``vocab.json`` (``file``) and ``merges.txt``; ``more`` is ``added_tokens.json``'s text.
+    """The definition for ``vocab.json`` (``file``) and ``merges.txt``.
+
+    Args:
+        more: text of ``added_tokens.json``; None: there is no such file.
 
     Raises:
-        CheckpointError: a list that is none, or one without the tokens around a text; its file is named.
+        CheckpointError: a file has another format, or the vocabulary lacks the special tokens around a text.
     """
     pieces = _parsed(vocab, str(file))
     if not isinstance(pieces, dict):
-        raise CheckpointError("no object of pieces with their ids", where=str(file), fix=FIX)
+        raise CheckpointError("not an object of pieces with their ids", where=str(file), fix=FIX)
     special = {kind: _named(config, kind, NAMES[kind][1], file) for kind in NAMES}
     for kind in ("cls", "sep"):
         if special[kind] not in pieces:
@@ -201,14 +204,15 @@ def byte_level(
 def fast(
     vocab: str, codes: str, file: Path, config: Mapping[str, Any], more: str | None = None
 ) -> dict[str, Any]:
-    """Of ``vocab.txt`` (``file``) and ``bpe.codes``: a piece, and a merge, with its count a line.
+    """The definition for ``vocab.txt`` (``file``) and ``bpe.codes``: one piece, or merge, with its count per
+    line.
 
-    The vocabulary's ids are those of the published tokenizer, those of ``more`` (``added_tokens.json``'s
-    text) follow. Pieces of which others are merged, but which it lacks, have ids behind them:
-    ``Vocabulary.steps`` begins there.
+    The ids of the vocabulary are those of the original tokenizer; those of the added tokens (``more``, the
+    text of ``added_tokens.json``) follow. Intermediate merges that the vocabulary lacks have ids after these;
+    see ``Vocabulary.steps``.
 
     Raises:
-        CheckpointError: a line that is none of such a list, or stands there twice; file and line are named.
+        CheckpointError: a line has another format or is repeated; the message has file and line.
     """
     special = {kind: _named(config, kind, NAMES[kind][1], file) for kind in NAMES}
     pieces = {special[kind]: n for n, kind in enumerate(("cls", "pad", "sep", "unk"))}
@@ -217,7 +221,8 @@ def fast(
         if not blank:
             what = f"line {n} is not a piece with its count: {line[:60]!r}"
             raise CheckpointError(what, where=str(file), fix=FIX)
-        name = word.removesuffix(GOES_ON) if word.endswith(GOES_ON) and word != GOES_ON else word + WORD_END
+        continued = word.endswith(CONTINUED) and word != CONTINUED
+        name = word.removesuffix(CONTINUED) if continued else word + WORD_END
         if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
             raise CheckpointError(f"line {n} repeats {word[:60]!r}", where=str(file), fix=FIX)
     pieces.setdefault(special["mask"], len(pieces))
@@ -225,7 +230,7 @@ def fast(
     pieces |= {token["content"]: token["id"] for token in added}
     where = file.with_name(FAST[1])
     pairs = [_pair(line.split()[:-1], n, where) for n, line in _lines(codes[: codes.rfind("\n") + 1], where)]
-    pairs = list(dict.fromkeys(reversed(pairs)))[::-1]  # of one that stands there twice the later counts
+    pairs = list(dict.fromkeys(reversed(pairs)))[::-1]  # of a repeated merge, the last counts
     for left, right in pairs:
         for step in (left, right, left + right):
             pieces.setdefault(step, len(pieces))
@@ -240,7 +245,7 @@ def fast(
 
 
 def _named(config: Mapping[str, Any], kind: str, default: str, file: Path) -> str:
-    """A special token as the settings beside a file name it, else as vocabularies of its kind do."""
+    """A special token from the settings in the same folder, otherwise ``default``."""
     value = config.get(f"{kind}_token")
     token = value.get("content") if isinstance(value, dict) else value
     token = default if token is None else token
@@ -250,7 +255,7 @@ def _named(config: Mapping[str, Any], kind: str, default: str, file: Path) -> st
 
 
 def _lines(text: str, file: Path) -> list[tuple[int, str]]:
-    """Lines with their numbers; what says the version of the list's format is none of them."""
+    """Lines with their numbers, without a ``#version`` in the first line."""
     if text.count("\n") > MAX_LINES:
         raise CheckpointError(f"more than {MAX_LINES:,} lines", where=str(file), fix=FIX)
     lines = enumerate(text.removesuffix("\n").split("\n") if text else (), 1)
@@ -288,9 +293,9 @@ def _frame(special: Mapping[str, str], pieces: Mapping[str, Any]) -> dict[str, A
 # --- reading and building -------------------------------------------------------------------------
 
 MAX_TOKENIZER_BYTES = 128 << 20
-MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a hundred bytes
-MAX_HOLES = 4096  # ids that stand for no token
-MAX_SPECIAL = 64  # tokens around a text
+MAX_VALUES = 8_000_000  # JSON values in one file, estimated before parsing: each takes about 100 bytes
+MAX_HOLES = 4096  # unused ids
+MAX_SPECIAL = 64  # special tokens around a text
 WANTED = (
     "Expected: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, BERT's vocab.txt "
     f"(one piece per line, {UNK} among them), or SentencePiece's file"
@@ -304,10 +309,10 @@ TRIED += ("e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d", "\ufdfa\u0130", "
 TRIED_IDS = 200
 TOKENIZER = "tokenizer.json"
 CUT = re.compile(r'"truncation"\s*:\s*\{[^{}]*"direction"\s*:\s*"(\w+)"')
-HEAD = 4_000  # characters of the file, among which its truncation stands
-# Classes of transformers that take the file as it is.
+HEAD = 4_000  # first characters of the file, which include its truncation
+# Classes of transformers that do not modify the tokenizer of the file.
 AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
+# Stage of the file, its type, and the keys of ``tokenizer_config.json`` by which other classes override it.
 _CASES = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
 CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("normalizer", "BertNormalizer", _CASES | {"strip_accents": "strip_accents"}),
@@ -316,16 +321,16 @@ CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer in a file, or in a folder that holds one: the first that there is of ``tokenizer.json``,
-    ``vocab.json`` with ``merges.txt``, ``vocab.txt`` with ``bpe.codes``, BERT's ``vocab.txt``,
+    """Load a tokenizer from a file or a folder: from the first that exists of ``tokenizer.json``,
+    ``vocab.json`` with ``merges.txt``, ``vocab.txt`` with ``bpe.codes``, BERT's ``vocab.txt``, and
     SentencePiece's file (``spiece.model``, ``sentencepiece.bpe.model``, ...).
 
-    Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
+    Padding and truncation are switched off: batches have no padding, and ``encode`` truncates.
 
     Raises:
-        CheckpointError: there is none; it is damaged; it has a stage of an unknown kind, or one that could
-            take a text without end, in time or in length; it has no token for what is unknown, or ids beyond
-            any table.
+        CheckpointError: there is no tokenizer; it is damaged; it has a stage of unknown type, or one that
+            could run without end or expand a text without bounds; it has no unknown token, or ids that are
+            too large.
     """
     file, *merges = files_of(path)
     if file.suffix == ".model":
@@ -342,10 +347,10 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def files_of(path: str | Path) -> list[Path]:
-    """The files that ``load_tokenizer`` makes a tokenizer of: one, or a list of pieces and one of merges.
+    """The files that ``load_tokenizer`` reads: one file, or vocabulary and merges.
 
     Raises:
-        CheckpointError: there is none that is read.
+        CheckpointError: there is no supported file.
     """
     file, lists = _found(Path(path)), {names[0]: names for names in (BYTE_LEVEL, FAST)}
     merges = file.with_name(lists[file.name][1]) if file.name in lists else None
@@ -353,26 +358,25 @@ def files_of(path: str | Path) -> list[Path]:
 
 
 def model_max_length(folder: Path) -> int | None:
-    """The tokens that ``tokenizer_config.json`` cuts texts at; None: it does not say, or says no limit.
+    """``model_max_length`` of ``tokenizer_config.json``; None if it is missing or unlimited.
 
     Raises:
-        CheckpointError: the file is damaged, or names less than a token.
+        CheckpointError: the file is damaged, or the length is below 1.
     """
     file = folder / SETTINGS
     length = _settings(file).get("model_max_length")
     if isinstance(length, bool) or not isinstance(length, int | float) or length > MAX_ID:
-        return None  # "no limit" is written as a number of thirty digits
+        return None  # transformers writes "no limit" as a number of thirty digits
     if length < 1 or length != int(length):
         raise CheckpointError(f"model_max_length = {length} is not a number of tokens", where=str(file))
     return int(length)
 
 
 def model_inputs(folder: Path) -> list[str]:
-    """What the folder's model is given of a text: ``model_input_names`` of ``tokenizer_config.json``, which
-    without them are all three.
+    """``model_input_names`` of ``tokenizer_config.json``, the inputs of the model; by default all three.
 
     Raises:
-        CheckpointError: the file is damaged, or they are no list.
+        CheckpointError: the file is damaged, or the names are not a list.
     """
     names = _settings(folder / SETTINGS).get("model_input_names")
     if names is not None and not isinstance(names, list):
@@ -382,7 +386,7 @@ def model_inputs(folder: Path) -> list[str]:
 
 
 def check_cut(folder: Path, fix: str) -> None:
-    """Raises CheckpointError where long texts are to lose their beginning: here they lose their end."""
+    """Raise CheckpointError if the tokenizer truncates texts at their beginning, which is not supported."""
     config, file = folder / SETTINGS, folder / TOKENIZER
     side = _settings(file).get("truncation_side")
     where = config
@@ -390,14 +394,14 @@ def check_cut(folder: Path, fix: str) -> None:
         found = CUT.search(_read_bounded(file)[:HEAD])
         side, where = found[1].lower() if found else None, file
     if side not in (None, "right"):
-        what = f"truncation_side = {str(side)[:40]!r} is not supported: long texts are cut at their end"
+        what = f"truncation_side = {str(side)[:40]!r} is not supported: long texts are truncated at their end"
         raise CheckpointError(what, where=str(where), fix=fix)
 
 
 def _as_configured(definition: Any, config: Mapping[str, Any]) -> Any:
-    """A ``tokenizer.json`` under what ``tokenizer_config.json`` says of it, which goes first in transformers.
+    """Override stages of a ``tokenizer.json`` by ``tokenizer_config.json``, as in transformers.
 
-    Its general class reads the file as it is; those of one kind of tokenizer make their own stages.
+    There, the general class reads the file unchanged; a class of one type of tokenizer replaces stages.
     """
     kind = str(config.get("tokenizer_class", ""))
     if kind.startswith(AS_THE_FILE) or not isinstance(definition, dict):
@@ -407,16 +411,16 @@ def _as_configured(definition: Any, config: Mapping[str, Any]) -> Any:
         part = out.get(stage)
         if not isinstance(part, dict) or part.get("type") != type_:
             continue
-        said = {own: config[key] for key, own in names.items() if isinstance(config.get(key), bool)}
-        out[stage] = part | said
+        overrides = {own: config[key] for key, own in names.items() if isinstance(config.get(key), bool)}
+        out[stage] = part | overrides
     return out
 
 
 def _found(path: Path) -> Path:
-    """The file to begin with.
+    """The tokenizer's file, or the vocabulary if there are two files.
 
     Raises:
-        CheckpointError: there is none that is read.
+        CheckpointError: there is no supported file.
     """
     if not path.is_dir():
         if not path.exists():
@@ -431,13 +435,13 @@ def _found(path: Path) -> Path:
 
 
 def _from_lists(file: Path, text: str) -> Tokenizer:
-    """Of two lists, ``vocab.json`` or ``vocab.txt`` and the one of merges beside it."""
-    read, (_, beside) = (byte_level, BYTE_LEVEL) if file.name == BYTE_LEVEL[0] else (fast, FAST)
+    """The tokenizer of a vocabulary, ``vocab.json`` or ``vocab.txt``, and the merges in the same folder."""
+    read, (_, merges) = (byte_level, BYTE_LEVEL) if file.name == BYTE_LEVEL[0] else (fast, FAST)
     _check_values(text, file)
-    definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file), _more(file))
-    where = f"{file} with {beside}"
-    made = json_text(checked(definition, where), ascii=True)
-    return _built(lambda: Tokenizer.from_str(made), where, FIX)
+    definition = read(text, _read_bounded(file.with_name(merges)), file, _settings(file), _more(file))
+    where = f"{file} with {merges}"
+    safe = json_text(checked(definition, where), ascii=True)
+    return _built(lambda: Tokenizer.from_str(safe), where, FIX)
 
 
 def _from_json(file: Path, text: str) -> Tokenizer:
@@ -449,15 +453,15 @@ def _from_json(file: Path, text: str) -> Tokenizer:
         raise CheckpointError(f"not a tokenizer ({error})", where=str(file), fix=fix) from None
     config = _settings(file)
     definition = _as_configured(definition, config)
-    made = json_text(checked(definition, str(file)), ascii=True)  # what was checked and nothing else
-    tokenizer = _built(lambda: Tokenizer.from_str(made), str(file), fix)
+    safe = json_text(checked(definition, str(file)), ascii=True)  # without unchecked keys
+    tokenizer = _built(lambda: Tokenizer.from_str(safe), str(file), fix)
     if definition.get("post_processor"):
         return tokenizer
     return _framed(tokenizer, FRAMES.get(_kind(config, file)), config, file)
 
 
 def _from_pieces(file: Path) -> Tokenizer:
-    """Of SentencePiece's file, with the ids that the class of its kind gives to the pieces."""
+    """The tokenizer of a SentencePiece file, with the ids that its class in transformers gives to the pieces."""
     config = _settings(file)
     name = _kind(config, file)
     numbers, known = PIECE_NUMBERS.get(name, PieceNumbers()), name in PIECE_NUMBERS
@@ -468,7 +472,7 @@ def _from_pieces(file: Path) -> Tokenizer:
     try:
         model = read_sentence_pieces(_read_bytes(file))
         rows = numbered(model, numbers, mask if known else None)
-        made = definition(model, rows, steps_before(numbers, config))
+        stages = definition(model, rows, steps_before(numbers, config))
     except Wrong as error:
         what = f"not a SentencePiece model that can be used: {error}"
         raise CheckpointError(what, where=str(file), fix=FIX) from None
@@ -483,10 +487,10 @@ def _from_pieces(file: Path) -> Tokenizer:
     plain = dict.fromkeys(FLAGS, False)
     tokens = [{"id": ids[text], "content": text, **plain, "special": True} for text in control]
     tokens += added_tokens(special, ids, file, config, _more(file))
-    # Each is looked for as it is written: the normalizer would put a blank before it.
+    # Not normalized: the normalizer would insert a space before each of them.
     added = {token["content"]: token | {"normalized": False} for token in tokens}
-    made["added_tokens"] = sorted(added.values(), key=lambda token: token["id"])
-    text = json_text(checked(made, str(file)), ascii=True)
+    stages["added_tokens"] = sorted(added.values(), key=lambda token: token["id"])
+    text = json_text(checked(stages, str(file)), ascii=True)
     tokenizer = _built(lambda: Tokenizer.from_str(text), str(file), FIX)
     apart = _built(lambda: looked_for_first(model, tokenizer.normalizer), str(file), FIX)
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in apart])
@@ -495,7 +499,7 @@ def _from_pieces(file: Path) -> Tokenizer:
 
 
 def _kind(config: Mapping[str, Any], file: Path) -> str:
-    """The class of a tokenizer, or the kind of model that stands for one; "None" where neither is named."""
+    """The tokenizer's class, or the model type in its place; "None" if neither is stated."""
     kind = config.get("tokenizer_class")
     if kind is None:
         about = _settings(file, "config.json")
@@ -504,10 +508,9 @@ def _kind(config: Mapping[str, Any], file: Path) -> str:
 
 
 def _framed(tokenizer: Tokenizer, frame: str | None, config: Mapping[str, Any], file: Path) -> Tokenizer:
-    """A tokenizer whose file puts nothing around texts, with what the class of its kind puts there."""
+    """Add the special tokens around texts that the tokenizer's class adds, for a file that adds none."""
     if frame is None:
         return tokenizer
-
     cls, sep = (_named(config, *kind, file) for kind in zip(("cls", "sep"), USUAL_FRAME[frame], strict=True))
     ids: dict[str, Any] = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
     if None in ids.values():
@@ -527,14 +530,14 @@ def _built(build: Callable[[], T], where: str, fix: str) -> T:
         return build()
     except InputError:
         raise
-    except BaseException as error:  # a panic is no Exception
+    except BaseException as error:  # a panic is not an Exception
         if (reason := failure(error)) is None:
             raise
         raise CheckpointError(f"not a tokenizer ({reason})", where=where, fix=fix) from None
 
 
 def _try(tokenizer: Tokenizer, where: str) -> None:
-    """Put some texts and ids through it: what fails on them would fail on a user's."""
+    """Test the tokenizer on some texts and ids, so that a damaged one fails now and not in use."""
     rows = id_count(tokenizer)
     if not 0 < rows <= MAX_ID or rows > 2 * tokenizer.get_vocab_size() + MAX_HOLES:
         what = (
@@ -545,21 +548,21 @@ def _try(tokenizer: Tokenizer, where: str) -> None:
         raise CheckpointError(what, where=where, fix="Download it again, or number its tokens from 0 on")
     try:
         if max(map(tokenizer.num_special_tokens_to_add, (False, True))) > MAX_SPECIAL:
-            raise ValueError(f"more than {MAX_SPECIAL} tokens around a text")
+            raise ValueError(f"more than {MAX_SPECIAL} special tokens around a text")
         for text in TRIED:
             if max(tokenizer.encode(text).ids + tokenizer.encode(text, text).ids, default=0) >= rows:
-                raise ValueError("an id that is none of its vocabulary")
+                raise ValueError("an id that is not in its vocabulary")
         for number in range(0, rows, max(1, rows // TRIED_IDS)):
             tokenizer.decode([number], skip_special_tokens=False)
     except BaseException as error:  # as above
         if (reason := failure(error)) is None:
             raise
-        what = f"not a tokenizer that can be used: it fails on a short text ({reason})"
+        what = f"not a usable tokenizer: it fails on a short text ({reason})"
         raise CheckpointError(what, where=where, fix="Download it again, or do not use it") from None
 
 
 def _more(file: Path) -> str | None:
-    """The text of ``added_tokens.json`` beside a file; None where there is none."""
+    """The text of ``added_tokens.json`` in the same folder; None if there is none."""
     extra = file.with_name(ADDED)
     more = _read_bounded(extra) if extra.exists() else None
     _check_values(more or "", extra)
@@ -567,13 +570,13 @@ def _more(file: Path) -> str | None:
 
 
 def _check_values(text: str, file: Path, fix: str = FIX) -> None:
-    """Raises CheckpointError for more values than a file is trusted with, counted before it is parsed."""
+    """Raise CheckpointError if a JSON text has more than ``MAX_VALUES`` values, before it is parsed."""
     if sum(map(text.count, "[{,")) > MAX_VALUES:
-        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix=fix)
+        raise CheckpointError(f"has more than {MAX_VALUES:,} values", where=str(file), fix=fix)
 
 
 def _settings(file: Path, name: str = SETTINGS) -> dict[str, Any]:
-    """``tokenizer_config.json``, or another file of settings, beside a file; empty where there is none."""
+    """``tokenizer_config.json``, or another file of settings, in the same folder; empty if there is none."""
     config_file = file.with_name(name)
     if not config_file.is_file():
         return {}
@@ -584,7 +587,7 @@ def _settings(file: Path, name: str = SETTINGS) -> dict[str, Any]:
 
 
 def _parsed(text: str, where: str, unique: bool = True) -> Any:
-    """What a JSON text holds; CheckpointError where it is none, or has a key twice (``unique``)."""
+    """Parse JSON; raise CheckpointError if the text is not JSON, or (with ``unique``) has a key twice."""
     try:
         return json.loads(text, object_pairs_hook=unique_keys if unique else None)
     except (ValueError, RecursionError) as error:
@@ -592,7 +595,7 @@ def _parsed(text: str, where: str, unique: bool = True) -> Any:
 
 
 def _from_vocabulary(file: Path, text: str) -> Tokenizer:
-    """BERT's slow format: a piece a line, the settings in tokenizer_config.json beside it."""
+    """BERT's slow format: one piece per line, with the settings in tokenizer_config.json."""
     vocab = {line.rstrip("\r"): index for index, line in enumerate(text.removesuffix("\n").split("\n"))}
     config = _settings(file)
     kinds = {kind: _named(config, kind, NAMES[kind][0], file) for kind in NAMES}

@@ -1,7 +1,7 @@
-"""What a ``tokenizer.json`` may hold: every stage of a known kind, every number and pattern within bounds.
+"""Check a ``tokenizer.json``: every stage has a known type, every number and pattern is within bounds.
 
-Checked before the library that runs tokenizers sees the file: where it trusts a number it stops with a panic,
-which is no exception, or goes on without end.
+The check comes before the ``tokenizers`` library reads the file, since invalid values can make it panic or
+run without end.
 """
 
 from __future__ import annotations
@@ -24,20 +24,18 @@ from tokenizers import normalizers
 
 from glassformer.errors import CheckpointError
 
-# --- SentencePiece's table of characters ----------------------------------------------------------
-# (``Precompiled``), walked through before compiled code trusts it.
-# The bytes are a count, a trie as a double array of 32-bit units, and the strings that it points into. Who
-# looks a character up follows offsets that the file gives; here every one that can be reached is followed
-# once.
+# --- SentencePiece's normalization table (``Precompiled``) ----------------------------------------
+# The bytes are a size, a trie as a double array of 32-bit units, and the strings that its leaves point to. A
+# lookup follows offsets of the file unchecked, so here every reachable offset is followed once.
 
-MAX_BYTES = 8 << 20  # the largest in use has 300 kB
-MAX_DEPTH = 64  # bytes of the longest sequence of characters with an entry
-EVERY_LETTER = 0x3400  # up to there stand the letters of which Unicode's own compositions are made
-LONGEST = 64  # characters that one character becomes; 18 in Unicode's own tables
+MAX_BYTES = 8 << 20  # real tables have up to 300 kB
+MAX_DEPTH = 64  # bytes of the longest key
+EVERY_LETTER = 0x3400  # code points below it include all letters of Unicode's compositions
+LONGEST = 64  # characters that may replace one character; 18 in Unicode's own tables
 
 
 def check_charsmap(encoded: object) -> tuple[str | None, float]:
-    """Why a base64 table cannot be used (None: it can), and how much longer than Unicode it makes a text."""
+    """Why a base64 table is unusable (None: it is usable), and its factor of expansion beyond NFKD."""
     wrong, strings = _checked_charsmap(encoded)
     if wrong is not None:
         return wrong, 1.0
@@ -47,7 +45,7 @@ def check_charsmap(encoded: object) -> tuple[str | None, float]:
 
 
 def _checked_charsmap(encoded: object) -> tuple[str | None, list[str]]:
-    """Why a table in base64 cannot be used (None where it can), and the strings that it puts in."""
+    """Why a base64 table is unusable (None: it is usable), and its replacement strings."""
     if not isinstance(encoded, str) or len(encoded) > 4 * MAX_BYTES // 3 + 4:
         return "its table is not a text, or too long", []
     try:
@@ -65,20 +63,20 @@ def _checked_charsmap(encoded: object) -> tuple[str | None, list[str]]:
         return "its strings are not UTF-8", []
     values = _values(units)
     if values is None:
-        return "its table leads out of itself", []
+        return "its table has an offset out of range", []
     found = []
     for value in values.tolist():
         if value >= len(strings) or strings[value] & 0xC0 == 0x80:
-            return "its table leads out of its strings", []
+            return "its table points outside its strings", []
         end = strings.find(b"\0", value)
         found.append(strings[value : end if end >= 0 else len(strings)].decode("utf-8"))
         if (size := len(found[-1])) > LONGEST:
-            return f"it puts {size:,} characters in the place of one, {LONGEST} at most are read", []
+            return f"it replaces one character by {size:,}, at most {LONGEST} are supported", []
     return None, found
 
 
 def _values(units: np.ndarray) -> np.ndarray | None:
-    """Where the trie's leaves point, or None where a step leads out of the array or the trie has no end."""
+    """The targets of the trie's leaves; None if an offset is out of range or the trie has a cycle."""
     letters = np.arange(1, 256, dtype=np.int64)
     place = np.zeros(1, np.int64) ^ _offset(units[:1])
     seen = np.zeros(len(units), bool)
@@ -89,7 +87,7 @@ def _values(units: np.ndarray) -> np.ndarray | None:
         if (place | 255).max() >= len(units):
             return None
         place = np.unique(place)
-        place = place[~seen[place]]  # branches may share what follows
+        place = place[~seen[place]]  # branches may share nodes
         seen[place] = True
         into: list[np.ndarray] = []
         for part in np.array_split(place, len(place) // 4096 + 1) if len(place) else ():
@@ -113,17 +111,15 @@ def _offset(units: np.ndarray) -> np.ndarray:
 
 
 # --- regular expressions of tokenizer files -------------------------------------------------------
-# Which of them can be trusted to end.
-# A pattern of a stranger can take longer than the world is old on twenty letters, and a thread that is in
-# it cannot be stopped. So a pattern is taken as it is if it is one that published tokenizers carry, or of a
-# form that cannot go back over what it has read. Any other is first tried in its own process, under a time
-# limit.
+# A malicious pattern can take exponential time on twenty letters, and its thread cannot be stopped. So a
+# pattern is accepted if published tokenizers use it, or if its form excludes backtracking. Any other pattern
+# is first tried in a separate process with a time limit.
 
 MAX_PATTERN = 2000  # characters
-MAX_REPEATS = 10_000  # of all {m,n} multiplied: what compiling a pattern costs
-MAX_COUNT = 100  # of one {m,n} in a pattern that is not tried
-MAX_OPTIONAL = 3  # parts that may be there or not, in one alternative of such a pattern
-LONG, SHORT, MOST_PAIRS = 20_000, 1_000, 80  # characters of the texts that a pattern is tried on
+MAX_REPEATS = 10_000  # product of all {m,n}, which bounds the size of the compiled pattern
+MAX_COUNT = 100  # largest {m,n} in a pattern that is accepted without a trial
+MAX_OPTIONAL = 3  # optional parts in one alternative of such a pattern
+LONG, SHORT, MOST_PAIRS = 20_000, 1_000, 80  # lengths of the trial texts, and number of letter pairs in them
 CPU_SECONDS, WALL_SECONDS = 4, 30
 
 # Steps of SentencePiece's files: between two marks of Arabic or Hebrew; before a mark, or what joins, behind
@@ -135,7 +131,7 @@ TRAILING = "(?<!\u2581)\u2581+\\z"
 _WORDS = "'s|'t|'re|'ve|'m|'ll|'d"
 _ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _SPACES = r"\s+(?!\S)|\s+"
-# Each goes over a text once.
+# Patterns of published tokenizers; all take linear time.
 KNOWN = frozenset(
     {
         rf"{_WORDS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|{_SPACES}",  # GPT-2, RoBERTa, ModernBERT
@@ -156,12 +152,12 @@ KNOWN = frozenset(
 
 
 def check_pattern(pattern: str) -> str | None:
-    """Why a regular expression is not taken; None where it is.
+    """Why a regular expression is rejected; None if it is accepted.
 
-    What is neither known nor simple is tried in another process, which takes a second.
+    A pattern that is neither known nor simple is tried in another process, which takes a second.
     """
     if not 0 < len(pattern) <= MAX_PATTERN:
-        return f"a pattern of {len(pattern):,} characters, from 1 to {MAX_PATTERN:,} are read"
+        return f"a pattern of {len(pattern):,} characters, 1 to {MAX_PATTERN:,} are supported"
     if pattern in KNOWN or simple_minimum(pattern) is not None:
         return None
     if re.search(r"\\[1-9]|\\[kg]|\(\?[{&PR0-9~@]|\(\*", pattern):
@@ -185,8 +181,8 @@ _PART = re.compile(
 
 @lru_cache(maxsize=256)
 def simple_minimum(pattern: str) -> int | None:
-    """The fewest characters that a pattern matches, if it cannot be slow: alternatives of characters, classes
-    and few optional ones, of which only the last may stand any number of times. None for others.
+    """The minimum length of a match if the pattern cannot be slow, otherwise None. A simple pattern consists
+    of alternatives of characters and classes, few of them optional, and only the last repeated without limit.
     """
     minima, place, least, optional, endless = [], 0, 0, 0, False
     while place < len(pattern):
@@ -218,7 +214,8 @@ def simple_minimum(pattern: str) -> int | None:
 
 # --- a trial ----------------------------------------------------------------------------------------
 
-# It limits itself first. A text four times as long may take five times as long, not sixteen times.
+# The process first limits itself. Quadratic patterns are rejected: a text four times as long would take
+# sixteen times as long.
 _TRIAL = f"""
 import json, sys, time
 try:
@@ -269,11 +266,11 @@ def _tried(pattern: str) -> str | None:
 
 
 def _texts(pattern: str) -> tuple[list[str], list[str]]:
-    """Texts of the pattern's own characters, again and again, with an end that does not belong to them."""
+    """Short and long trial texts: repeated characters of the pattern, and an end that does not match."""
     own = [c for c in dict.fromkeys(re.sub(r"\\[pPuxsSdDwWbB]", "", pattern)) if c not in "\\()[]{}*+?|^$"]
     letters = list(dict.fromkeys([*own[:20], "a", "A", "1", " ", "\n", "-", "é", "中"]))
     words = re.findall(r"\w{2,20}", pattern)[:20]
-    # What has to come later stands behind: an engine that misses it would not begin.
+    # The end includes all characters of the pattern, since engines skip texts without a required character.
     ends = ("\u2603" + "".join([*letters, *words]), "!", "")
     long = [c * LONG + end for c in letters for end in ends[:2]]
     long += [(w * LONG)[:LONG] + ends[0] for w in words]
@@ -282,53 +279,54 @@ def _texts(pattern: str) -> tuple[list[str], list[str]]:
     return short, long
 
 
-# --- how much longer a tokenizer's steps can make a text ------------------------------------------
-# Counted from its file before any text is read.
-# A character has a weight: how many characters stand in its place at the end. The last step's weights are
-# all 1, and from there the steps are gone through backwards. What Unicode itself lengthens once (18
-# characters for one, at most) is left out; where a file puts such characters in, they count.
+# --- how much a tokenizer's steps can expand a text -----------------------------------------------
+# Computed from the file, without reading a text.
+# The weight of a character is the number of characters that replace it at the end. After the last step all
+# weights are 1; from there the steps are traversed backwards. The expansion by Unicode normalization of the
+# input (at most 18 characters for one) is ignored, but not that of characters that a step inserts.
 
-MOST = 64  # characters for one
-MOST_CUT = 32  # the same for what cuts a text into words
+MOST = 64  # maximum weight of a character
+MOST_CUT = 32  # the same for pre-tokenizers
 UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
 FACTORS = {"ByteLevel": 5, "Metaspace": 2, "BertNormalizer": 3}  # bytes and a blank; a mark; blanks around
 
 
 def growth(steps: Sequence[dict[str, Any]], stretch: float = 1.0) -> float:
-    """The largest weight that a character can have before these steps, all of them of known kinds.
+    """The largest weight of a character before these steps, which must have known types.
 
     Args:
-        stretch: how much longer than Unicode's own tables ``Precompiled`` makes a text.
+        stretch: factor by which ``Precompiled`` expands a text beyond NFKD.
     """
     factors = FACTORS | {"Precompiled": max(stretch, 1.0)}
-    other, weights = 1.0, dict[str, float]()  # of every other character, and of those that a pattern names
+    other, weights = 1.0, dict[str, float]()  # weights of the characters of patterns, and of all others
     for number in range(len(steps) - 1, -1, -1):
         step = steps[number]
         kind = step["type"]
         if kind == "Replace":
             content = _longest(step["content"], steps[number + 1 :])
-            put_in = sum(weights.get(c, other) for c in content)
-            other, weights = _replaced(step["pattern"], put_in, other, weights)
-        elif kind not in ("Prepend", "Strip", "StripAccents", "Fuse"):  # any character of any other
+            inserted = sum(weights.get(c, other) for c in content)
+            other, weights = _replaced(step["pattern"], inserted, other, weights)
+        elif kind not in ("Prepend", "Strip", "StripAccents", "Fuse"):
+            # such a step may turn any character into any other
             other, weights = max([other, *weights.values()]) * factors.get(kind, 1), {}
     return max([other, *weights.values()])
 
 
 def _replaced(
-    pattern: dict[str, str], put_in: float, other: float, weights: dict[str, float]
+    pattern: dict[str, str], inserted: float, other: float, weights: dict[str, float]
 ) -> tuple[float, dict[str, float]]:
     if (word := pattern.get("String")) is not None:
         alone = len(word) == 1
-        share = {c: put_in if alone else max(weights.get(c, other), put_in / len(word)) for c in word}
+        share = {c: inserted if alone else max(weights.get(c, other), inserted / len(word)) for c in word}
         return other, weights | share
     least = simple_minimum(pattern["Regex"]) or 0
-    if least == 0:  # it may match the nothing before each character
-        return other + put_in, {c: weight + put_in for c, weight in weights.items()}
-    return max(other, put_in / least), {c: max(weight, put_in) for c, weight in weights.items()}
+    if least == 0:  # it may match the empty string before each character
+        return other + inserted, {c: weight + inserted for c, weight in weights.items()}
+    return max(other, inserted / least), {c: max(weight, inserted) for c, weight in weights.items()}
 
 
 def _longest(content: str, later: Sequence[dict[str, Any]]) -> str:
-    """A text that is put in, as long as the later steps of Unicode can make it."""
+    """An inserted text, expanded by the Unicode normalization of the later steps."""
     for step in later:
         if step["type"] in UNICODE:
             content = unicodedata.normalize(step["type"], content)
@@ -340,15 +338,16 @@ def _longest(content: str, later: Sequence[dict[str, Any]]) -> str:
 
 
 # --- the stages -----------------------------------------------------------------------------------
-# The library refuses values of other types and tokens that are not there. What it trusts is bounded here.
+# The library itself rejects values of wrong types and missing tokens. Values that it does not check are
+# checked here.
 
-MAX_ID = 10_000_000  # tokens of the largest table that a model may have
-MAX_STAGES = 64  # steps of one kind, those within others counted
+MAX_ID = 10_000_000  # maximum size of an embedding table
+MAX_STAGES = 64  # steps of one stage, including nested ones
 MAX_TEXT = 1_000  # characters of one string in a setting, or of an added token
 MAX_ADDED = 100_000  # added tokens
-MAX_WORD = 1_000  # characters of a word that WordPiece takes apart: its work grows with their square
-MAX_PIECE = 512  # characters of a piece of Unigram, which looks for all that begin at a place
-MAX_MARK = 64  # characters that are put before a text, or at the pieces of a word
+MAX_WORD = 1_000  # maximum length of words that WordPiece splits, since the time grows quadratically
+MAX_PIECE = 512  # maximum length of Unigram pieces, since all pieces at a position are tried
+MAX_MARK = 64  # characters of a prefix or suffix
 
 NORMALIZERS = (
     "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip StripAccents"
@@ -363,24 +362,24 @@ SLOTS = ("model", "added_tokens", "normalizer", "pre_tokenizer", "post_processor
 
 
 class Wrong(ValueError):
-    """What is wrong with a part of the file."""
+    """A part of the file is invalid; the message says how."""
 
 
 def checked(definition: Any, where: str) -> dict[str, Any]:
-    """The same definition without what is not read (padding, truncation, keys that nobody knows).
+    """Check a definition, and return it without unused parts (padding, truncation, unknown keys).
 
     Raises:
-        CheckpointError: a part of no known kind, or one that the library would stop at or not come back from.
+        CheckpointError: a part has an unknown type, or would make the library panic or run without end.
     """
     fix = "Download it again, or do not use it"
     if not isinstance(definition, dict):
-        raise CheckpointError("not a tokenizer: no JSON object", where=where, fix=fix)
+        raise CheckpointError("not a tokenizer: not a JSON object", where=where, fix=fix)
     try:
         _check_model(definition.get("model"))
         _check_added(definition.get("added_tokens"))
         _check_stages(definition)
     except Wrong as error:
-        raise CheckpointError(f"not a tokenizer that can be used: {error}", where=where, fix=fix) from None
+        raise CheckpointError(f"not a usable tokenizer: {error}", where=where, fix=fix) from None
     kept = {key: definition[key] for key in SLOTS if definition.get(key) is not None}
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": []} | kept
 
@@ -389,7 +388,7 @@ def _check_model(model: Any) -> None:
     if not isinstance(model, dict):
         raise Wrong("no model")
     if model.get("dropout"):
-        raise Wrong("'dropout' would make its answers random")
+        raise Wrong("'dropout' would make its output random")
     longest = model.get("max_input_chars_per_word")
     if isinstance(longest, int) and longest > MAX_WORD:
         raise Wrong(f"max_input_chars_per_word = {str(longest)[:40]}, {MAX_WORD:,} at most are read")
@@ -404,7 +403,7 @@ def _check_model(model: Any) -> None:
     prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
     if not prefix or not isinstance(prefix, str) or not isinstance(merges, list):
         return
-    for merge in merges:  # the library cuts the prefix off unseen
+    for merge in merges:  # the library removes the prefix without a check
         pair = merge.split(" ") if isinstance(merge, str) else merge
         if not isinstance(pair, list) or not str(*pair[-1:]).startswith(prefix):
             raise Wrong(f"the merge {str(merge)[:60]!r} lacks the prefix {prefix!r}")
@@ -443,11 +442,11 @@ def _check_stages(definition: dict[str, Any]) -> None:
         if (times := growth(steps, stretch)) > most:
             shown = f"10^{math.log10(times):.0f}" if times < 1e300 else "endless"
             shown = f"{times:,.0f}" if times < 1e15 else shown
-            raise Wrong(f"the {what} makes a text up to {shown} times as long, {most} times at most are read")
+            raise Wrong(f"the {what} makes a text up to {shown} times as long, at most {most} are supported")
 
 
 def _stages(value: Any, what: str, inner: str, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Every step of a stage, those of sequences within sequences one after the other."""
+    """All steps of a stage in order, with nested sequences flattened."""
     waiting, count = [value] if value is not None else [], 0
     while waiting:
         stage, count = waiting.pop(0), count + 1
@@ -461,7 +460,7 @@ def _stages(value: Any, what: str, inner: str, kinds: Sequence[str]) -> Iterator
         elif isinstance(kind, str) and kind in kinds:
             yield stage
         else:
-            raise Wrong(f"a {what} of the kind {str(kind)[:60]!r}, known are {', '.join(kinds)}")
+            raise Wrong(f"a {what} of unknown type {str(kind)[:60]!r}, known are {', '.join(kinds)}")
 
 
 def _check_stage(stage: dict[str, Any]) -> None:
@@ -475,7 +474,7 @@ def _check_stage(stage: dict[str, Any]) -> None:
         raise Wrong(f"'prepend' has more than {MAX_MARK} characters")
     if kind == "FixedLength" and stage.get("length") == 0:
         raise Wrong("length = 0, from 1 on are read")
-    if kind == "Strip" and stage.get("stop"):  # beyond the pieces' ends it reads what is not there
+    if kind == "Strip" and stage.get("stop"):  # the library would read beyond the ends of pieces
         raise Wrong(f"stop = {str(stage['stop'])[:40]}, only 0 is read")
 
 
@@ -492,7 +491,7 @@ def _check_pattern_of(stage: dict[str, Any]) -> None:
 
 
 def _check_template(stage: dict[str, Any]) -> None:
-    """That each text stands in a template once, and no token that it does not define."""
+    """Check that a template has each text once, and only special tokens that it defines."""
     known = stage.get("special_tokens")
     for key, texts in (
         (("single", ["A"]), ("pair", ["A", "B"])) if stage["type"] == "TemplateProcessing" else ()
@@ -502,7 +501,6 @@ def _check_template(stage: dict[str, Any]) -> None:
         named = [(kind, value.get("id")) for kind, value in parts if isinstance(value, dict)]
         strange = [name for kind, name in named if kind == "SpecialToken" and name not in [*(known or ())]]
         if strange:
-            what = f"a template names the token {str(strange[0])[:60]!r}, which is none of its special ones"
-            raise Wrong(what)
+            raise Wrong(f"a template uses the token {str(strange[0])[:60]!r}, not one of its special tokens")
         if [name for kind, name in named if kind == "Sequence"] != texts and (key == "single" or pieces):
-            raise Wrong(f"{key!r} of a template does not hold each text once")
+            raise Wrong(f"{key!r} of a template does not have each text once")

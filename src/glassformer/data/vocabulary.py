@@ -1,4 +1,7 @@
-"""What the tokens of a tokenizer mean: which are special, which pieces make a word. No other module knows."""
+"""The meaning of a tokenizer's tokens: special tokens, and which pieces form a word.
+
+All knowledge of token conventions (BERT, RoBERTa, SentencePiece, BPE) is in this module.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from glassformer.errors import ConfigError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Of vocabularies trained here, which begin with them.
+# Special tokens of vocabularies trained here, with the ids 0 to 4.
 SPECIAL_TOKENS = PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-# What each is called, ours first.
+# Known spellings of each special token, ours first.
 NAMES = {
     "unk": (UNK, "<unk>"),
     "sep": (SEP, "</s>"),
@@ -24,11 +27,11 @@ NAMES = {
     "cls": (CLS, "<s>"),
     "mask": (MASK, "<mask>"),
 }
-PREFIX = "##"  # of a piece of WordPiece that goes on with a word
-SPACES = ("Ġ", "▁")  # a blank before the word, in byte-level BPE and in SentencePiece
-WORD_END = "</w>"  # behind the last piece of a word, in BPE of words
-# Classes that frame texts where the file does not, as BERT or RoBERTa do; where no class is named, the
-# ``model_type`` of ``config.json`` stands for one. As transformers 5 has them.
+PREFIX = "##"  # marks a WordPiece piece that continues a word
+SPACES = ("Ġ", "▁")  # marks for a blank before a word, in byte-level BPE and in SentencePiece
+WORD_END = "</w>"  # suffix of the last piece of a word, in word-based BPE
+# Tokenizer class, or ``model_type`` of ``config.json`` -> the special tokens added around a text if the
+# tokenizer file adds none: those of BERT ("brackets") or RoBERTa ("angles"), as in transformers 5.
 FRAMES = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "brackets"),
     **dict.fromkeys(("AlbertTokenizer", "DebertaV2Tokenizer", "albert", "deberta-v2"), "brackets"),
@@ -67,20 +70,20 @@ PIECE_NUMBERS = {
 
 
 def id_count(tokenizer: Tokenizer) -> int:
-    """Rows that a table of embeddings must have: one more than the highest id, added tokens included."""
+    """Required number of embeddings: one more than the highest id, including added tokens."""
     return 1 + max(tokenizer.get_vocab().values(), default=-1)
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The special tokens of a tokenizer by what they mean: their ids, None where it has no such token."""
+    """The ids of a tokenizer's special tokens; None for a token that it does not have."""
 
     pad: int | None
-    unk: int | None  # for what the vocabulary lacks
+    unk: int | None  # for pieces that are not in the vocabulary
     cls: int | None  # before a text
-    sep: int | None  # behind a text
+    sep: int | None  # after a text
     mask: int | None
-    tokens: dict[str, str]  # kind -> the token as it is written, of those that there are
+    tokens: dict[str, str]  # "cls", ... -> the token as text, for tokens that exist
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> Vocabulary:
@@ -89,30 +92,30 @@ class Vocabulary:
         for kind, names in NAMES.items():
             own = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
             known = [name for name in (*own, *names) if name and tokenizer.token_to_id(name) is not None]
-            if known:  # MPNet's list has BERT's special tokens too, as pieces that mean nothing
+            if known:  # MPNet's vocabulary also has BERT's special tokens, unused
                 found[kind] = min(known, key=lambda name: (name not in own, name not in added))
         ids = {kind: tokenizer.token_to_id(found[kind]) if kind in found else None for kind in NAMES}
         return Vocabulary(**ids, tokens=found)
 
     @property
     def hiding(self) -> int:
-        """What stands for a word that is hidden: the mask, or else the unknown token.
+        """The id that replaces a masked word: the mask token, or the unknown token if there is none.
 
         Raises:
-            ConfigError: there is neither.
+            ConfigError: the tokenizer has neither.
         """
         found = self.unk if self.mask is None else self.mask
         if found is None:
-            what = "the tokenizer has neither a mask nor an unknown token to hide words behind"
+            what = "the tokenizer has neither a mask nor an unknown token to replace words by"
             fix = "Set word_dropout = 0 and maskable = false, or take another tokenizer"
             raise ConfigError(what, where="word_dropout", fix=fix)
         return found
 
     def steps(self, tokenizer: Tokenizer) -> int | None:
-        """The first id of pieces that only lead to others and have no rows in a table; None: none.
+        """The first id of pieces that are only intermediate merges and have no embedding; None if none are.
 
-        Lists of merges in fastBPE's form have such, behind the mask, which stands behind all other pieces
-        there, and the tokens that were added to it (``data/tokenizer_file.py``).
+        Tokenizers converted from fastBPE have such pieces. Their ids follow those of all real pieces, the
+        mask and the added tokens (``data/tokenizer_file.py``).
         """
         if self.mask is None or not _marks_ends(tokenizer):
             return None
@@ -122,7 +125,7 @@ class Vocabulary:
         return first if ends and first < id_count(tokenizer) else None
 
     def special(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids mean no piece of a text, bool ``[V]``."""
+        """Which ids are not pieces of a text, bool ``[V]``."""
         out = np.zeros(id_count(tokenizer), bool)
         names = (*SPECIAL_TOKENS, *self.tokens.values())
         out[[i for i in map(tokenizer.token_to_id, names) if i is not None]] = True
@@ -131,9 +134,9 @@ class Vocabulary:
         return out
 
     def continues(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids go on with the word before them, bool ``[V]``, as far as a piece alone tells."""
+        """Which ids continue the word before them, bool ``[V]``, judging by the piece alone."""
         out = np.zeros(id_count(tokenizer), bool)
-        # A blank's mark begins a word, unless it is the word's end that is marked.
+        # A mark for a blank begins a word, unless the vocabulary marks ends of words.
         spaced = type(tokenizer.model).__name__ in ("BPE", "Unigram") and not _marks_ends(tokenizer)
         for name, index in tokenizer.get_vocab().items():
             inside = spaced and not name.startswith(SPACES) and name[:1].isalnum()
@@ -141,7 +144,7 @@ class Vocabulary:
         return out & ~self.special(tokenizer)
 
     def continued(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids the next piece goes on with, bool ``[V]``: those that lack the mark of a word's end."""
+        """Which ids are continued by the next piece, bool ``[V]``: pieces without the word-end suffix."""
         out = np.zeros(id_count(tokenizer), bool)
         if _marks_ends(tokenizer):
             for name, index in tokenizer.get_vocab().items():
@@ -150,7 +153,7 @@ class Vocabulary:
 
 
 def spelled(tokenizer: Tokenizer, index: int) -> str:
-    """A piece as it stands in a text, without the marks of words that BPE and Unigram put at it."""
+    """A piece as it occurs in a text, without the word marks of BPE and Unigram."""
     name = str(tokenizer.id_to_token(index))
     if type(tokenizer.model).__name__ not in ("BPE", "Unigram"):
         return name
@@ -163,11 +166,10 @@ def _marks_ends(tokenizer: Tokenizer) -> bool:
 
 
 def word_ids(encoding: Any, rows: Sequence[int], text: str | None = None) -> np.ndarray:
-    """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1: nowhere in the text.
+    """The word number of the tokens ``rows`` of an encoding ``[T]``, from 0; -1: not part of the text.
 
-    Pieces of one word are those that the tokenizer cut from it after it had split the text into words. Blanks
-    that begin no word are of none. With the ``text``, an accent that stands there as a sign of its own, as in
-    decomposed letters, parts no word, and line breaks and tabs are blanks too.
+    Words are those of the tokenizer's pre-tokenization. A blank that does not begin a word belongs to none.
+    If ``text`` is given, a combining accent does not split a word, and line breaks and tabs count as blanks.
     """
     words, tokens, offsets = encoding.word_ids, encoding.tokens, encoding.offsets
     seen = [offsets[i] for i in rows] if text is None else places_in(text, (offsets[i] for i in rows))
@@ -176,30 +178,31 @@ def word_ids(encoding: Any, rows: Sequence[int], text: str | None = None) -> np.
         same = 0 < i < len(words) and words[i] is not None and words[i] == words[i - 1]
         return same and not tokens[i].startswith(SPACES)
 
-    places, goes_on = list(seen), False
+    places, continued_next = list(seen), False
     for k in reversed(range(len(rows))):
         i, (start, stop) = rows[k], seen[k]
-        goes_on = goes_on and joins(i + 1)  # a blank of a piece of its own, where letters follow
+        # a separate piece of blanks joins the letters after it
+        continued_next = continued_next and joins(i + 1)
         if blank := not tokens[i].strip("".join(SPACES)) or stop <= start:
-            places[k] = offsets[i] if goes_on else (0, 0)
-        goes_on = goes_on or not blank
+            places[k] = offsets[i] if continued_next else (0, 0)
+        continued_next = continued_next or not blank
     accents = [text is not None and _goes_on(text, *place) for place in places]
     return _numbered(places, [joins(i) or accent for i, accent in zip(rows, accents, strict=True)])
 
 
 def _goes_on(text: str, start: int, stop: int) -> bool:
-    """Whether a token at a place begins with the mark of a letter before it, or goes on behind one."""
+    """Whether a token begins with a combining mark, or follows one directly with a letter."""
     kinds = [unicodedata.category(sign)[0] for sign in text[max(start - 1, 0) : start + 1]]
     return start < stop and (kinds[-1] == "M" or (start > 0 and kinds == ["M", "L"]))
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """As ``word_ids`` where only the pieces are known: WordPiece's mark says which go on with a word."""
+    """Like ``word_ids`` if only the pieces are known, of WordPiece, whose prefix marks continuations."""
     return _numbered(offsets, [name.startswith(PREFIX) for name in names])
 
 
 def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
-    """Words from places: a token that overlaps the one before, or touches and joins it, is of its word."""
+    """Word numbers from offsets; a token continues a word that it overlaps or (with ``joins``) touches."""
     words = np.full(len(offsets), -1)
     end, word = -1, -1
     for i, ((start, stop), joined) in enumerate(zip(offsets, joins, strict=True)):
@@ -213,13 +216,13 @@ def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.nda
 
 
 def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Places without leading blanks, which a byte-level piece takes in: nothing is left of one of blanks."""
+    """Offsets without leading blanks, which byte-level pieces include; a piece of blanks becomes empty."""
     return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]
 
 
 def widened(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Places that take in the marks behind their last letter, as accents of decomposed letters are, for which
-    no token stands: tokenizers drop them, and an answer would end inside a letter.
+    """Offsets extended by the combining marks after them. Tokenizers may drop these marks (accents of
+    decomposed letters), so that an answer would end inside a letter.
     """
     out = list(places)
     end = len(text)  # where the next token begins
@@ -234,5 +237,5 @@ def widened(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int
 
 
 def places_in(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Places of tokens as people see them: no blanks before a word, and its last letter with its marks."""
+    """Offsets without leading blanks, and including the combining marks of the last letter."""
     return widened(text, trimmed(text, offsets))

@@ -1,17 +1,17 @@
-"""Texts as token ids that keep their places: questions with their contexts, and sentences of words.
+"""Encode questions with contexts, and sentences of words, as token ids with character offsets.
 
     [CLS] when was Ada born ? [SEP] Ada was born in Hanoi in 1923 . [SEP]
     sides -1    0 ...            -1  1 ...                           -1
 
-The windows over a long context share ``stride`` tokens, each behind the whole question, as the Hub's tools
-make them. What the tokenizer puts around two texts is read off its own post-processor.
+A long context is split into windows that share ``stride`` tokens, each after the whole question, as in
+transformers. The special tokens around both texts are those of the tokenizer's post-processor.
 
-    words    The   Hague    today        one row of the head's answers for each: that of its first piece
+    words    The   Hague    today        the logits of a word are those of its first piece
     pieces   the   hag ##ue today
-    first    1     2        4            places in the table's ids, [CLS] at 0
+    first    1     2        4            positions in the table's ids, [CLS] at 0
 
-A sentence that is longer than the model reads is cut into windows of whole words that overlap; a word is
-answered by the window in which it stands further from the edge.
+A sentence that is longer than the model's input is split into overlapping windows of whole words; the
+prediction for a word comes from the window in which it is further from the edge.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from glassformer.data.text import TokenTable, check_room, frame_of, unknown_id
 from glassformer.data.vocabulary import places_in, trimmed
 from glassformer.errors import DataError
 
-LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, as the Hub's tools have them
-Pieces = tuple[list[int], list[tuple[int, int]]]  # the tokens of a text, and their places in it
-Window = tuple[list[int], list[int], list[int], list[tuple[int, int]]]
-NOWHERE = 0  # the place in a window, of [CLS], that says that no answer stands in it
+LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, the defaults of transformers' QA scripts
+Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and offsets of a text's tokens
+Window = tuple[list[int], list[int], list[int], list[tuple[int, int]]]  # ids, segments, sides, offsets
+NOWHERE = 0  # target position, that of [CLS], of windows without the answer
 
 
 @dataclass(frozen=True)
 class QuestionRows:
-    """The windows of many questions, end to end."""
+    """The windows of many questions, concatenated."""
 
     table: TokenTable
     owners: np.ndarray  # int64 [W]; the question of each window, ascending
-    sides: np.ndarray  # int8 [N]; of each token: 0 the question, 1 the context, -1 special
-    offsets: np.ndarray  # int32 [N, 2]; its place in the text of its side; 0, 0: nowhere
+    sides: np.ndarray  # int8 [N]; 0: token of the question, 1: of the context, -1: special token
+    offsets: np.ndarray  # int32 [N, 2]; start and end of each token in its text; 0, 0 for special tokens
 
     @property
     def count(self) -> int:
-        """Questions."""
+        """Number of questions."""
         return int(self.owners[-1]) + 1 if len(self.owners) else 0
 
     def targets(self, answers: Sequence[Answers]) -> np.ndarray:
-        """Where the first answer begins and ends in each window, ``[W, 2]`` from the window's first token;
-        ``NOWHERE`` twice where it does not stand in it as a whole.
+        """First and last token of the first answer in each window, ``[W, 2]``, counted from the window's
+        first token; ``NOWHERE`` for both if the window does not contain the whole answer.
         """
         out = np.full((len(self.table), 2), NOWHERE, np.int64)
         for window, owner in enumerate(self.owners.tolist()):
@@ -64,10 +64,10 @@ class QuestionRows:
             firsts, lasts = self.offsets[start:stop][at].T
             if len(at) == 0:
                 continue
-            # What a tokenizer drops at either end of a context belongs to its first and its last window.
+            # Characters dropped by the tokenizer at the ends of a context belong to the first or last window.
             before = window > 0 and self.owners[window - 1] == owner and firsts[0] > begin
-            behind = window + 1 < len(self.owners) and self.owners[window + 1] == owner and lasts.max() < end
-            if before or behind:
+            after = window + 1 < len(self.owners) and self.owners[window + 1] == owner and lasts.max() < end
+            if before or after:
                 continue
             inside = at[(lasts > begin) & (firsts < end) & (lasts > firsts)]
             if len(inside):
@@ -76,7 +76,7 @@ class QuestionRows:
 
 
 def joined_questions(parts: Sequence[QuestionRows]) -> QuestionRows:
-    """Several as one, in their order."""
+    """Concatenate several of them."""
     before = np.cumsum([0, *(part.count for part in parts[:-1])])
     return QuestionRows(
         TokenTable.joined([part.table for part in parts]),
@@ -88,7 +88,7 @@ def joined_questions(parts: Sequence[QuestionRows]) -> QuestionRows:
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands before, between and behind two texts, and the segments of all five parts."""
+    """Special tokens before, between and after two texts, and the segments of all five parts."""
 
     before: list[int]
     between: list[int]
@@ -100,7 +100,7 @@ class Frame:
         probe = tokenizer.encode("a", "a")
         sides = [-1 if side is None else side for side in probe.sequence_ids]
         if 0 not in sides or 1 not in sides:
-            what = "the tokenizer leaves nothing of a letter"
+            what = "the tokenizer returns no tokens for a letter"
             raise DataError(what, where="tokenizer", fix="Use another one")
         first, second = sides.index(0), sides.index(1)
         ends = len(sides) - sides[::-1].index(0), len(sides) - sides[::-1].index(1)
@@ -115,7 +115,7 @@ class Frame:
         return len(self.before) + len(self.between) + len(self.behind)
 
     def around(self, question: Pieces, context: Pieces) -> Window:
-        """One window: ids, segments, sides and places of all its tokens."""
+        """One window: ids, segments, sides and offsets of all its tokens."""
         a, first, b, second, c = self.segments
         n, m = len(question[0]), len(context[0])
         sizes = len(self.before), n, len(self.between), m, len(self.behind)
@@ -137,14 +137,14 @@ def encode_questions(
     segments: bool = True,
     chunk: int = 1024,
 ) -> QuestionRows:
-    """The windows of questions.
+    """Encode questions with their contexts as windows.
 
     Args:
-        max_length: tokens of a window at most, special ones included.
-        stride: tokens that a window shares with the next; half of the room for the context at most.
-        max_question: tokens of a question, and never more than half of the window; the rest is cut, and its
-            windows are marked in ``truncated``.
-        segments: whether the model tells question from context.
+        max_length: maximum number of tokens of a window, including special tokens.
+        stride: number of tokens that a window shares with the next, at most half of the room for the context.
+        max_question: maximum number of tokens of a question, at most half of the window; a longer question is
+            truncated, and its windows are marked in ``truncated``.
+        segments: whether the model uses segments to distinguish question and context.
 
     Raises:
         DataError: no room for a token of the context.
@@ -152,16 +152,16 @@ def encode_questions(
     frame = Frame.of(tokenizer)
     check_room(max_length, frame.special, texts=2)
     max_question = min(max_question, (max_length - frame.special) // 2)
-    made: list[Window] = []
+    windows: list[Window] = []
     owners: list[int] = []
     truncated: list[bool] = []
     for at in range(0, len(questions), chunk):
         part = questions[at : at + chunk]
-        asked = tokenizer.encode_batch([q.question for q in part], add_special_tokens=False)
+        encoded = tokenizer.encode_batch([q.question for q in part], add_special_tokens=False)
         texts = list(dict.fromkeys(q.context for q in part))  # SQuAD has several questions on each
         read = tokenizer.encode_batch(texts, add_special_tokens=False)
         pieces = {text: _pieces(tokenizer, text, found) for text, found in zip(texts, read, strict=True)}
-        for i, (question, encoding) in enumerate(zip(part, asked, strict=True), at):
+        for i, (question, encoding) in enumerate(zip(part, encoded, strict=True), at):
             ids, places = _pieces(tokenizer, question.question, encoding)
             cut = len(ids) > max_question
             ids, places = ids[:max_question], places[:max_question]
@@ -169,10 +169,11 @@ def encode_questions(
             context, context_places = pieces[question.context]
             for start in _starts(len(context), room, stride):
                 stop = start + room
-                made.append(frame.around((ids, places), (context[start:stop], context_places[start:stop])))
+                piece = context[start:stop], context_places[start:stop]
+                windows.append(frame.around((ids, places), piece))
                 owners.append(i)
                 truncated.append(cut)
-    rows, kinds, sides, offsets = zip(*made, strict=True) if made else ((), (), (), ())
+    rows, kinds, sides, offsets = zip(*windows, strict=True) if windows else ((), (), (), ())
     return QuestionRows(
         TokenTable.of(rows, truncated, kinds if segments else None),
         np.array(owners, np.int64),
@@ -182,48 +183,48 @@ def encode_questions(
 
 
 def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
-    """Token ids and places; a text of which the tokenizer leaves nothing is one unknown token."""
+    """Token ids and offsets; a text without tokens becomes one unknown token."""
     if encoding.ids:
         return encoding.ids, places_in(text, encoding.offsets)
     unknown = unknown_id(tokenizer)
     if unknown is None:
-        what = f"the tokenizer leaves nothing of {text[:40]!r}, and has no unknown token"
+        what = f"the tokenizer returns no tokens for {text[:40]!r}, and has no unknown token"
         raise DataError(what, where="questions", fix="Remove such questions")
     return [unknown], [(0, len(text))]
 
 
 def _starts(length: int, room: int, stride: int) -> list[int]:
-    """Where each window begins in a context."""
+    """The start of each window in a context."""
     step = room - min(stride, room // 2)
     return [0, *range(step, length - room + step, step)] if length > room else [0]
 
 
-OVERLAP = 4  # a window shares a quarter of its tokens, or a little less, with the next
+OVERLAP = 4  # a window shares at most a quarter of its tokens with the next
 
 
 @dataclass(frozen=True)
 class WordRows:
-    """The windows of many sentences, and where their words are answered."""
+    """The windows of many sentences, and the token whose logits are those of each word."""
 
-    table: TokenTable  # of windows, special tokens around each
-    first: np.ndarray  # int64 [W]; the place in ``table.ids`` of each word's first piece
-    counts: np.ndarray  # int64 [n]; words of each sentence
-    words: np.ndarray  # int32 [N]; the word of each token, counted in its sentence; -1: a special token
-    offsets: np.ndarray  # int32 [N, 2]; its place in the words joined by blanks; 0, 0: nowhere
+    table: TokenTable  # windows, with special tokens
+    first: np.ndarray  # int64 [W]; position in ``table.ids`` of the first piece of each word
+    counts: np.ndarray  # int64 [n]; number of words of each sentence
+    words: np.ndarray  # int32 [N]; number of the word of each token in its sentence; -1: special token
+    offsets: np.ndarray  # int32 [N, 2]; offsets in the words joined by blanks; 0, 0 for special tokens
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
-        """What is given for each word ``[W, ...]``, sentence by sentence."""
+        """Split an array with one row per word, ``[W, ...]``, by sentence."""
         return np.split(rows, np.cumsum(self.counts)[:-1])
 
     def on_first(self, values: np.ndarray, elsewhere: int) -> np.ndarray:
-        """A number for every token ``[N]``: that of the word at its first piece, another one elsewhere."""
+        """Expand values per word ``[W]`` to tokens ``[N]``: a word's value is at its first piece."""
         out = np.full(len(self.table.ids), elsewhere, np.int64)
         out[self.first] = values
         return out
 
 
 def joined_rows(parts: Sequence[WordRows]) -> WordRows:
-    """Several as one, in their order."""
+    """Concatenate several of them."""
     ends = np.cumsum([0, *(len(part.table.ids) for part in parts[:-1])])
     return WordRows(
         TokenTable.joined([part.table for part in parts]),
@@ -237,16 +238,15 @@ def joined_rows(parts: Sequence[WordRows]) -> WordRows:
 def encode_words(
     tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], *, max_length: int, chunk: int = 2048
 ) -> WordRows:
-    """The words of each sentence, with a blank between them, as the tokenizer reads such a text.
+    """Encode sentences of words, as texts with the words joined by blanks.
 
-    A word of which the tokenizer leaves nothing is one unknown token.
+    A word without tokens becomes one unknown token.
 
     Args:
-        max_length: tokens of a window at most, special ones included.
+        max_length: maximum number of tokens of a window, including special tokens.
 
     Raises:
-        DataError: no room beside the special tokens, or nothing is left of a word and there is no unknown
-            token.
+        DataError: no room besides the special tokens, or a word has no tokens and there is no unknown token.
     """
     before, behind = frame_of(tokenizer)
     check_room(max_length, len(before) + len(behind))
@@ -277,11 +277,11 @@ def encode_words(
     )
 
 
-Piece = tuple[int, tuple[int, int]]  # its id, its place in the text
+Piece = tuple[int, tuple[int, int]]  # id, offsets
 
 
 def _pieces_of(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> list[list[Piece]]:
-    """The pieces of each word; those of blanks go to the word before, so that a word begins with its own."""
+    """The pieces of each word; pieces of blanks belong to the previous word."""
     offsets = trimmed(" ".join(words), encoding.offsets)
     begins = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
     own: list[list[Piece]] = [[] for _ in words]
@@ -296,14 +296,14 @@ def _pieces_of(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> lis
         if not part:
             unknown = unknown_id(tokenizer)
             if unknown is None:
-                what = f"the tokenizer leaves nothing of the word {words[i]!r}, and has no unknown token"
+                what = f"the tokenizer returns no tokens for the word {words[i]!r}, and has no unknown token"
                 raise DataError(what, where="words", fix="Remove such words")
             own[i] = [(unknown, (int(begins[i]), int(begins[i]) + len(words[i])))]
     return own
 
 
 def _windows(lengths: list[int], room: int) -> list[tuple[int, int, range]]:
-    """First word, last word + 1 and the words that are answered, of each window of a sentence."""
+    """For each window of a sentence: first word, last word + 1, and the words whose predictions it gives."""
     if sum(lengths) <= room:
         return [(0, len(lengths), range(len(lengths)))]
     spans: list[tuple[int, int]] = []
@@ -316,11 +316,11 @@ def _windows(lengths: list[int], room: int) -> list[tuple[int, int, range]]:
         spans.append((start, stop))
         if stop == len(lengths):
             break
-        again, shared = stop, 0  # where the next one begins
-        while again - 1 > start and shared + lengths[again - 1] <= room // OVERLAP:
-            again -= 1
-            shared += lengths[again]
-        start = again
+        following, shared = stop, 0  # first word of the next window
+        while following - 1 > start and shared + lengths[following - 1] <= room // OVERLAP:
+            following -= 1
+            shared += lengths[following]
+        start = following
     out, begin = [], 0
     for i, (start, stop) in enumerate(spans):
         end = (spans[i + 1][0] + stop) // 2 if i + 1 < len(spans) else stop

@@ -1,1 +1,1 @@
-"""What models read: one file a kind of input, with all that a run asks of it."""
+"""Kinds of model inputs: one file per kind, with everything that runs, commands and the server need."""

@@ -1,4 +1,4 @@
-"""Images: how a run, a command and a server read them, and the transform between a file and pixel values."""
+"""Images as inputs of runs, commands and the server; the preprocessing of a model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from glassformer.errors import (
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs, options
-from glassformer.inputs.rows import STDIN, WAY_OUT, Given, Row, read_columns
+from glassformer.inputs.rows import SKIP_HINT, STDIN, Given, Row, read_columns
 from glassformer.inputs.served import Item, RequestTooLargeError, Served
 from glassformer.inputs.start import check_start
 from glassformer.process import without_warnings
@@ -59,12 +59,12 @@ TRANSFORM_FILE = "preprocessor_config.json"
 
 
 class ServedImages(Served):
-    """Images in base64; each is opened, then decoded, in the threads of ``Decoding``."""
+    """Images in base64; each is opened and decoded in the threads of ``Decoding``."""
 
     kind, field, long_field, neutral, noun = "image", "image", "image", None, "images"
     element_is, decoded = "The bytes of an image file, in base64", True
     examples = "example.png", "example.jpg"
-    too_long = "It takes a server with a larger --explain-tokens"
+    too_long = "Start the server with a larger --explain-tokens"
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits, self.max_length = clf, limits, None
@@ -80,10 +80,10 @@ class ServedImages(Served):
         return 0
 
     def open_all(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
-        """Each image as ``opened`` gives it.
+        """Apply ``opened`` to each image.
 
         Raises:
-            DataError: one that cannot be used; it is named. Also, images that are too large together.
+            DataError: an image is unusable (the message has its position), or all are too large together.
         """
         opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
         pixels = sum(pixels for _, pixels in opened)
@@ -93,13 +93,13 @@ class ServedImages(Served):
         return opened
 
     def opened(self, content: str, where: str) -> tuple[bytes, int]:
-        """Base64 as the bytes of an image, and the pixels that its header speaks of: few enough."""
+        """Decode base64 to the bytes of an image, and check its number of pixels, which is also returned."""
         from PIL import Image
 
         try:
-            found = base64.b64decode("".join(content.split()), validate=True)  # in lines, as base64 writes it
+            found = base64.b64decode("".join(content.split()), validate=True)  # base64 often has line breaks
         except (binascii.Error, ValueError):
-            what = "a URL, which is not opened" if ":" in content[:12] else "not base64"
+            what = "a URL, which is not supported" if ":" in content[:12] else "not base64"
             fix = "Send the file's bytes in base64, without a prefix"
             raise DataError(what, where=where, fix=fix) from None
         try:
@@ -111,16 +111,16 @@ class ServedImages(Served):
                 width, height = image.size
         except InputError:
             raise
-        except Exception:  # whatever a decoder says of a header that it cannot read
+        except Exception:  # any error of a decoder for an invalid header
             known = ", ".join(FORMATS[:6])
             raise DataError("not an image that can be read", where=where, fix=f"Known: {known}") from None
         if width * height > self.limits.pixels:
-            most = f"{width:,} x {height:,} pixels, {self.limits.pixels:,} in all at most"
+            most = f"{width:,} x {height:,} pixels, at most {self.limits.pixels:,} in total"
             raise RequestTooLargeError(most, where=where, fix="Scale it down")
         return found, width * height
 
     def decode(self, content: Any, where: str) -> Item:
-        """The bytes of an image as pixels ``[C, H, W]`` uint8; raises DataError for a damaged one."""
+        """Decode the bytes of an image to pixels ``[C, H, W]``, uint8; raise DataError if it is damaged."""
         return Item(self.clf.pixels(content, where), self.most)
 
     def trial(self, text: str) -> Item:
@@ -138,7 +138,7 @@ class ServedImages(Served):
 
 
 class Images(Inputs):
-    """One image an example."""
+    """Inputs with one image per example."""
 
     noun, shape, placeholder = "images", "pixels [B, channels, height, width]", "IMAGE.png"
     has_images = True
@@ -149,7 +149,7 @@ class Images(Inputs):
     fixture_settings: ClassVar = {"image_size": 8, "patch_size": 4}
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
-        part.pop("trained", None)  # images are found by themselves
+        part.pop("trained", None)  # the column of images is always detected
         known = options(recipe.data, "image_column", "label_column", "label_separator", "broken")
         image_range = recipe.image.image_range
         return load_image_dataset(source, image_range=image_range, numbers=numbers, **known, **part)
@@ -158,7 +158,7 @@ class Images(Inputs):
         return d.broken == "skip"
 
     def check(self, recipe: Any, splits: Mapping[str, Any], folder: Path) -> None:
-        """Those that cannot be read are found before the training, not after it."""
+        """Raise DataError for unreadable images before training."""
         refuse_unreadable(dict(splits), first_range(recipe.image, recipe.model, folder))
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
@@ -176,7 +176,7 @@ class Images(Inputs):
         return list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
 
     def rows(self, given: Given) -> list[Row]:
-        """Files, folders of them, and tables that name files."""
+        """Image files, folders of images, and tables of file names."""
         found: list[Row] = []
         for word in given.words:
             named = word.lower().endswith(tuple(READERS)) and os.path.isfile(word)
@@ -190,9 +190,8 @@ class Images(Inputs):
 
     def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
         if numbers:
-            raise NotForThisModelError(
-                "is about rows of texts", where="--row", fix="Name the images themselves"
-            )
+            fix = "Name the images themselves"
+            raise NotForThisModelError("selects rows of texts", where="--row", fix=fix)
         return pictures(given.words)
 
     def title(self, x: Any) -> str:
@@ -200,7 +199,7 @@ class Images(Inputs):
 
 
 def marked_pictures(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
-    """Rows of images, those that cannot be read marked."""
+    """Rows of images, with an error for unreadable images."""
     read = [row for row in rows if row.error is None]
     texts = [row.text for row in read]
     for i, error in unreadable(texts, "IMAGE", decode=True, image_range=image_range).items():
@@ -209,10 +208,10 @@ def marked_pictures(rows: Sequence[Row], image_range: Any = "full") -> list[Row]
 
 
 def pictures(words: Sequence[str]) -> list[str]:
-    """The image files of the arguments; a folder stands for all in it, in order of name.
+    """The image files of the arguments; a folder is replaced by its images, sorted by name.
 
     Raises:
-        DataError: no such file, or a folder without images.
+        DataError: a file does not exist, or a folder has no images.
     """
     found: list[str] = []
     for argument in words:
@@ -226,16 +225,16 @@ def pictures(words: Sequence[str]) -> list[str]:
             found.append(argument)
         else:
             fix = "Check the path: this model reads images"
-            fix = "Standard input is read for texts: name files or folders" if argument == STDIN else fix
+            fix = "Standard input is for texts: name files or folders" if argument == STDIN else fix
             raise NoSuchFileError("no such image", where=argument or "IMAGE", fix=fix)
     return found
 
 
 def table_of_pictures(path: Path, given: Given) -> list[Row]:
-    """Read a table whose column names image files; the files are looked for beside the table.
+    """Read a table with a column of image files, relative to the table's folder.
 
     Raises:
-        DataError: no such column, or it holds images themselves.
+        DataError: no such column, or it contains the images themselves.
     """
 
     def choose(table: Table) -> tuple[str]:
@@ -250,9 +249,9 @@ def table_of_pictures(path: Path, given: Given) -> list[Row]:
     found = []
     for values, row in read_columns(path, choose, given):
         if values and is_missing(values[0]):
-            row.error = "no image is named"
+            row.error = "the image is missing"
             if not given.skip:
-                fix = f"Name one, {WAY_OUT}"
+                fix = f"Name one, {SKIP_HINT}"
                 raise DataError(row.error, where=f"{path}, row {row.row}", fix=fix)
             values = ()
         if values and not isinstance(values[0], str):
@@ -264,7 +263,7 @@ def table_of_pictures(path: Path, given: Given) -> list[Row]:
 
 
 def first_range(image: Any, model: Any, folder: Path) -> ImageRange:
-    """``image_range`` that a training in a run's folder begins with, told before a model is fetched.
+    """The initial ``image_range`` of a training run in ``folder``, without downloading a model.
 
     Args:
         image, model: sections of a recipe.
@@ -275,26 +274,27 @@ def first_range(image: Any, model: Any, folder: Path) -> ImageRange:
 
 
 def is_image_architecture(model: str) -> bool:
-    """Whether the name means an architecture rather than a checkpoint."""
+    """Whether ``model`` is the name of an architecture, not of a checkpoint."""
     return model in IMAGE_ARCHITECTURES
 
 
 def has_fixed_features(model: str) -> bool:
-    """Whether the name means an architecture without random weights: a linear model, which is solved."""
+    """Whether ``model`` is an architecture with fixed features: a linear model, which is solved directly."""
     return is_image_architecture(model) and family_of(IMAGE_ARCHITECTURES[model]()).model.fixed
 
 
 def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = None) -> ImageTransform:
-    """The checkpoint's transform, or the architecture's size and plain statistics, with the settings over it.
+    """The transform of the checkpoint or architecture (mean and std 0.5), overridden by the settings.
 
-    Before a fit has chosen, ``auto`` means its encoder where that is at hand: nothing is fetched.
+    ``auto`` here means its encoder if that is available without a download, otherwise the network that is
+    trained from scratch.
 
     Args:
-        begun: the fingerprint of a training that goes on; one from before there was ``image_range`` has
-            taken the range of 16 bits as full.
+        begun: the fingerprint of a resumed training run; if it has no ``image_range``, that is "full", as at
+            the time of that run.
 
     Raises:
-        ConfigError: no such model, or settings that do not fit each other.
+        ConfigError: unknown model, or settings that do not match.
     """
     known = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
@@ -329,7 +329,7 @@ def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = No
 
 
 def saved_range(folder: Path) -> ImageRange:
-    """``image_range`` of a saved model, or of a run's; ``full`` where there is none of images."""
+    """The ``image_range`` of a saved model or a run; ``full`` if it is not an image model."""
     for place in (folder, folder / "model"):
         if (place / TRANSFORM_FILE).is_file():
             return load_transform(place, before="full" if (place / ABOUT).is_file() else None).image_range
@@ -337,26 +337,26 @@ def saved_range(folder: Path) -> ImageRange:
 
 
 def _range(base: ImageTransform, begun: Mapping[str, Any] | None) -> ImageRange:
-    """``image_range`` where none is given: the checkpoint's if that is a number."""
+    """The ``image_range`` if it is not set: that of the checkpoint if it is a number."""
     if begun is not None and "image_range" not in begun:
         return "full"
     return None if base.image_range == "full" else base.image_range
 
 
 def save_transform(transform: ImageTransform, folder: Path) -> None:
-    """``preprocessor_config.json``, as the Hub has it."""
+    """Write ``preprocessor_config.json``, in the format of the Hub."""
     text = json_text(transform.to_hub(), indent=2, ascii=True) + "\n"
     (folder / TRANSFORM_FILE).write_text(text, encoding="utf-8")
 
 
 def load_transform(folder: Path, before: ImageRange = None) -> ImageTransform:
-    """The reverse.
+    """Read ``preprocessor_config.json``.
 
     Args:
-        before: ``image_range`` where the file is from before there was such a setting.
+        before: ``image_range`` if the file does not have it.
 
     Raises:
         CheckpointError: no such file, or it is damaged.
-        ConfigError: a step that we do not have.
+        ConfigError: an unsupported step.
     """
     return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE), before)

@@ -1,4 +1,4 @@
-"""What is asked of every kind of input, by runs, the command line, the server, reports and messages."""
+"""The base class of all kinds of inputs, as used by runs, the command line, the server and reports."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from glassformer.inputs.served import Served
 
 
 class Gathered:
-    """Rows in pieces; those that are in memory are one piece."""
+    """Rows in chunks; rows in memory are one chunk."""
 
-    good: int  # those with an answer
+    good: int  # number of usable rows
     layout: Layout
     all_at_once: ClassVar[bool] = True
 
@@ -28,81 +28,81 @@ class Gathered:
 
 
 class Inputs:
-    """A kind of input: an estimator names its own as ``INPUTS``, and nobody knows a kind by name."""
+    """A kind of input. An estimator has its kind as ``INPUTS``; other code does not depend on the kind."""
 
-    noun: ClassVar[str] = "examples"  # what they are called in messages, reports and JSON
-    shape: ClassVar[str] = "tokens [N]"  # what goes into the model, in a report
-    placeholder: ClassVar[str] = '"A TEXT OF YOUR OWN"'  # an example, in a proposed command
-    single_text: ClassVar[bool] = False  # whether an example is one text, as the sentences of a recipe are
-    has_images: ClassVar[bool] = False  # whether an example is seen, not read
-    can_be_cut: ClassVar[bool] = False  # whether an example may be longer than a model reads
-    in_tables: ClassVar[bool] = False  # whether examples are the cells of a table
-    may_be_pairs: ClassVar[bool] = False  # whether ``--pair-column`` makes pairs of them
+    noun: ClassVar[str] = "examples"  # name of the examples in messages, reports and JSON
+    shape: ClassVar[str] = "tokens [N]"  # shape of the model's input, for reports
+    placeholder: ClassVar[str] = '"A TEXT OF YOUR OWN"'  # an example in a proposed command
+    single_text: ClassVar[bool] = False  # whether an example is one text
+    has_images: ClassVar[bool] = False  # whether examples are images
+    can_be_cut: ClassVar[bool] = False  # whether examples may be truncated
+    in_tables: ClassVar[bool] = False  # whether examples are cells of a table
+    may_be_pairs: ClassVar[bool] = False  # whether ``--pair-column`` is supported
     columns: ClassVar[Sequence[str]] = ()  # usual names of their column in a Parquet file
-    served: ClassVar[type[Served]]  # what the server asks; none: no model of such inputs is served
+    served: ClassVar[type[Served]]  # their kind in the server; missing: cannot be served
 
-    packages: ClassVar[Sequence[str]]  # that metrics.json states the versions of
-    severities: ClassVar[Sequence[Severity]] = ("warning",)  # which of the doctor's findings are said
-    notes: ClassVar[str] = "said"  # the field of a ``Dataset`` that takes what a run has to say of it
-    fixture_settings: ClassVar[Mapping[str, Any]]  # of a model that is fitted in a blink
+    packages: ClassVar[Sequence[str]]  # packages whose versions are in metrics.json
+    severities: ClassVar[Sequence[Severity]] = ("warning",)  # severities of the findings that a run prints
+    notes: ClassVar[str] = "said"  # field of ``Dataset`` for messages of a run
+    fixture_settings: ClassVar[Mapping[str, Any]]  # settings of a tiny model, for tests
 
-    # --- a run of labels or numbers -----------------------------------------------------------------
+    # --- runs of classification and regression ------------------------------------------------------
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Any:
-        """The ``Dataset`` of a source, in the columns that the recipe names.
+        """Load the ``Dataset`` of a source, with the columns of the recipe.
 
         Args:
-            numbers: whether targets are numbers.
-            part: ``limit`` and ``seed`` of a choice; ``trained``: columns of the training, for other data.
+            numbers: whether the targets are numbers.
+            part: ``limit`` and ``seed`` of a subset; ``trained``: columns in training, for other data.
 
         Raises:
-            DataError: no such source, or data that cannot be read.
+            DataError: no such source, or unreadable data.
         """
         raise NotImplementedError
 
     def skips(self, d: Any) -> bool:
-        """Whether the section ``data`` leaves out what cannot be used."""
+        """Whether the section ``data`` skips unusable examples."""
         raise NotImplementedError
 
     def check(self, recipe: Any, splits: Mapping[str, Any], folder: Path) -> None:
-        """Raises DataError for what a training in ``folder`` could not use."""
+        """Raise DataError for examples that a training run in ``folder`` could not use."""
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
-        """The data doctor's report on the splits as they are trained on by a fitted ``est``."""
+        """The data doctor's report on the splits, for the fitted estimator ``est``."""
         raise NotImplementedError
 
     def drop_unreadable(self, splits: Any, est: Any, recipe: Any) -> tuple[Any, list[str]]:
-        """Without what cannot be read, and a sentence on each split that has lost some.
+        """The splits without unreadable examples, and messages about them.
 
         Raises:
-            DataError: a split of which nothing is left.
+            DataError: no example of a split is readable.
         """
         return splits, []
 
     def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
-        """What metrics.json says of how the model reads them."""
+        """Facts for metrics.json about how the model reads the examples."""
         return {}
 
     def example_fixture(self) -> Sequence[Any]:
-        """Seven examples."""
+        """Seven examples for tests."""
         raise NotImplementedError
 
     # --- the command line ---------------------------------------------------------------------------
 
     def rows(self, given: Given) -> list[Row]:
-        """What is given, row for row, in its order; those of a file keep their places and other columns.
+        """One row per input, in order; rows of a file have their row numbers and other columns.
 
         Raises:
-            DataError: a file that cannot be read, or without ``given.skip`` an input that cannot be used.
+            DataError: an unreadable file, or (without ``given.skip``) an unusable input.
         """
         raise NotImplementedError
 
     def gather(self, given: Given) -> Gathered:
-        """The same for predictions: in pieces where there are many."""
+        """The rows for prediction, in chunks if there are many."""
         return Gathered(self.rows(given), self.noun)
 
     def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
-        """The examples that are to be explained: of files the rows with these numbers, if any are named.
+        """The examples to explain: for files the rows with these numbers (empty: all).
 
         Raises:
             DataError: there is no such row, or it cannot be used.
@@ -110,35 +110,35 @@ class Inputs:
         return chosen(self.rows(given), numbers)
 
     def likely_columns(self, source: str | Path, schema: Any) -> list[str]:
-        """The columns of a Parquet file that may hold them, where none has a usual name."""
+        """Candidates for their column in a Parquet file, if none has a usual name."""
         return []
 
     def check_cell(self, x: Any, clf: Any) -> None:
-        """Raises InputError for a value of a Parquet file that a model cannot use."""
+        """Raise InputError for a value of a Parquet file that the model cannot use."""
         raise NotImplementedError
 
     def refuse(self, words: Sequence[str]) -> None:
-        """Raises DataError for words that cannot be such inputs; the model need not be opened for that."""
+        """Raise DataError for arguments that cannot be such inputs, before the model is loaded."""
 
     def of(self, about: Mapping[str, Any]) -> Inputs:
-        """The kind that a saved model reads, by what ``glassformer.json`` says of it."""
+        """The kind of input of a saved model, by its ``glassformer.json``."""
         return self
 
     def in_two_columns(self, clf: Any) -> Inputs:
-        """The kind that a model reads where ``--pair-column`` is given.
+        """The kind of input if ``--pair-column`` is given.
 
         Raises:
-            ConfigError: it reads one column.
+            ConfigError: the model reads one column.
         """
         return self
 
     def title(self, x: Any) -> str:
-        """What an explained example is called on a page; empty: it is shown whole."""
+        """The title of an explained example on a page; empty: the example itself is shown."""
         return ""
 
 
 def chosen(found: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
-    """The inputs of the rows with these numbers, in this order; of all where none is named.
+    """The inputs of the rows with these numbers, in this order; empty: of all usable rows.
 
     Raises:
         DataError: there is no such row, or it cannot be used.
@@ -157,5 +157,5 @@ def chosen(found: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
 
 
 def options(section: Any, *keys: str) -> dict[str, Any]:
-    """Those keys that a section of a recipe has."""
+    """Key -> value, for the keys that the section of a recipe has."""
     return {key: getattr(section, key) for key in keys if hasattr(section, key)}

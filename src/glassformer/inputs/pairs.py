@@ -1,4 +1,4 @@
-"""Pairs of texts as they are given: two words, a line with a tab, or two columns of a table."""
+"""Read pairs of texts on the command line: two arguments, a line with a tab, or two columns of a table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from glassformer.data.tables import PLAIN
 from glassformer.data.text_pairs import TextPair, join_sides
 from glassformer.errors import DataError, MissingValueError, WrongInputError
 from glassformer.inputs.rows import (
+    SKIP_HINT,
     STDIN,
-    WAY_OUT,
     Given,
     Row,
     counted,
@@ -29,16 +29,16 @@ SIDES_OF_A_PAIR = ("first text", "second text")
 
 
 def gather_pairs(given: Given, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: int = 1) -> list[Row]:
-    """The pairs that are given, in their order; those of a file keep their places and their other columns.
+    """One row per pair, in order; rows of a file have their row numbers and other columns.
 
     Args:
-        given: texts, two for each pair, and names of files: tables of two columns, ``.txt`` files and ``-``
-            for standard input with two texts a line and a tab between them.
-        sides: what the two are called in messages.
-        start: the number of the first word, in messages.
+        given: texts, two per pair, and files: tables with two columns, ``.txt`` files and ``-`` for standard
+            input, with two texts per line, separated by a tab.
+        sides: names of the two texts in messages.
+        start: number of the first argument, for messages.
 
     Raises:
-        DataError: a text without its second one, a file that cannot be read, a row that cannot be used.
+        DataError: a text without a second one, an unreadable file, or an unusable row.
     """
     found: list[Row] = []
     first: str | None = None
@@ -68,16 +68,16 @@ def _alone(text: str, sides: tuple[str, str]) -> DataError:
             f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix
         )
     first, second = sides
-    what = f"this model answers a {first} from a {second}, and {shown!r} stands alone"
+    what = f"this model reads a {first} with a {second}, and {shown!r} has none"
     fix = f'Give both, "{first.upper()}" "{second.upper()}", or a table with columns {first} and context'
     return DataError(what, where="TEXT", fix=fix)
 
 
 def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
-    """One pair, with what is wrong with it; without ``skip`` that ends the reading.
+    """A row with one pair; an unusable pair raises an error or, with ``skip``, is marked.
 
     Args:
-        where: of texts from the command line, which ones they are.
+        where: position of texts from the command line, for messages; empty for texts of a file.
     """
     try:
         (pair,) = join_sides([first], [second])
@@ -85,7 +85,7 @@ def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where:
         if not skip:
             fix = "Give another text" if where else error.fix or "Correct it"
             raise DataError(
-                error.what, where=where or f"{file}, row {row}", fix=f"{fix}, {WAY_OUT}"
+                error.what, where=where or f"{file}, row {row}", fix=f"{fix}, {SKIP_HINT}"
             ) from None
         sides = (side if isinstance(side, str) else "" for side in (first, second))
         return Row(TextPair(*sides), row, file, error=error.what)
@@ -97,7 +97,7 @@ def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[R
     for number, line in lines:
         first, tab, second = line.rstrip("\r\n").partition("\t")
         if not tab and not skip:
-            fix = "Write both texts of a pair in one line, a tab between them"
+            fix = "Write both texts of a pair in one line, separated by a tab"
             raise DataError("no tab", where=f"{file}, row {number}", fix=fix)
         found.append(_row(first, second, number, file, skip))
     return found
@@ -108,7 +108,7 @@ def _of_file(path: Path, given: Given) -> list[Row]:
         check_utf8(path)
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
         if not lines:
-            fix = "Write both texts of a pair in one line, a tab between them"
+            fix = "Write both texts of a pair in one line, separated by a tab"
             raise MissingValueError("the file has no texts", where=str(path), fix=fix)
         return _of_lines(lines, str(path), given.skip)
 

@@ -1,4 +1,4 @@
-"""Questions, each with the text that contains its answer."""
+"""Questions with contexts as inputs of question-answering models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIDES = ("question", "text")
 
 
 class ServedQuestions(Served):
-    """(question, context) each."""
+    """Pairs (question, context) in the server."""
 
     pairs, long_field = True, "text_pair"
     neutral = ("Where was Ada born?", "Ada was born in Hanoi in 1923.")
@@ -46,20 +46,20 @@ class ServedQuestions(Served):
 
 
 class Questions(Inputs):
-    """A question and its text an example."""
+    """Inputs with one question and its context per example."""
 
     noun, placeholder = "questions", '"A QUESTION" "A TEXT WITH ITS ANSWER"'
     served = ServedQuestions
 
     def rows(self, given: Given) -> list[Row]:
-        """Two words for each, and names of files: SQuAD's JSON, tables with columns question and context;
-        ``.txt`` files and ``-`` for standard input have both in a line, a tab between them."""
+        """Two arguments per example, or files: SQuAD's JSON, tables with columns question and context,
+        ``.txt`` files and ``-`` for standard input, with both texts in one line, separated by a tab."""
         refuse_unreadable(given.words, given.skip)
         found: list[Row] = []
         texts: list[str] = []
 
-        def pairs(behind: int) -> list[Row]:
-            return gather_pairs(replace(given, words=texts), SIDES, behind - len(texts)) if texts else []
+        def pairs(end: int) -> list[Row]:
+            return gather_pairs(replace(given, words=texts), SIDES, end - len(texts)) if texts else []
 
         for number, word in enumerate(given.words, 1):
             table = names_a_file(word) and not is_picture(word) and not word.lower().endswith(PLAIN)

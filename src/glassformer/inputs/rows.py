@@ -1,7 +1,7 @@
-"""What a command is given to read: texts, files of them, standard input.
+"""Read the inputs of a command: texts, files of texts, standard input.
 
-Each input becomes a ``Row`` with its place, its other columns and what is wrong with it. The
-files of the other kinds read pairs, questions, sentences and images.
+Each input becomes a ``Row`` with its position, its other columns and its error, if any. Other modules read
+pairs, questions, sentences and images.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from glassformer.errors import (
 )
 from glassformer.finite import json_text
 
-WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
-STDIN = "-"  # as an argument: the texts come from standard input
+SKIP_HINT = "or mark such rows and predict the others with --on-bad-row skip"
+STDIN = "-"  # an argument: read texts from standard input
 MOST_STDIN = 256 * 2**20  # bytes
-MOST_COLUMNS = 200  # of the user's own, next to the predictions
+MOST_COLUMNS = 200  # maximum number of the user's columns next to the predictions
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a command is given to read, and how.
+    """The inputs of a command, and how to read them.
 
     Attributes:
-        words: texts, names of files and of folders, ``-`` for standard input.
-        text_column, pair_column: of tables; None: they are found.
-        trained: columns that the model was trained on, which are looked for first.
-        folder: of the model.
-        skip: an input that cannot be used is marked; else it ends the reading.
-        say: takes a line on how a file is read.
+        words: arguments: texts, names of files and folders, ``-`` for standard input.
+        text_column, pair_column: columns of tables; None: detect them.
+        trained: columns in training, which take precedence in detection.
+        folder: folder of the model.
+        skip: mark unusable inputs; False: raise an error.
+        say: called with a message about how a file is read.
     """
 
     words: Sequence[str]
@@ -58,7 +58,7 @@ class Given:
     say: Callable[[str], None] = lambda line: None
 
 
-AS_FOUND = Given(())  # columns are found, and the first row that cannot be used ends the reading
+AS_FOUND = Given(())  # detect columns, and raise an error for unusable rows
 
 
 @dataclass
@@ -66,11 +66,11 @@ class Row:
     """One input: a text, a pair of texts or the path of an image."""
 
     text: Any
-    row: int | None = None  # in its file, counted as that shows it
-    file: str = ""  # "" of what was given on the command line
+    row: int | None = None  # row number in its file
+    file: str = ""  # empty for arguments of the command line
     given: dict[str, str] = field(default_factory=dict)  # the file's other columns
     error: str | None = None  # why it has no prediction
-    words: Sequence[str] | None = None  # of a sentence that its file gives in words
+    words: Sequence[str] | None = None  # the words of a sentence, if its file has words
 
 
 def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
@@ -96,13 +96,13 @@ def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
 
 
 def text_row(text: str, number: int, skip: bool) -> Row:
-    """A text from the command line; with ``skip`` one that cannot be used is marked.
+    """A row for a text from the command line; with ``skip`` an unusable one is marked.
 
     Args:
-        number: of the argument, from 1.
+        number: number of the argument, from 1.
 
     Raises:
-        DataError: it cannot be used, without ``skip``.
+        DataError: the text is unusable, without ``skip``.
     """
     return Row(text, error=_problem(text, f"TEXT {number}", skip, "Give another text"))
 
@@ -111,13 +111,13 @@ EMPTY = "the line is empty"
 
 
 def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
-    """A row for each line up to the last; an empty one keeps its place and is marked, whatever ``skip`` says.
+    """One row per line; empty lines are kept and marked, with any ``skip``.
 
     Args:
-        lines: number, from 1 -> line.
+        lines: line number, from 1 -> line.
 
     Raises:
-        DataError: a line that cannot be used, without ``skip``.
+        DataError: an unusable line, without ``skip``.
     """
     rows = []
     for number in range(1, max(lines) + 1 if lines else 1):
@@ -128,10 +128,10 @@ def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
 
 
 def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool) -> Row:
-    """A row of a table; with ``skip`` one that cannot be used is marked.
+    """A row of a table; with ``skip`` an unusable one is marked.
 
     Raises:
-        DataError: it cannot be used, without ``skip``.
+        DataError: the row is unusable, without ``skip``.
     """
     cells = {name: as_cell(value) for name, value in given.items()}
     found = Row(text if isinstance(text, str) else "", number, str(path), cells)
@@ -140,21 +140,22 @@ def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool
 
 
 def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
-    """What ``read_table`` is told to do with a row that cannot be read: end, or note it in ``ragged``."""
+    """The ``refuse`` argument of ``read_table``: raises the error or, with ``skip``, adds it to
+    ``ragged``."""
 
     def refuse(error: DataError, row: int) -> None:
         if not skip:
-            raise error.but(fix=f"{error.fix}, {WAY_OUT}")
+            raise error.but(fix=f"{error.fix}, {SKIP_HINT}")
         ragged[row] = error
 
     return refuse
 
 
 def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
-    """The rows of a file; where the first that cannot be used ends the reading, the others are counted.
+    """Read the rows of a file; the error for an unusable row also states how many others there are.
 
     Args:
-        read: reads the file, as the given settings say.
+        read: reads the file with the given settings.
     """
     try:
         return read(given)
@@ -170,10 +171,10 @@ def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
 
 
 def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
-    """The rows of a table or a ``.txt`` file, in their order; empty lines of a ``.txt`` keep their places.
+    """The rows of a table or a ``.txt`` file, in order, including empty lines of a ``.txt`` file.
 
     Raises:
-        DataError: a file that cannot be read, or (without ``skip``) a row that cannot be used.
+        DataError: an unreadable file, or (without ``skip``) an unusable row.
     """
     from glassformer.data.columns import find_text
     from glassformer.data.files import check_utf8, text_lines
@@ -199,9 +200,9 @@ def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
 def read_columns(
     path: Path, choose: Callable[[Any], tuple[str, ...]], given: Given
 ) -> list[tuple[tuple[Any, ...], Row]]:
-    """The values of a table's columns that ``choose`` names, row for row, each with a ``Row`` of the others.
+    """The values of the columns selected by ``choose``, and a ``Row`` with the others, for each row.
 
-    Ragged rows are marked with ``given.skip``, and have no values; else the first ends the reading.
+    With ``given.skip``, ragged rows are marked and have no values; otherwise the first one raises an error.
     """
     from glassformer.data.tables import NO_ROWS, read_table
 
@@ -228,20 +229,20 @@ def read_columns(
 
 
 def carried(names: Sequence[str], say: Callable[[str], None]) -> list[str]:
-    """Those of a table's other columns that stand beside the answers; that there are more is said."""
+    """The other columns of a table that are written next to the predictions; reports if some are not."""
     if (more := len(names) - MOST_COLUMNS) > 0:
-        those = f"behind {names[MOST_COLUMNS - 1]!r}"
-        say(f"{more:,} of {len(names):,} other columns, those {those}, are not written beside the answers")
+        those = f"after {names[MOST_COLUMNS - 1]!r}"
+        say(f"{more:,} of {len(names):,} other columns, those {those}, are not written with the predictions")
     return list(names[:MOST_COLUMNS])
 
 
 def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str], names: Sequence[str]) -> Row:
-    """A row without an answer, with those of its cells that can be read.
+    """An unusable row with its readable cells.
 
     Args:
         texts: the columns of texts.
-        names: of all columns, in the file's order; of a row with too few or too many cells those that stand
-            to the left of its texts are kept, since a stray separator moves the others.
+        names: all columns, in the order of the file. Of a row with a wrong number of cells, only those before
+            the texts are kept, since others may be under wrong names.
     """
     values: dict[str, Any] = getattr(error, "values", {})
     if getattr(error, "ragged", False):
@@ -259,7 +260,7 @@ def _problem(text: Any, where: str, skip: bool, instead: str = "") -> str | None
         check_cells([text])
     except DataError as error:
         if not skip:
-            fix = f"{instead or error.fix or 'Correct it'}, {WAY_OUT}"
+            fix = f"{instead or error.fix or 'Correct it'}, {SKIP_HINT}"
             raise error.but(where=where, fix=fix) from None
         return error.what
     return None
@@ -275,16 +276,16 @@ def as_cell(value: Any) -> str:
 
 
 class Layout(NamedTuple):
-    """What stands beside the answers of some rows."""
+    """The additional columns of a table of predictions."""
 
-    columns: tuple[str, ...]  # the user's own
-    files: bool  # whether the rows come from several
-    errors: bool  # whether a row has no answer
-    pairs: bool = False  # of texts
+    columns: tuple[str, ...]  # columns of the user's table
+    files: bool  # whether the rows are from several files
+    errors: bool  # whether a row is unusable
+    pairs: bool = False  # whether the inputs are pairs of texts
 
 
 def layout_of(rows: Sequence[Row]) -> Layout:
-    """Of rows that are all in memory."""
+    """The layout for rows in memory."""
     from glassformer.data.text_pairs import TextPair
 
     columns = tuple(dict.fromkeys(name for row in rows for name in row.given))
@@ -294,9 +295,9 @@ def layout_of(rows: Sequence[Row]) -> Layout:
 
 
 def columns_beside(layout: Layout, taken: Sequence[str]) -> dict[str, Callable[[Row], str]]:
-    """The user's columns by their names in our table, each with what gives the cell of a row.
+    """Name in the table of predictions -> function that returns the cell of a row, for the user's columns.
 
-    A column whose name is ``taken`` is called ``given:NAME``.
+    A column with a name in ``taken`` is renamed to ``given:NAME``.
     """
     out: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
     for name in layout.columns:
@@ -310,7 +311,7 @@ def _given(name: str, row: Row) -> str:
 
 
 def without_answer(rows: Sequence[Row]) -> str:
-    """How many rows have no answer, by kind; empty where all have one."""
+    """A message about unusable rows, by reason; empty if there are none."""
     from glassformer.data.rejected import RejectedRow
 
     bad = [RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None]
@@ -318,7 +319,7 @@ def without_answer(rows: Sequence[Row]) -> str:
 
 
 def said_of(bad: Sequence[Any]) -> str:
-    """The same of rows that are rejected."""
+    """A message about rejected rows, by reason; empty if there are none."""
     from glassformer.data.rejected import by_kind, in_other_encoding
 
     if not bad:
@@ -327,7 +328,7 @@ def said_of(bad: Sequence[Any]) -> str:
     return f"{count} no answer: {by_kind(bad)}{in_other_encoding(bad)}"
 
 
-# A word that ends so is a file, too, although it would not be read.
+# Extensions of unsupported files; an argument with one of them is also a file name and not a text.
 OTHER_ENDS = (
     *(".xlsx", ".xls", ".ods", ".feather", ".arrow", ".jsonlines", ".gz", ".zip", ".bz2", ".xz", ".zst"),
     *(".pdf", ".docx", ".html", ".xml", ".md", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".webp"),
@@ -335,13 +336,13 @@ OTHER_ENDS = (
 
 
 def gather_rows(given: Given, first: int = 1) -> list[Row]:
-    """The texts that are given, row for row: those of a file keep their places and their other columns.
+    """One row per text, in order; rows of a file have their row numbers and other columns.
 
     Args:
-        first: the number of the first word, in messages.
+        first: number of the first argument, for messages.
 
     Raises:
-        DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
+        DataError: a file is missing or unusable, or a text is empty; the message has file and row.
     """
     found: list[Row] = []
     for number, argument in enumerate(given.words, first):
@@ -358,7 +359,7 @@ def gather_rows(given: Given, first: int = 1) -> list[Row]:
 
 
 def check_encodings(given: Sequence[str]) -> None:
-    """Raises DataError for a file of texts that is not there or not UTF-8, before the model is loaded."""
+    """Raise DataError for a file of texts that does not exist or is not UTF-8, before the model is loaded."""
     from glassformer.data.files import check_file, check_utf8
     from glassformer.data.tables import PLAIN, READERS
 
@@ -367,18 +368,18 @@ def check_encodings(given: Sequence[str]) -> None:
         if argument.lower().endswith(ends) and os.path.isfile(argument):
             check_utf8(Path(argument))
         elif argument.lower().endswith(ends) and names_a_file(argument):
-            check_file(Path(argument))  # before torch is imported, too
+            check_file(Path(argument))  # also before torch is imported
 
 
 def is_picture(argument: str) -> bool:
-    """Whether an argument is named as images are."""
+    """Whether an argument has the extension of an image."""
     from glassformer.data.image import is_image_name
 
     return is_image_name(argument)
 
 
 def refuse_folder(argument: str) -> None:
-    """Raises DataError for a folder where a text or a file is wanted: nobody means its name as a text."""
+    """Raise DataError for a folder instead of a text or a file; its name is hardly meant as a text."""
     if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
         return
     from glassformer.data.folders import name_one, tables_in
@@ -387,28 +388,26 @@ def refuse_folder(argument: str) -> None:
     path = Path(argument)
     files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
     fix = f"{name_one(files) if files else 'Name a file'}; {_as_text(argument)}"
-    raise WrongInputError("a folder where texts or their files are read", where=argument, fix=fix)
+    raise WrongInputError("a folder, where a text or a file is expected", where=argument, fix=fix)
 
 
 def _as_text(argument: str) -> str:
-    """How the name of a file or folder is given as a text."""
-    return (
-        f"a text of this name is read from standard input: echo {shlex.quote(argument)} | glassformer ... -"
-    )
+    """The fix for a text that is also the name of a file or folder."""
+    return f"if it is a text, use standard input: echo {shlex.quote(argument)} | glassformer ... -"
 
 
 def no_picture(argument: str) -> DataError:
-    """What is said of an image that is given to a model of texts."""
+    """The error for an image given to a text model."""
     return WrongInputError(
         "an image, and this model reads texts", where=argument, fix="Name a run of an image model"
     )
 
 
 def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
-    """Raises DataError for what no model of texts reads: a folder, an image, no such file, no text.
+    """Raise DataError for an input that no text model reads: a folder, an image, a missing file.
 
     Args:
-        skip: a text that cannot be used raises no error.
+        skip: unusable texts raise no error.
     """
     from glassformer.data.files import check_file
 
@@ -424,25 +423,24 @@ def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
 
 
 def names_a_file(argument: str) -> bool:
-    """Whether an argument is a file, or a word that ends as the files do that can be read.
+    """Whether an argument is a file, or has the extension of a supported file.
 
     Raises:
-        DataError: it is a folder, whose name nobody means as a text, or a file whose name has no ending that
-            says how it is read.
+        DataError: it is a folder, or a file without an extension.
     """
     from glassformer.data.tables import PLAIN, READERS
 
     refuse_folder(argument)
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         if not any(map(str.isalpha, Path(argument).suffix)):
-            what = f"a file whose name has no ending, such as {PLAIN}, that says how it is read"
-            raise FileTypeError(what, where=argument, fix=f"Give it one; {_as_text(argument)}")
+            what = f"a file without an extension, such as {PLAIN}, so its type is unknown"
+            raise FileTypeError(what, where=argument, fix=f"Rename it; {_as_text(argument)}")
         return True
     if len(argument.split()) != 1:
         return False
     path = Path(argument)
     if os.path.exists(argument):
-        what = "a pipe or a device, which is not read"
+        what = "a pipe or a device, which is not supported"
         raise CannotReadError(what, where=argument, fix="Give a file, or its lines on standard input: -")
     if argument.endswith("/") or (path.parent != Path(".") and os.path.isdir(path.parent)):
         what = "no such file or folder"
@@ -451,10 +449,10 @@ def names_a_file(argument: str) -> bool:
 
 
 def read_stdin() -> tuple[list[str], list[int]]:
-    """The lines of standard input that are not blank, and their numbers from 1.
+    """The non-blank lines of standard input, and their numbers from 1.
 
     Raises:
-        DataError: too much, not UTF-8, or nothing at all.
+        DataError: the input is too large, not UTF-8, or empty.
     """
     from glassformer.data.files import split_lines
 
@@ -478,12 +476,12 @@ def read_stdin() -> tuple[list[str], list[int]]:
 def read_with_columns(
     path: Path, text_column: str | None, say: Callable[[str], None]
 ) -> tuple[list[str], list[int], list[dict[str, Any]]]:
-    """The texts of a table or a ``.txt`` file, their rows, and what stands beside each in its row, by column.
+    """The texts of a table or a ``.txt`` file, their row numbers, and their other columns (one dict per row).
 
     Columns of bytes (images) are left out.
 
     Raises:
-        DataError: a file that cannot be read, or a text that cannot be used.
+        DataError: an unreadable file, or an unusable text.
     """
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text
@@ -505,6 +503,6 @@ def read_with_columns(
             continue
         for own, value in zip(beside, values, strict=False):
             if isinstance(value, float) and not math.isfinite(value):
-                value = None  # JSON has no word for it
+                value = None  # JSON has no such number
             own[name] = value if value is None or isinstance(value, str | int | float) else str(value)
     return texts, list(table.rows), beside

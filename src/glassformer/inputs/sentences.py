@@ -1,4 +1,4 @@
-"""Sentences: texts that are split into words, or words."""
+"""Sentences as inputs of taggers: texts, which are split into words, or lists of words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.inputs.texts import two_columns
 
 
 class ServedSentences(Served):
-    """Texts, which are split into words, or words."""
+    """Sentences in the server: texts, which are split into words, or lists of words."""
 
     neutral = "Ann left Rome on Monday ."
 
@@ -34,12 +34,12 @@ class ServedSentences(Served):
 
 
 class Sentences(Inputs):
-    """The words of a sentence an example."""
+    """Inputs with the words of one sentence per example."""
 
     noun, single_text, served = "sentences", True, ServedSentences
 
     def rows(self, given: Given) -> list[Row]:
-        """Texts and sentences in words: files of CoNLL and tables with lists of words, too."""
+        """Texts, files of texts, CoNLL files, and tables with lists of words."""
         refuse_unreadable(given.words, given.skip)
         found: list[Row] = []
         for number, word in enumerate(given.words, 1):
@@ -60,7 +60,7 @@ class Sentences(Inputs):
         return found
 
     def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
-        return chosen(gather_rows(given), numbers)  # as texts
+        return chosen(gather_rows(given), numbers)  # explained as texts
 
     def in_two_columns(self, clf: Any) -> Inputs:
         return two_columns(clf)

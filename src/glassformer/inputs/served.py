@@ -1,4 +1,4 @@
-"""What a kind of input has for itself where a model is served: how a request's JSON becomes a batch.
+"""Inputs in the server: how the JSON of a request becomes a batch. Each kind of input has a subclass.
 
 JSON ──▶ Served.encode ──▶ Served.join ──▶ one packed batch
          an Item per       a batch
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from glassformer.errors import DataError
 
-CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
+CHARS_PER_TOKEN = 3  # an estimate before tokenization
 
 
 class RequestTooLargeError(DataError):
@@ -28,71 +28,71 @@ class RequestTooLargeError(DataError):
 
 @dataclass(frozen=True)
 class Item:
-    """One input, ready to be batched."""
+    """One encoded input."""
 
-    encoded: Any  # what ``Served.join`` makes a batch of
+    encoded: Any  # input of ``Served.join``
     tokens: int
     truncated: bool = False
-    given: Any = None  # the input itself, where a response needs it
+    given: Any = None  # the original input, if the response needs it
 
 
 class Served:
-    """One text an example; each other kind of input replaces what it has otherwise.
+    """Base class, for one text per example; other kinds of input override what differs.
 
     Raises:
-        ConfigError: a model that cannot be served, where one is made.
+        ConfigError: in the constructor, if the model cannot be served.
     """
 
-    kind: ClassVar[str] = "text"  # as ``Model`` of the server has it
-    field: ClassVar[str] = "text"  # of a request with one input; with several it ends in s
-    element: ClassVar[Any] = str  # the JSON of one input
-    element_is: ClassVar[str | None] = None  # what that is, where ``field`` does not say it
-    noun: ClassVar[str] = "texts"  # what several are called in messages
-    long_field: ClassVar[str] = "text"  # the field that makes an input too long to explain
-    pair: Callable[..., Any] = staticmethod(lambda *parts: parts)  # what two texts are made one input by
+    kind: ClassVar[str] = "text"  # in ``Model`` of the server
+    field: ClassVar[str] = "text"  # JSON field of one input; with "s" appended, of several
+    element: ClassVar[Any] = str  # type of one input in JSON
+    element_is: ClassVar[str | None] = None  # its description, if ``field`` is not enough
+    noun: ClassVar[str] = "texts"  # name of several inputs in messages
+    long_field: ClassVar[str] = "text"  # the field that may make an input too long to explain
+    pair: Callable[..., Any] = staticmethod(lambda *parts: parts)  # combines two texts to one input
     pairs = False
-    decoded: ClassVar[bool] = False  # opened and decoded, each by itself; it takes seconds
-    examples: ClassVar[Sequence[str]] = ()  # files of a run that the page opens with
-    neutral: Any = "This is an example. Write a text of your own here."  # where the recipe names no text
+    decoded: ClassVar[bool] = False  # whether each input is decoded separately, which can take seconds
+    examples: ClassVar[Sequence[str]] = ()  # files of a run with an example for the page
+    neutral: Any = "This is an example. Write a text of your own here."  # example if the recipe has none
     too_long = "Explain a part of it"
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits = clf, limits
-        self.max_length: int | None = clf.length_  # tokens that are read of a text; None: all
-        self.most = limits.characters  # tokens that are computed of one text
+        self.max_length: int | None = clf.length_  # tokens to which a text is truncated; None: not truncated
+        self.most = limits.characters  # maximum number of tokens of one input
 
-    # Before the queue.
+    # Before the queue:
 
     def guess(self, x: Any) -> int:
-        """Tokens that an input will have at most, or nearly so; costs nothing."""
+        """A cheap estimate of the maximum number of tokens of an input."""
         return min(len(x) // CHARS_PER_TOKEN + 2, self.most)
 
     def least(self, size: int) -> int:
-        """Tokens that a body of ``size`` bytes has at least, as one ASCII text; fewer than ``guess``."""
+        """A lower bound of the tokens in a request body of ``size`` bytes, as one ASCII text."""
         return min(size // (2 * CHARS_PER_TOKEN), self.most)
 
     def length(self, x: Any) -> int:
-        """Characters of an input."""
+        """Number of characters of an input."""
         return len(x)
 
     def encode(self, inputs: Sequence[Any], what: str = "inputs") -> list[Item]:
-        """Raises InputError for an input that cannot be used; it is named."""
+        """Encode inputs; raise InputError for an unusable input, with its position."""
         raise NotImplementedError
 
     def trial(self, text: str) -> Item:
-        """An input to try a model with, made of this text."""
+        """An encoded input made of this text, for testing a model."""
         return self.encode([self.pair(text, text) if self.pairs else text])[0]
 
     def to_explain(self, x: Any) -> tuple[Any, int]:
-        """An input as ``explain`` of the estimator takes it, and its tokens."""
+        """An input for the estimator's ``explain``, and its number of tokens."""
         return x, self.encode([x], self.field)[0].tokens
 
-    # After it.
+    # After the queue:
 
     def join(self, items: Sequence[Item]) -> Any:
-        """A batch, as the model takes it."""
+        """Combine encoded inputs to a batch for the model."""
         raise NotImplementedError
 
     def about(self) -> dict[str, Any]:
-        """Fields of ``Model``."""
+        """Additional fields of ``Model``."""
         return {}

@@ -1,4 +1,4 @@
-"""Texts, or pairs of them: how a run reads and examines them, how a command and a server read them."""
+"""Texts and pairs of texts as inputs of runs, commands and the server."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from glassformer.inputs.served import Item, Served
 from glassformer.reading import Unchanged
 
 COLUMNS = ("text_column", "label_column", "label_separator", "pair_column", "number_format")
-MOST_OVERLAP = 32  # windows that a token of a long text may stand in
+MOST_OVERLAP = 32  # maximum number of windows that contain the same token of a long text
 
 
 class ServedTexts(Served):
-    """Texts or pairs of texts, cut or in windows."""
+    """Texts or pairs of texts in the server, truncated or in windows."""
 
     pair = staticmethod(TextPair)
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits, self.pairs = clf, limits, bool(getattr(clf, "reads_pairs", False))
-        self.of_tokens = clf.reads_tokens  # else a text counts by its length alone
+        self.of_tokens = clf.reads_tokens  # otherwise tokens are estimated by the length of the text
         cut, stride = clf.long_texts == "cut", getattr(clf, "window_stride", None)
         self.max_length = clf.max_length if self.of_tokens else None
         self.most = clf.max_length if self.of_tokens and cut else limits.characters
         if self.pairs:
             self.neutral = ["A man plays a guitar.", "Somebody makes music."]
         if not cut and stride and stride * MOST_OVERLAP < clf.max_length:
-            windows = f"its windows of {clf.max_length} tokens begin every {stride}"
-            what = f"{windows}: a text is read {MOST_OVERLAP} times over"
+            windows = f"windows of {clf.max_length} tokens with a stride of {stride}"
+            what = f"{windows}: every token would be read more than {MOST_OVERLAP} times"
             raise ConfigError(what, where=name, fix="Use a larger window_stride")
 
     def table(self, texts: list[str]) -> Windows:
@@ -67,7 +67,7 @@ class ServedTexts(Served):
         table, owners, items = windows.table, windows.owners, []
         for i, text in enumerate(inputs):
             own = table.select([i] if owners is None else owners == i)
-            # Features of a linear model: an n-gram more or less costs nothing.
+            # For a linear model an estimate is enough, since n-grams are cheap.
             tokens = len(own.ids) if self.of_tokens else self.guess(text)
             items.append(Item(own, tokens, self.of_tokens and owners is None and bool(own.truncated[0])))
         return items
@@ -86,41 +86,41 @@ class ServedTexts(Served):
 
 
 class ServedForVectors(ServedTexts):
-    """Texts one by one, each cut where the model ends to read."""
+    """Texts for embedding in the server, truncated to the model's maximum length."""
 
     of_tokens = True
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits = clf, limits
-        self.max_length = self.most = clf.longest()  # opens a checkpoint as it is
+        self.max_length = self.most = clf.longest()  # loads the checkpoint
         clf._how.check_cosine(name)
 
     def table(self, texts: list[str]) -> Windows:
         return Windows(self.clf.table(texts), len(texts))
 
 
-# --- a table that is larger than memory may be ----------------------------------------------------
+# --- tables that may be larger than memory --------------------------------------------------------
 
 
-LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
-PIECE = 4096  # rows
+LARGE = 4 << 20  # bytes; larger files are read in chunks
+PIECE = 4096  # rows per chunk
 
 
 def large_file(given: Sequence[str]) -> Path | None:
-    """The one file that is given, where it is large and of a kind that can be read piece by piece."""
+    """The input, if it is one large file of a type that can be streamed; otherwise None."""
     path = Path(given[0])
     one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
     return path if one and path.is_file() and path.stat().st_size >= LARGE else None
 
 
 class LargeFile(Gathered):
-    """The rows of a table in pieces of ``PIECE``, as ``read_rows`` gives them; memory does not grow with it.
+    """The rows of a table as by ``read_rows``, in chunks of ``PIECE``, with constant memory.
 
-    Every row is looked at before the first is answered, so that a bad one ends the work before it begins. A
-    file that changes meanwhile ends it too: no answers of two tables come together.
+    All rows are checked before the first prediction, so that an unusable one raises an error early. A change
+    of the file in the meantime raises an error as well.
 
     Raises:
-        DataError: as ``read_rows``, no row can be used, or the file has changed since this was made.
+        DataError: see ``read_rows``; also if no row is usable, or the file has changed since the check.
     """
 
     all_at_once = False
@@ -138,7 +138,7 @@ class LargeFile(Gathered):
         self._unchanged.check()
 
     def _look(self, path: Path, given: Given) -> None:
-        """Go through the file once: its columns, and how many rows are good and bad."""
+        """Read the file once: detect its columns, and count usable and unusable rows."""
         self.path, self.skip, self.bad = path, given.skip, 0
         self._ragged: dict[int, DataError] = {}
         self._table = StreamedTable(path, refusal(given.skip, self._ragged))
@@ -150,7 +150,7 @@ class LargeFile(Gathered):
             self.good, self.bad = self.good + (row.error is None), self.bad + (row.error is not None)
             first = first or (row if row.error is not None else None)
         if first is not None and not self.good:
-            usable([first])  # says so
+            usable([first])  # raises the error
         self.layout = Layout(columns, False, first is not None)
 
     def _rows(self) -> Iterator[Row]:
@@ -179,11 +179,11 @@ class LargeFile(Gathered):
             yield piece
 
 
-# --- the kinds -------------------------------------------------------------------------------------
+# --- kinds of inputs -------------------------------------------------------------------------------
 
 
 class Texts(Inputs):
-    """One text an example."""
+    """Inputs with one text per example."""
 
     noun, single_text, can_be_cut, in_tables, may_be_pairs = "texts", True, True, True, True
     columns, served = TEXT_COLUMNS, ServedTexts
@@ -207,7 +207,7 @@ class Texts(Inputs):
         return examine(dataset, tokenizer=tokenizer, **about)
 
     def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
-        """How many texts of each split were cut, of how many."""
+        """The number of truncated texts and of all texts, per split."""
         if not est.reads_tokens:
             return {}
         others = {"validation": splits.validation, splits.judged_name: splits.judged}
@@ -246,7 +246,7 @@ class Texts(Inputs):
 
 
 class TextPairs(Texts):
-    """Two texts an example."""
+    """Inputs with two texts per example."""
 
     single_text, placeholder = False, '"A TEXT OF YOUR OWN" "ITS SECOND TEXT"'
 
@@ -258,7 +258,7 @@ class TextPairs(Texts):
 
 
 def two_columns(clf: Any) -> TextPairs:
-    """What a model reads whose second column is named; raises ConfigError where it reads one text."""
+    """The kind of input if the second column is given; raise ConfigError for a model of single texts."""
     if getattr(clf, "pairs_", False) is False:
         raise NotForThisModelError(
             "this model reads one text, not pairs", where="--pair-column", fix="Leave it out"
@@ -267,13 +267,13 @@ def two_columns(clf: Any) -> TextPairs:
 
 
 class TextsForVectors(Texts):
-    """One text an example, which is made a vector."""
+    """Inputs with one text per example, for embedding models."""
 
     served = ServedForVectors
 
 
 def _scored(pairs: Any) -> TextDataset:
-    """A named source of pairs with a score each."""
+    """Pairs of a built-in data set, with their scores as labels."""
     splits = {
         name: TextSplit(
             [TextPair(a, b) for a, b in zip(split.first, split.second, strict=True)],

@@ -112,7 +112,7 @@ def _message_and_fix(error: Any) -> tuple[str, str]:
         noun = "image" if any(str(part).startswith("image") for part in error["loc"]) else "text"
         return f"the {noun} is empty", f"Send at least {counted(known['min_length'], 'character')}"
     if kind == "string_unicode":
-        return "has half of a surrogate pair, which is not a character", "Send whole characters"
+        return "has a lone surrogate, which is not a character", "Send whole characters"
     if kind == "string_too_long":
         return "the text is too long", f"Send at most {counted(known['max_length'], 'character')}"
     if kind == "too_short":
