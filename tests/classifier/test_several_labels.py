@@ -100,7 +100,7 @@ def test_a_folder_gives_the_same_answers(small, y, tmp_path):
         ("threshold", [0.5, 2.0, 0.5], "threshold = 2 is not a probability"),
         ("threshold", [0.5], "1 numbers under 'threshold' for 3 labels"),
         ("temperature", [0.5, -1.0, 1.0], "not between 0.001 and 1000"),
-        ("threshold", ["high"] * 3, "holds no number"),
+        ("threshold", ["high"] * 3, "is not a number"),
     ):
         with pytest.raises(CheckpointError, match=said):
             gf.TextClassifier.restore(tmp_path / "model", about | {key: value})
@@ -134,11 +134,11 @@ def test_a_held_out_part_keeps_every_label(small):
             {"class_weight": "balanced"},
             [["a"], ["b"], []] * 3,
             ConfigError,
-            "Weigh several labels with pos_weight",
+            "For multi-label, use pos_weight",
         ),
         ({"pos_weight": "heavy"}, [["a"], ["b"], []] * 3, ConfigError, "'heavy' is not valid"),
         ({"pos_weight": {"z": 2.0}}, [["a"], ["b"], []] * 3, ConfigError, "no label 'z'"),
-        ({"pos_weight": 2.0}, ["a", "b", "a"] * 3, ConfigError, "Weigh classes with class_weight"),
+        ({"pos_weight": 2.0}, ["a", "b", "a"] * 3, ConfigError, "Weight classes with class_weight"),
     ],
 )
 def test_bad_targets_and_settings_are_one_line(small, settings, y, error, said):
@@ -150,7 +150,7 @@ def test_validation_must_fit_the_training(small):
     y = matrix(SETS)
     with pytest.raises(DataError, match="label 'bird' was not seen in training"):
         small(epochs=1).fit(TEXTS, SETS, validation=(HELD[:1], [["bird"]]))
-    with pytest.raises(DataError, match="2 columns where training had 3 labels"):
+    with pytest.raises(DataError, match="2 columns, but training had 3 labels"):
         small(epochs=1).fit(TEXTS, y, validation=(HELD, matrix(HELD_SETS)[:, :2]))
 
 

@@ -92,7 +92,7 @@ def test_the_rank_is_the_finite_sample_one(coverage, fewest):
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, 1.5, -0.1, True, "0.9", float("nan")])
 def test_a_coverage_is_a_share(coverage):
-    with pytest.raises(ConfigError, match="is not a share"):
+    with pytest.raises(ConfigError, match="is not between 0 and 1"):
         half_width(np.arange(31.0), coverage)
 
 

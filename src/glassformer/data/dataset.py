@@ -114,7 +114,7 @@ class NamedSource:
     columns: tuple[str, ...] = ()  # the languages of translation pairs
 
     def described(self, dataset: Any) -> Any:
-        """The loaded ``dataset`` with description, licence and notes of this source before its own notes."""
+        """The loaded ``dataset`` with description, license and notes of this source before its own notes."""
         notes = (*self.notes, *dataset.notes)
         return replace(dataset, description=self.description, licence=self.licence, notes=notes)
 

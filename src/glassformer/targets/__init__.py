@@ -1,9 +1,9 @@
-"""What a model predicts, one file a kind: its metrics and their tables, its baselines, what comparisons take.
+"""Kinds of targets, one file per kind: metrics, baselines, and comparisons of predictions.
 
-``Target`` has what is asked of every kind; ``Classes``, ``LabelSets`` and ``Numbers`` also say how raw
-targets are checked and numbered, what the head's outputs mean, and what a saved folder and the Hub call them.
-Whoever holds an estimator asks its ``kind_``, whoever reads a run asks what ``target_of`` gives for its
-scores, and nobody knows a kind by name; which one it is, is settled here.
+``Target`` is the base class. ``Classes``, ``LabelSets`` and ``Numbers`` also check and encode raw targets,
+convert the outputs of the head to predictions, and read and write their entry in saved folders. An estimator
+has its kind as ``kind_``; the kind of a finished run follows from its scores (``target_of``). Only this
+module decides which kind it is.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ TARGETS: tuple[Target, ...] = (
     AnswerSpan(),
     Numbers(),
     TargetText(),
-    Similarity(),  # behind numbers, whose scores have correlations too
-    Classes(),  # what else there is
+    Similarity(),  # after numbers, whose scores also have correlations
+    Classes(),  # the default
 )
 
 
 def target_of(scores: Mapping[str, Any]) -> Target:
-    """The kind of target that scores, as ``metrics.json`` has them, are of."""
+    """The kind of target to which the scores in ``metrics.json`` belong."""
     return next((target for target in TARGETS if target.gave(scores)), TARGETS[-1])
 
 
 def target_in(folder: Path) -> Target | None:
-    """The kind of target whose predictions a run folder holds; None: none that runs can be compared by."""
+    """The kind of target whose predictions are in a run folder; None: no predictions that can be compared."""
     return next((target for target in TARGETS if target.wrote(folder)), None)
 
 
 def kind_of_targets(y: Any) -> Classes:
-    """The kind of raw targets: several labels for a matrix or a list of lists or sets; else one class."""
+    """The kind of raw targets: multi-label for a matrix or a list of lists or sets, otherwise multi-class."""
     if not holds_sets(y):
         return Classes(truth=are_truths(y))
     if is_matrix(y):
@@ -56,17 +56,16 @@ def kind_of_targets(y: Any) -> Classes:
 
 
 def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
-    """The kind that a saved folder names; raises CheckpointError for one that is not known."""
+    """The kind in a saved folder; raise CheckpointError for an unknown one."""
     name = about.get("targets")
     kinds = (kind for kind in TARGETS if isinstance(kind, Classes) and name in kind.saved_names)
     if (kind := next(kinds, None)) is None:
-        raise CheckpointError(f"targets = {shown(name)} is of no kind that is known here", where=where)
+        raise CheckpointError(f"targets = {shown(name)} is not a known kind of target", where=where)
     return kind.saved(about, where)
 
 
 def kind_on_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
-    """The kind that the ``config.json`` of a model with such a head names; one output alone is a number, as
-    ``transformers`` has it."""
+    """The kind in a model's ``config.json``; a single output means regression, as in ``transformers``."""
     problem = settings.get("problem_type")
     if problem == LabelSets.problem_type:
         return LabelSets()

@@ -1,8 +1,8 @@
-"""An answer from a text: exact match and F1 as SQuAD's script counts them, errors by kind, the best spans.
+"""Answer spans as targets: exact match and F1 as in SQuAD, errors by kind, the best spans of logits.
 
-Rajpurkar et al. (2016, 2018): case, punctuation, articles and white space do not count; F1 is of words; of
-several true answers the nearest counts; where there is none, only "none" is right. ``tests/evaluate`` holds
-the figures to torchmetrics' own.
+As in SQuAD (Rajpurkar et al., 2016, 2018), case, punctuation, articles and white space are ignored; F1 is
+that of words; of several true answers the most similar counts; for an unanswerable question only "no answer"
+is right. ``tests/evaluate`` compares the metrics with torchmetrics.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from glassformer.targets.target import Arm, Judged, Target
 
 MEASURE = "f1"
 FIGURES = ("exact_match", MEASURE)
-# What is wrong with an answer: none where there is one; one where there is none; all of a true one and more;
-# a part of a true one; other words that share some with it; words that share none.
+# Errors: no answer to an answerable question; an answer to an unanswerable one; a true answer with more
+# words; a part of a true answer; another span with common words; another span without.
 ERRORS = ("missed", "invented", "too_long", "too_short", "overlapping", "elsewhere")
-KEPT = 20  # spans of a question, among which probabilities are shared
+KEPT = 20  # best spans of a question; their probabilities (with no answer) sum to 1
 SENTENCE, SPAN = "the likeliest sentence (TF-IDF)", "a name or number in that sentence"
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -47,7 +47,7 @@ _OF_NUMBERS = re.compile(r"\b(when|year|how (many|much|old|long|far)|what (date|
 
 
 class AnswerSpan(Target):
-    """The words of a text that answer a question, or none."""
+    """The span of a text that answers a question, or no answer."""
 
     marks: ClassVar[Sequence[str]] = ("exact_match",)
     metrics: ClassVar[Mapping[str, Share]] = {"exact_match": Share("exact match"), MEASURE: Share("F1")}
@@ -65,10 +65,10 @@ class AnswerSpan(Target):
     file: ClassVar[str] = "predictions.jsonl"
     unranked: ClassVar[tuple[str, str] | None] = (
         "answers from texts",
-        "Look at predictions.jsonl: it has each answer beside the true ones",
+        "Look at predictions.jsonl, which has each prediction with the true answers",
     )
     uncalibrated: ClassVar[tuple[str, str] | None] = (
-        "answers from texts have no temperature; when to give none was chosen on validation in training",
+        "answers from texts have no temperature; the threshold for no answer was tuned on validation data",
         "Evaluate it on other questions: glassformer evaluate RUN FILE",
     )
     held_out_of: ClassVar[str] = "questions, by their texts"
@@ -85,8 +85,8 @@ class AnswerSpan(Target):
         contexts: dict[str, int] = {}
         places: list[int] = []
         if not (text := path.read_text(encoding="utf-8").rstrip("\n")):
-            raise DataError("no answers to compare", where=str(path), fix="Evaluate on a split that has some")
-        for line in text.split("\n"):  # U+2028 in a text ends no line
+            raise DataError("no answers to compare", where=str(path), fix="Evaluate on a split with answers")
+        for line in text.split("\n"):  # not splitlines, since a text may have U+2028
             try:
                 row = json.loads(line)
                 shares.append((float(row["exact_match"]), float(row["f1"])))
@@ -101,25 +101,25 @@ class AnswerSpan(Target):
 
     def statistics(self, own: Arm) -> dict[str, Statistic]:
         assert own[0].groups is not None
-        texts = own[0].groups  # are drawn, for the answers to the questions on one are right together
+        texts = own[0].groups  # texts are resampled, since the questions on one text are not independent
         sizes = np.bincount(texts)
         exact, f1 = (share_of([np.bincount(texts, a.predicted[:, k]) for a in own], sizes) for k in range(2))
         return {MEASURE: f1, "accuracy": exact, "macro_f1": f1}
 
 
 def normalize(text: str) -> str:
-    """A text without case, punctuation, articles and double spaces."""
+    """Normalize an answer: without case, punctuation, articles and double spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(text: str, truth: Sequence[str]) -> float:
-    """1 where the text is one of the true ones (no true one: where it is empty), else 0."""
+    """1 if the text is one of the true answers (or empty, if there are none), otherwise 0."""
     own = normalize(text)
     return float(any(own == normalize(one) for one in truth) if truth else own == "")
 
 
 def word_f1(text: str, truth: Sequence[str]) -> float:
-    """The F1 of the words that it shares with the nearest true answer."""
+    """The highest word F1 with a true answer."""
     return max((_f1(text, one) for one in truth), default=float(normalize(text) == ""))
 
 
@@ -132,7 +132,7 @@ def _f1(text: str, truth: str) -> float:
 
 
 def error_of(text: str, truth: Sequence[str]) -> str:
-    """One of ``ERRORS``; empty where the answer is right."""
+    """One of ``ERRORS``; empty if the answer is right."""
     if exact_match(text, truth):
         return ""
     if not truth:
@@ -156,16 +156,17 @@ def answer_figures(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Figures of given answers against the true ones, shares from 0 to 1.
+    """Metrics of predicted answers, from 0 to 1.
 
     Args:
-        given: empty: none.
-        contexts: questions on one context are resampled together.
-        bootstrap: resamples of contexts for the 95 % intervals; 0: none.
+        given: predicted answers; empty: no answer.
+        contexts: context of each question; questions on one context are resampled together.
+        bootstrap: number of resamples of contexts for the 95 % intervals; 0: no intervals.
 
     Returns:
-        ``n`` questions, ``contexts``, ``exact_match``, ``f1``, their ``_interval``s, ``answerable`` and
-        ``unanswerable`` (``n`` and both figures of each kind that there is), ``errors`` (see ``ERRORS``).
+        ``n`` (questions), ``contexts`` (their number), ``exact_match``, ``f1``, their ``_interval``s,
+        ``answerable`` and ``unanswerable`` (``n`` and both metrics, if there are unanswerable questions), and
+        ``errors`` (see ``ERRORS``).
     """
     scores = np.array([scores_of(text, own) for text, own in zip(given, truth, strict=True)])  # [n, 2]
     there = np.array([bool(own.texts) for own in truth])
@@ -190,7 +191,7 @@ def scores_of(text: str, truth: Answers) -> tuple[float, float]:
 
 
 def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) -> list[list[float]]:
-    """95 % intervals of both means from resampled groups."""
+    """95 % intervals of both means by resampling groups."""
     count = int(groups.max()) + 1
     sums = np.stack([np.bincount(groups, scores[:, k], count) for k in range(2)], 1)  # [G, 2]
     sizes = np.bincount(groups, minlength=count)
@@ -204,15 +205,14 @@ def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) ->
 
 
 # --- from logits to answers -----------------------------------------------------------------------
-
-# Two logits a token: the best spans, what speaks for none, and how sure each is.
+# Two logits per token (start and end) give the best spans, the score of no answer, and probabilities.
 
 
 @dataclass(frozen=True)
 class TextAnswer:
-    """Characters ``start`` to ``end`` of a context; no answer is the empty text, at 0 and 0.
+    """Characters ``start`` to ``end`` of a context; no answer is the empty text, from 0 to 0.
 
-    ``score`` is the sum of two logits, ``probability`` the share among the best ``KEPT`` spans and no answer.
+    ``score`` is the sum of two logits; ``probability`` is normalized over ``KEPT`` spans and no answer.
     """
 
     text: str
@@ -222,52 +222,52 @@ class TextAnswer:
     probability: float
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a dict, for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a model makes of one question: its best spans, the best first, and the score of no answer."""
+    """The best spans for one question, sorted by score, and the score of no answer."""
 
-    spans: tuple[tuple[float, int, int], ...]  # score, first character, last + 1
-    null: float  # of the window in which no answer is least likely; NaN: the model's logits are not finite
+    spans: tuple[tuple[float, int, int], ...]  # score, first character, last character + 1
+    null: float  # score of no answer, the minimum over windows; NaN: the logits are not finite
 
     @property
     def lead(self) -> float:
-        """How far no answer is before the best span."""
+        """The score of no answer minus that of the best span."""
         return self.null - self.spans[0][0] if self.spans else np.inf
 
     def is_none(self, threshold: float | None) -> bool:
-        """Whether no answer is given; a threshold of None: never, where there is any span."""
+        """Whether no answer is predicted; with a threshold of None only if there is no span."""
         return not self.spans or (threshold is not None and self.lead > threshold)
 
     def ranked(self, question: Question, threshold: float | None, count: int) -> list[TextAnswer]:
-        """The answer and the next best ones, ``count`` in all; without a threshold none of them is empty."""
+        """The ``count`` best answers; without a threshold no answer is not among them, if there is a span."""
         scores = np.array([*(score for score, _, _ in self.spans), self.null])
         if threshold is None and self.spans:
             scores[-1] = -np.inf
         shares = np.exp(scores - scores.max())
         shares /= shares.sum()
-        made = [
+        answers = [
             TextAnswer(question.context[a:b], a, b, score, float(share))
             for (score, a, b), share in zip(self.spans, shares, strict=False)
         ]
-        if threshold is None and made:
-            return made[:count]
+        if threshold is None and answers:
+            return answers[:count]
         none = TextAnswer("", 0, 0, self.null, float(shares[-1]))
         if self.is_none(threshold):
-            return [none, *made][:count]
-        behind = next((i for i, one in enumerate(made) if i and one.score < none.score), len(made))
-        return [*made[:behind], none, *made[behind:]][:count]
+            return [none, *answers][:count]
+        place = next((i for i, one in enumerate(answers) if i and one.score < none.score), len(answers))
+        return [*answers[:place], none, *answers[place:]][:count]
 
 
 def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int, kept: int = KEPT) -> list[Candidates]:
-    """The best spans of every question over all its windows; of one span in several, the best score.
+    """The best spans of each question over all its windows; a span in several windows has its best score.
 
     Args:
-        logits: ``[N, 2]`` of every token of ``rows``: begin and end.
-        max_answer: tokens of an answer at most.
+        logits: ``[N, 2]``, start and end logits of every token of ``rows``.
+        max_answer: maximum number of tokens of an answer.
     """
     spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.count)]
     null = np.full(rows.count, np.inf)
@@ -297,7 +297,7 @@ def best_spans(logits: np.ndarray, longest: int, kept: int) -> list[tuple[float,
     """The ``kept`` spans of at most ``longest`` tokens with the highest sum: score, first token, last token.
 
     Args:
-        logits: ``[T, 2]`` of the tokens that an answer may have. All spans are looked at.
+        logits: ``[T, 2]`` of the tokens of the context. All spans are searched.
     """
     count = len(logits)
     if count == 0:
@@ -315,20 +315,20 @@ def best_spans(logits: np.ndarray, longest: int, kept: int) -> list[tuple[float,
 
 
 def best_threshold(leads: Sequence[float], answered: Sequence[float], unanswered: Sequence[float]) -> float:
-    """The threshold of ``Candidates.lead`` with the highest mean figure on validation questions.
+    """The threshold of ``Candidates.lead`` with the highest mean metric on validation questions.
 
     Args:
-        leads: of each question.
-        answered: its figure (F1, say) where the best span is given.
-        unanswered: where none is.
+        leads: ``lead`` of each question.
+        answered: metric (such as F1) of each question if the best span is predicted.
+        unanswered: metric of each question if no answer is predicted.
 
     Returns:
-        A number between two leads, the middle of the best interval; finite.
+        A finite number between two leads, in the middle of the best interval.
     """
     lead = np.clip(np.asarray(leads, float), -1e6, 1e6)
     order = np.argsort(lead, kind="stable")
     given, left = np.asarray(answered, float)[order], np.asarray(unanswered, float)[order]
-    # Of n questions in order, the first k are answered.
+    # Sorted by lead, the first k of n questions are answered.
     totals = np.concatenate([[0.0], np.cumsum(given)]) + left.sum() - np.concatenate([[0.0], np.cumsum(left)])
     borders = np.concatenate([[lead[order[0]] - 1.0], lead[order], [lead[order[-1]] + 1.0]])
     possible = np.flatnonzero(np.diff(borders) > 0)  # equal leads are answered together
@@ -341,19 +341,19 @@ def best_threshold(leads: Sequence[float], answered: Sequence[float], unanswered
 
 
 def words_of(text: str) -> list[str]:
-    """Words in lower case."""
+    """The words of a text in lower case."""
     return [word.lower() for word in _WORDS.findall(text)]
 
 
 def document_frequencies(contexts: Sequence[str]) -> Counter[str]:
-    """In how many contexts each word stands; under the empty word, how many contexts there are."""
+    """The number of contexts with each word; the empty word has the number of contexts."""
     seen: Counter[str] = Counter(word for text in set(contexts) for word in set(words_of(text)))
     seen[""] = len(set(contexts))
     return seen
 
 
 def likeliest_sentence(question: Question, seen: Counter[str]) -> str:
-    """The sentence of the context with the highest TF-IDF cosine to the question; of equal ones the first."""
+    """The first sentence of the context with the highest TF-IDF cosine to the question."""
 
     def weights(text: str) -> dict[str, float]:
         counts = Counter(words_of(text))
@@ -372,8 +372,8 @@ def likeliest_sentence(question: Question, seen: Counter[str]) -> str:
 
 
 def nearest_span(question: Question, sentence: str) -> str:
-    """The first number of a sentence where the question asks for one, else its first name that the question
-    does not have; the sentence where it has none."""
+    """The first number of a sentence if the question asks for a number, otherwise its first name that is not
+    in the question; the whole sentence if there is none."""
     asked = set(words_of(question.question))
     kind = _NUMBER if _OF_NUMBERS.search(question.question) else _NAME
     for found in kind.finditer(sentence):
@@ -383,7 +383,7 @@ def nearest_span(question: Question, sentence: str) -> str:
 
 
 def baselines(train: AnsweredSplit, judged: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
-    """The figures of answers without a model: a sentence, and a name or number in it."""
+    """Metrics of answers without a model: the most similar sentence, and a name or number in it."""
     out, seen = {}, document_frequencies(train.texts)
     for name in (SENTENCE, SPAN):
         started = time.perf_counter()

@@ -71,7 +71,7 @@ UNSEEN = "was not seen in training"
 
 
 def unseen(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
-    """Examples with a label (or one of several) that is not in ``classes``: position -> that label."""
+    """Position -> label, for examples with a label (or one of several) that is not in ``classes``."""
     known = set(classes)
     found = ((i, next((x for x in each([given]) if x not in known), None)) for i, given in enumerate(labels))
     return {i: label for i, label in found if label is not None}
@@ -149,8 +149,8 @@ class Classes(Target):
     def weights(self, targets: np.ndarray, classes: list[Any], train: Any) -> np.ndarray | None:
         """One weight per example, with mean 1; None: all are 1."""
         if train.pos_weight is not None:
-            what = "pos_weight is for several labels per example"
-            raise NotForThisModelError(what, where="pos_weight", fix="Weigh classes with class_weight")
+            what = "pos_weight is for multi-label targets"
+            raise NotForThisModelError(what, where="pos_weight", fix="Weight classes with class_weight")
         return class_weights(targets, classes, train.class_weight)
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
@@ -174,7 +174,7 @@ class Classes(Target):
         """The ``threshold_`` that a fit tunes on its validation examples; None: it tunes none."""
         return None
 
-    # --- answers ----------------------------------------------------------------------------------
+    # --- predictions ------------------------------------------------------------------------------
 
     def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
         """Probabilities ``[n, C]`` fp64, whose rows sum to 1."""
@@ -565,7 +565,7 @@ class ClassificationMeter:
         curves: keep the scores, for ROC-AUC and average precision.
 
     Raises:
-        InputError: fewer than two classes, one named twice, or ``positive`` is none of them.
+        InputError: fewer than two classes, a repeated class, or ``positive`` is not one of them.
     """
 
     def __init__(self, classes: Sequence[Any], positive: Any = None, *, curves: bool = True):
@@ -599,13 +599,13 @@ class ClassificationMeter:
         Args:
             probabilities: [b, K], rows sum to 1.
             targets: [b] class indices in [0, K).
-            loss_sum: sum of the batch's negative log likelihoods where the caller has it from the
-                logits (exact for certain answers); otherwise taken from the probabilities.
-            predicted: [b] class indices, where a threshold and not the largest probability decides.
+            loss_sum: sum of the batch's negative log likelihoods, if computed from the logits (which is
+                exact for probabilities near 0); None: computed from the probabilities.
+            predicted: [b] class indices, if a threshold decides; None: the most probable class.
 
         Raises:
-            ShapeError: the shapes do not fit each other or the classes.
-            DataError: a target is no class index.
+            ShapeError: the shapes do not match each other or the classes.
+            DataError: a target is not a class index.
             NotFiniteError: a probability is NaN or infinite.
         """
         p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
@@ -647,24 +647,24 @@ class ClassificationMeter:
         """The metrics so far, ready for JSON; all shares are in [0, 1].
 
         Returns:
-            n, accuracy, macro_f1 (over the classes seen or predicted, as in scikit-learn), log_loss (nats),
-            weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``; with more
-            than two classes the mean over the classes, each against all others; None when only one class was
-            seen, without ``curves``, or with more than ``MAX_SCORES`` scores; ``undefined`` then says why),
-            positive (None with more than two classes), accuracy_interval (95 %, percentile bootstrap; of 0
+            n, accuracy, macro_f1 (over the classes that occur in targets or predictions, as in scikit-learn),
+            log_loss (nats), weighted_f1 (weighted by support), roc_auc and average_precision (of
+            ``positive``; for more than two classes the one-vs-rest mean; None if only one class occurs,
+            without ``curves``, or with more than ``MAX_SCORES`` scores; ``undefined`` then has the reason),
+            positive (None for more than two classes), accuracy_interval (95 %, percentile bootstrap; for 0
             and 1 see ``share_interval``), macro_f1_interval (95 %, see ``intervals``; both None with
             ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class (label, precision,
             recall, f1, support).
 
         Raises:
-            DataError: nothing was counted.
+            DataError: no example was counted.
         """
         from sklearn.metrics import f1_score, precision_recall_fscore_support
 
         n = int(self._confusion.sum())
         if n == 0:
             raise DataError("no example to evaluate", fix="Give a split that is not empty")
-        # Every formula sees each cell of the confusion matrix once, weighted by its count.
+        # One weighted sample per cell of the confusion matrix is equivalent to all examples.
         true, predicted = np.nonzero(self._confusion)
         weight = self._confusion[true, predicted]
         cells: dict[str, Any] = {"y_true": true, "y_pred": predicted, "sample_weight": weight}
@@ -696,8 +696,8 @@ class ClassificationMeter:
         return undefined(found, dict.fromkeys(("roc_auc", "average_precision"), self._without))
 
     def _areas(self) -> tuple[float | None, float | None]:
-        """ROC-AUC and average precision: of the positive class, or the mean over the classes (each against
-        all others) that some examples have and some have not; None where no class is such.
+        """ROC-AUC and average precision of the positive class, or their one-vs-rest mean over the classes
+        that some, but not all examples have; None if there is no such class.
         """
         from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -719,8 +719,8 @@ class ClassificationMeter:
     def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
         """95 % intervals of accuracy and macro-F1.
 
-        Accuracy depends on the confusion matrix alone, and drawing n examples with replacement is one
-        multinomial draw of its cells: the same distribution without touching the examples again.
+        Accuracy depends only on the confusion matrix, and resampling the examples is equivalent to a
+        multinomial draw of its cells.
         """
         n, rng = int(self._confusion.sum()), np.random.default_rng(seed)
         true, predicted = np.nonzero(self._confusion)

@@ -1,7 +1,4 @@
-"""Several labels an example, or none: a sigmoid over each logit, and a threshold a label.
-
-Each label is a yes or no of its own: a probability, a threshold above which it is given, a temperature.
-"""
+"""Multi-label targets: a binary decision for each label, with its own threshold and temperature."""
 
 from __future__ import annotations
 
@@ -66,19 +63,19 @@ from glassformer.train.loop import INSTEAD
 from glassformer.train.objectives import BinaryCrossEntropy
 from glassformer.train.solved_head import SolvedHead, solve_label_sets
 
-HALF = 0.5  # the threshold of a label where none was chosen
-FEW = 5  # examples with a label, below which its own threshold would be chance
-SHOWN = 10  # pairs of labels
-STRENGTHS = (1.0, 4.0, 16.0)  # of the baseline's inverse regularization
+HALF = 0.5  # the default threshold
+FEW = 5  # a label with fewer examples gets no threshold or temperature of its own
+SHOWN = 10  # maximum number of pairs of labels in ``together``
+STRENGTHS = (1.0, 4.0, 16.0)  # inverse regularization strengths tried for the baseline
 
 
 @dataclass(frozen=True)
 class LabelSets(Classes):
-    """Several labels an example, or none: a sigmoid over each logit, and a threshold a label.
+    """Any number of labels per example: a sigmoid over each logit, and one threshold per label.
 
     Args:
-        matrix: targets are a 0/1 matrix, and so are answers; else both are sets of labels.
-        columns: of the matrix that was read last; they are the classes.
+        matrix: targets and predictions are indicator matrices; otherwise sets of labels.
+        columns: columns of the indicator matrix, which are the classes.
     """
 
     matrix: bool = False
@@ -104,9 +101,9 @@ class LabelSets(Classes):
             return check_sets(y, origin)
         sets, labels = read_matrix(y, origin)
         if self.columns and len(labels) != len(self.columns):
-            what = f"{len(labels)} columns where training had {len(self.columns)} labels"
+            what = f"{len(labels)} columns, but training had {len(self.columns)} labels"
             raise DataError(what, where=origin, fix="Give one column for each label of the training")
-        if self.columns and names_of_matrix(y) is None:  # a plain array has no names of its own
+        if self.columns and names_of_matrix(y) is None:  # an array without column names
             return [LabelSet(self.columns[k] for k in given) for given in sets]
         return list(sets)
 
@@ -116,13 +113,13 @@ class LabelSets(Classes):
     def encode(
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
-        """``[n, K]`` fp32, 1 where an example has a label."""
+        """The indicator matrix ``[n, K]``, fp32."""
         labels = self.normalize(labels, classes)
         check_known(labels, classes, origin, rows)
         return indicator(labels, classes)
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
-        """The sets, those labels that mean one of ``classes`` written as it is, and in their order."""
+        """The sets with labels spelled as in ``classes``, and in the order of ``classes``."""
         known = dict(zip(every := each(labels), super().normalize(every, classes), strict=True))
         place = {label: i for i, label in enumerate(classes)}
         return [
@@ -135,8 +132,8 @@ class LabelSets(Classes):
 
     def weights(self, targets: np.ndarray, classes: list[Any], train: Any) -> np.ndarray | None:
         if train.class_weight is not None:
-            what = "class_weight weighs examples of one class each"
-            raise NotForThisModelError(what, where="class_weight", fix="Weigh several labels with pos_weight")
+            what = "class_weight is for targets with one class per example"
+            raise NotForThisModelError(what, where="class_weight", fix="For multi-label, use pos_weight")
         return None
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
@@ -154,16 +151,16 @@ class LabelSets(Classes):
         meter.update(p, targets, predicted=self.predicted_index(p, cut))
         out = meter.result(bootstrap=0)
         kept = {key: out[key] for key in ("accuracy", "macro_f1", "micro_f1")}
-        if clf.monitor == "accuracy":  # whole sets are seldom right, and thresholds do not aim at them
+        if clf.monitor == "accuracy":  # exact matches are rare, and thresholds are not tuned for them
             kept[INSTEAD] = out["macro_f1"]
         return {"loss": binary_loss(logits, targets)} | kept
 
     def threshold(self, train: Any, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """The threshold of each label with the best F1 ``[K]``."""
+        """The thresholds ``[K]`` with the best F1 of each label."""
         return tune_thresholds(sigmoid(logits), targets) if train.tune_thresholds else None
 
     def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
-        """Probabilities ``[n, K]`` fp64, each of its own label."""
+        """Probabilities ``[n, K]`` fp64, independent per label."""
         return sigmoid(logits, temperature)
 
     def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
@@ -171,7 +168,7 @@ class LabelSets(Classes):
         return (logits / each_one).sigmoid()
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
-        """``[n, K]`` bool: the labels that reach their thresholds, one half where none was chosen."""
+        """``[n, K]`` bool: the labels that reach their thresholds (default: 0.5)."""
         return probabilities >= (HALF if threshold is None else np.asarray(threshold))
 
     @staticmethod
@@ -183,14 +180,14 @@ class LabelSets(Classes):
         return as_sets(chosen, classes.tolist())
 
     def format_prediction(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
-        """A 0/1 matrix where training had one (of truth values where they were), else a list of tuples."""
+        """An indicator matrix if training had one (of booleans if those were), otherwise a list of tuples."""
         if self.matrix:
             return chosen.astype(bool if self.truth else np.int64)
         return list(map(tuple, self.labels(chosen, classes)))
 
     def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """``[n]``: the probability of the least sure label that is given; of none, that of the likeliest
-        label being absent."""
+        """``[n]``: the lowest probability of a predicted label; if none is predicted, the probability that
+        the most probable label is absent."""
         given = np.where(chosen, probabilities, np.inf).min(1)
         return np.where(chosen.any(1), given, 1 - probabilities.max(1))
 
@@ -201,16 +198,16 @@ class LabelSets(Classes):
         return LabelSetMeter(classes, curves=curves)
 
     def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """That of each label ``[K]``."""
+        """The temperatures ``[K]`` of the labels."""
         return fit_temperatures(logits, targets)
 
     def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """Of each label ``[K]``."""
+        """The number of wrong predictions of each label ``[K]``, at a threshold of 0.5."""
         return ((logits > 0) != targets).sum(0).tolist()
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
         if metric not in ("f1", "macro_f1"):
-            what = f"a threshold a label serves its F1, not {metric}"
+            what = f"the thresholds of labels are tuned for F1, not for {metric}"
             raise NotForThisModelError(what, where="threshold", fix="Use --threshold f1")
         return tune_thresholds(probabilities, targets)
 
@@ -255,7 +252,7 @@ class LabelSets(Classes):
         return super().wrote(folder) and self.gave(read_object(folder / "metrics.json").get("test") or {})
 
     def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
-        """``[n, K]`` bool of cells of joined labels."""
+        """Parse cells with joined labels to ``[n, K]`` bool."""
         known = set(classes)
         return indicator([labels_in(cell, known) for cell in cells], classes).astype(bool)
 
@@ -274,17 +271,18 @@ class LabelSets(Classes):
 
 
 def spread(rows: np.ndarray, own: Sequence[Any], classes: Sequence[Any], instead: float) -> np.ndarray:
-    """Columns of the labels ``own`` as those of ``classes`` ``[n, K]``, ``instead`` where there is none."""
+    """Rearrange columns of the labels ``own`` to those of ``classes`` ``[n, K]``; ``instead`` fills
+    others."""
     out = np.full((len(rows), len(classes)), instead)
     out[:, [list(classes).index(label) for label in own]] = rows
     return out
 
 
 def pos_weights(targets: np.ndarray, classes: list[Any], asked: Any) -> tuple[float, ...] | None:
-    """What a yes of each label counts ``[K]``; None: 1.
+    """The weight of positive examples of each label ``[K]``; None: all are 1.
 
     Raises:
-        ConfigError: another word, a label that is none, or a weight that cannot be one.
+        ConfigError: an unknown keyword or label, or an invalid weight.
     """
     if asked is None:
         return None
@@ -308,11 +306,11 @@ def pos_weights(targets: np.ndarray, classes: list[Any], asked: Any) -> tuple[fl
 
 
 def _numbers(value: Any, key: str, where: str, outputs: int) -> Any:
-    """A number, or one for each output ``[K]``; None stays."""
+    """Check a number, or a list with one per output ``[K]``; None is returned unchanged."""
     many = isinstance(value, list)
     for one in value if many else [value] if value is not None else []:
         if isinstance(one, bool) or not isinstance(one, int | float) or not np.isfinite(one):
-            raise CheckpointError(f"{key} = {shown(value)} holds no number", where=where)
+            raise CheckpointError(f"{key} = {shown(value)} is not a number", where=where)
     if many and len(value) != outputs:
         what = f"{len(value)} numbers under {key!r} for {outputs} labels"
         raise CheckpointError(what, where=where)
@@ -325,17 +323,17 @@ def _numbers(value: Any, key: str, where: str, outputs: int) -> Any:
 def one_vs_rest(
     features: Sequence[Any], targets: np.ndarray, *, strengths: Sequence[float] = STRENGTHS, seed: int = 0
 ) -> list[np.ndarray]:
-    """A logistic regression for each label.
+    """One logistic regression per label.
 
     Args:
-        features: of the training examples ``[n, F]``, then of those to answer; sparse or dense.
+        features: features of the training examples ``[n, F]``, then of each set to predict; sparse or dense.
         targets: [n, K], 0 or 1.
-        strengths: inverse regularisations, of which the one with the best mean average precision on a
-            held-out fifth is taken for all labels, and fitted again on all examples.
-        seed: of the held-out fifth.
+        strengths: inverse regularization strengths; the one with the best mean average precision on a
+            held-out fifth is used for all labels, to fit again on all examples.
+        seed: random seed of the held-out fifth.
 
     Returns:
-        Of each of the others the probabilities ``[m, K]``.
+        Probabilities ``[m, K]`` for each set to predict.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import average_precision_score
@@ -360,13 +358,13 @@ def one_vs_rest(
             held, rest = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
             some = y[held].any(0)
 
-            def worth(strength: float) -> float:
+            def precision(strength: float) -> float:
                 (p,) = answer(train[rest], y[rest], [train[held]], strength)
                 if not some.any():
                     return 0.0
                 return float(average_precision_score(y[held][:, some], p[:, some], average="macro"))
 
-            best = max(strengths, key=worth)
+            best = max(strengths, key=precision)
         return answer(train, y, others, best)
 
 
@@ -374,29 +372,29 @@ def one_vs_rest(
 
 
 def sigmoid(logits: ArrayLike, temperature: Any = 1.0) -> np.ndarray:
-    """``[n, K]`` logits as probabilities, fp64; ``temperature``: one, or ``[K]``."""
+    """Probabilities of logits ``[n, K]``, fp64; ``temperature``: one number, or ``[K]``."""
     z = np.asarray(logits, np.float64) / np.asarray(temperature, np.float64)
     return 0.5 * (1.0 + np.tanh(0.5 * z))
 
 
 def binary_loss(logits: ArrayLike, targets: ArrayLike) -> float:
-    """Mean negative log likelihood in nats of every yes or no ``[n, K]``, from logits."""
+    """Mean binary cross-entropy in nats over examples and labels ``[n, K]``, from logits."""
     z, y = np.asarray(logits, np.float64), np.asarray(targets, np.float64)
     return float((np.logaddexp(0.0, z) - z * y).mean())
 
 
 def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
-    """For each label the threshold with the best F1 ``[K]``; where fewer than ``FEW`` examples have it (or
-    lack it), the one that gives the best F1 of all labels together.
+    """The threshold of each label with the best F1 ``[K]``; if fewer than ``FEW`` examples have the label (or
+    lack it), the threshold with the best micro-F1.
 
     Args:
         probabilities: [n, K], of data that the model was not trained on.
         targets: [n, K], 0 or 1.
 
     Raises:
-        ShapeError: they do not fit.
+        ShapeError: the shapes do not match.
     """
-    p, y = _fitting(probabilities, targets)
+    p, y = _checked(probabilities, targets)
     flat = y.reshape(-1)
     common = tune_threshold(p.reshape(-1), flat, "f1")[0] if 0 < flat.sum() < flat.size else HALF
     out = np.full(p.shape[1], common)
@@ -407,14 +405,14 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
 
 
 def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
-    """The temperature of each label ``[K]`` with the lowest smoothed log loss; that of all labels together
-    where fewer than ``FEW`` examples have it, or lack it.
+    """The temperature of each label ``[K]`` with the lowest smoothed log loss; if fewer than ``FEW`` examples
+    have the label (or lack it), the common temperature of all labels.
 
     Raises:
-        DataError: no example.
-        ShapeError: they do not fit.
+        DataError: there are no examples.
+        ShapeError: the shapes do not match.
     """
-    z, y = _fitting(logits, targets)
+    z, y = _checked(logits, targets)
 
     def of(column: np.ndarray, has: np.ndarray) -> float:
         return fit_temperature(np.stack([np.zeros_like(column), column], 1), has)
@@ -427,10 +425,10 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
 
 
 def label_curve(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[dict[str, Any]]:
-    """How often labels hold that are stated with about one probability, in bins of equal width; none empty.
+    """The calibration curve: mean probability and share of positives in non-empty bins of equal width.
 
     Args:
-        probabilities, targets: [n], of one label, or of all labels one after the other.
+        probabilities, targets: [n], of one label, or of all labels, flattened.
     """
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     place = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
@@ -448,14 +446,14 @@ def label_curve(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
 
 
 def label_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
-    """Expected calibration error: the mean gap of probability and share over the bins of ``label_curve``."""
+    """Expected calibration error: the mean gap of probability and share in the bins of ``label_curve``."""
     return gap_over_bins(np.asarray(probabilities, np.float64), np.asarray(targets), bins)
 
 
 def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:
-    """Calibration error over all labels with its interval over examples, and of each; log loss, the curve."""
-    p, y = _fitting(probabilities, targets)
-    examples = np.repeat(np.arange(len(y)), y.shape[1])  # whose labels are drawn together
+    """Calibration error of all labels (with its interval over examples) and of each, log loss, curve."""
+    p, y = _checked(probabilities, targets)
+    examples = np.repeat(np.arange(len(y)), y.shape[1])  # the labels of an example are resampled together
     likely = np.where(y > 0, p, 1 - p).clip(TINY)
     return {
         "n": len(y),
@@ -467,7 +465,7 @@ def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: 
     }
 
 
-def _fitting(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _checked(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     p, y = np.asarray(values, np.float64), np.asarray(targets).astype(np.int64)
     if p.ndim != 2 or p.shape != y.shape:
         raise ShapeError(f"values {p.shape} and targets {y.shape} do not fit")
@@ -477,11 +475,11 @@ def _fitting(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndar
 
 
 class LabelSetMeter:
-    """Figures of several labels an example, in the words of ``ClassificationMeter``.
+    """Metrics of multi-label predictions; for multi-class see ``ClassificationMeter``.
 
     Args:
         classes: the K labels in the order of the probability columns.
-        curves: whether areas under curves are computed.
+        curves: compute ROC-AUC and average precision.
     """
 
     def __init__(self, classes: Sequence[Any], *, curves: bool = True):
@@ -497,10 +495,10 @@ class LabelSetMeter:
         Args:
             probabilities: [b, K].
             targets: [b, K], 0 or 1.
-            predicted: [b, K] bool, where thresholds decide; None: above one half.
+            predicted: [b, K] bool, if thresholds decide; None: probabilities above 0.5.
 
         Raises:
-            ShapeError: the shapes do not fit each other or the labels.
+            ShapeError: the shapes do not match each other or the labels.
             NotFiniteError: a probability is NaN or infinite.
         """
         p, y = np.asarray(probabilities, np.float32), np.asarray(targets).astype(bool)
@@ -515,22 +513,21 @@ class LabelSetMeter:
         self._seen.append((p, y, chosen))
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-        """The figures so far, ready for JSON; all shares are in [0, 1].
+        """The metrics so far, ready for JSON; all shares are in [0, 1].
 
         Returns:
-            n, kind ("labels"), accuracy (of examples whose labels are all right), macro_f1 (the mean over all
-            labels), micro_f1 (every yes counts the same), weighted_f1, each with an ``_interval`` (95 %,
-            percentile bootstrap over examples, of macro_f1 as ``macro_f1_interval_of_sets`` has it; None with
-            ``bootstrap=0``) but the last; log_loss (nats, mean over examples and labels), roc_auc and
-            average_precision (means over the labels that some have and some have not; None where there is
-            none, or without ``curves``, and ``undefined`` says why), labels, confusion (empty: a label is not
-            taken for another), per_class (label, precision, recall, f1, support, predicted,
-            average_precision, calibration_error),
-            labels_per_example (mean, true and predicted) and together (pairs of labels at one example, see
-            ``data.label_sets.together``, with ``predicted``: how often both were given).
+            n, kind ("labels"), accuracy (share of examples with all labels right), macro_f1 (mean over all
+            labels), micro_f1 and weighted_f1, with an ``_interval`` of the first three (95 %, percentile
+            bootstrap over examples, for macro_f1 see ``macro_f1_interval_of_sets``; None with
+            ``bootstrap=0``); log_loss (nats, mean over examples and labels), roc_auc and average_precision
+            (means over the labels that some, but not all examples have; None if there are none, or without
+            ``curves``, and ``undefined`` has the reason), labels, confusion (always empty), per_class (label,
+            precision, recall, f1, support, predicted, average_precision, calibration_error),
+            labels_per_example (mean, true and predicted) and together (pairs of labels, see
+            ``data.label_sets.together``, with ``predicted``: how often both were predicted).
 
         Raises:
-            DataError: nothing was counted.
+            DataError: no example was counted.
         """
         from sklearn.metrics import f1_score, precision_recall_fscore_support
 
@@ -587,7 +584,7 @@ class LabelSetMeter:
         return pairs
 
     def _areas(self, p: np.ndarray, y: np.ndarray) -> list[tuple[float, float] | None]:
-        """ROC-AUC and average precision of each label; None where all examples have it, or none."""
+        """ROC-AUC and average precision of each label; None if all examples have it, or none."""
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         if not self._curves:
@@ -603,7 +600,7 @@ class LabelSetMeter:
     def _bootstrap(
         y: np.ndarray, chosen: np.ndarray, shares: Mapping[str, float], resamples: int, seed: int
     ) -> dict[str, list[float]]:
-        """95 % intervals: of accuracy and micro-F1 over draws of the examples, with replacement."""
+        """95 % bootstrap intervals over examples."""
         n, rng = len(y), np.random.default_rng(seed)
         counted = np.concatenate([y & chosen, y.astype(np.int8) + chosen], 1).astype(np.float32)  # [n, 2K]
         right = (y == chosen).all(1).astype(np.float32)

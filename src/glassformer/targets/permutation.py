@@ -1,9 +1,8 @@
-"""Two models' numbers compared: statistics under resampling, and the paired permutation test.
+"""Compare two models that predict numbers: statistics for resampling, and the paired permutation test.
 
-The test takes two sets of predicted numbers for exchangeable (Fisher, 1935; Pitman, 1937): under "no
-difference" either model could have made either of the two numbers of an example. Correlations do not see a
-model's scale: cosines about 0.1 and about 0.9 may order the pairs alike. So ranks are exchanged for
-Spearman's, and for Pearson's each number less its model's mean, in that model's standard deviations.
+The test (Fisher, 1935; Pitman, 1937) assumes that under the null hypothesis the two predictions for an
+example are exchangeable. Correlations are invariant to the scale of a model, so the values that are exchanged
+are ranks for Spearman's correlation, and standardized numbers for Pearson's.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from numpy.typing import ArrayLike
 from glassformer.errors import ShapeError
 from glassformer.evaluate.compare import Statistic
 
-AT_A_TIME = 2**22  # numbers that are swapped at a time, which bounds the memory
+AT_A_TIME = 2**22  # numbers that are swapped at a time, to bound the memory
 
 
 def correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Pearson of examples that are drawn ``counts`` ``[r, n]`` times each, ``[r]``."""
+    """Pearson's correlation ``[r]`` of resamples in which each example occurs ``counts`` ``[r, n]`` times."""
     n = counts.sum(1, keepdims=True)
     a = a - (counts * a).sum(1, keepdims=True) / n
     b = b - (counts * b).sum(1, keepdims=True) / n
@@ -29,7 +28,7 @@ def correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The rank of each value among those drawn, ties at their mean, ``[r, n]``."""
+    """The rank ``[r, n]`` of each value in each resample; ties have their mean rank."""
     _, group = np.unique(values, return_inverse=True)
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
@@ -39,42 +38,42 @@ def midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Permutation:
-    """The test's outcome."""
+    """The result of the test."""
 
-    difference: float  # of the measure, from the baseline
+    difference: float  # of the measure, to the baseline
     p: float
 
 
 def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> Statistic:
-    """A measure of each seed under resampling; where a draw leaves it undefined it counts as 0.
+    """The statistic of a measure for each seed; 0 for resamples in which it is undefined.
 
     Args:
         measure: one of ``Numbers.compared``.
         targets: [n] true numbers.
-        predicted: [S, n].
+        predicted: [S, n], predictions with S seeds.
 
     Raises:
-        ShapeError: they are not of the same examples.
+        ShapeError: the shapes do not match.
     """
     true, seeds = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
     if true.ndim != 1 or seeds.shape[1:] != true.shape:
         raise ShapeError(f"answers {seeds.shape} are not of {len(true)} examples")
 
-    def figure(counts: np.ndarray) -> np.ndarray:
+    def statistic(counts: np.ndarray) -> np.ndarray:
         times = np.asarray(counts, np.float64)  # [c, n]
-        return np.stack([_figure(measure, times, true, found) for found in seeds])
+        return np.stack([_statistic(measure, times, true, found) for found in seeds])
 
-    return figure
+    return statistic
 
 
-def _figure(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """``[c]`` of examples that are drawn ``times`` ``[c, n]``."""
+def _statistic(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """A measure ``[c]`` of resamples in which each example occurs ``times`` ``[c, n]`` times."""
     n = times.sum(1)
     if measure == "mae":
         return times @ np.abs(found - true) / n
     with np.errstate(invalid="ignore", divide="ignore"):
         if measure == "r2":
-            near = true - true.mean()  # the spread of large numbers would be lost beside their squares
+            near = true - true.mean()  # centered, since the squares of large numbers would lose precision
             mean = times @ near / n
             spread = times @ near**2 / n - mean**2
             held = spread > 1e-12 * near.var()
@@ -95,22 +94,22 @@ def permutation(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Permutation:
-    """The paired permutation test of two models, two-sided; its p is never 0.
+    """The two-sided paired permutation test of two models; p is never 0.
 
     Args:
         measure: one of ``Numbers.compared``.
-        targets, ours, theirs: [n] true numbers and those that the two models gave.
-        resamples: random exchanges, each of about half of the examples.
+        targets, ours, theirs: [n] true numbers, and the predictions of the two models.
+        resamples: number of random exchanges, each of about half of the examples.
 
     Raises:
-        ShapeError: they are not of the same examples.
+        ShapeError: the shapes do not match.
     """
     true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
     if true.ndim != 1 or not true.shape == a.shape == b.shape:
         raise ShapeError(f"answers {a.shape} and {b.shape} are not of {true.shape} examples")
     a, b = (_without_scale(measure, x) for x in (a, b))
     once = np.ones((1, len(true)))
-    observed = float(np.subtract(*(_figure(measure, once, true, x)[0] for x in (a, b))))
+    observed = float(np.subtract(*(_statistic(measure, once, true, x)[0] for x in (a, b))))
     rng, step = np.random.default_rng(seed), max(1, min(resamples, AT_A_TIME // max(len(true), 1)))
     extreme, done = 0, 0
     while done < resamples:
@@ -124,7 +123,7 @@ def permutation(
 
 
 def _without_scale(measure: str, found: np.ndarray) -> np.ndarray:
-    """Predicted numbers ``[n]`` as a measure sees them, which two models' may be exchanged in."""
+    """Predictions ``[n]`` that can be exchanged between models: ranks, or standardized numbers."""
     from scipy.stats import rankdata
 
     if measure == "spearman":
@@ -135,7 +134,7 @@ def _without_scale(measure: str, found: np.ndarray) -> np.ndarray:
 
 
 def _of_rows(measure: str, true: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """A measure ``[c]`` of rows of predicted numbers ``[c, n]``; one that is not defined is 0."""
+    """A measure ``[c]`` of rows of predictions ``[c, n]``; 0 if it is undefined."""
     from scipy.stats import rankdata
 
     if measure == "mae":

@@ -137,7 +137,8 @@ class Numbers(ByPermutation, Classes):
 
     @classmethod
     def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
-        """
+        """The target for these training numbers.
+
         Raises:
             DataError: all numbers are the same, or one has no logarithm although the scale is ``log``.
         """
@@ -208,7 +209,7 @@ class Numbers(ByPermutation, Classes):
         kept = {key: found[key] or 0.0 for key in ("r2", "pearson", "spearman")}
         return {"loss": loss, "mae": mae, **kept}
 
-    # --- answers ----------------------------------------------------------------------------------
+    # --- predictions ------------------------------------------------------------------------------
 
     def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
         """Predicted numbers ``[n, 1]`` fp64, in the unit of the targets."""
@@ -326,10 +327,10 @@ class Numbers(ByPermutation, Classes):
         few = []
         if not held:
             what = "no validation examples: predictions will have no intervals"
-            few = [f"{what}; --set validation_size=0.1 gives them"]
+            few = [f"{what}; --set validation_size=0.1 holds some out"]
         elif held < needed:
             what = f"{held} validation examples are too few for intervals of {COVERAGE:.0%}"
-            few = [f"{what}: it takes {needed}"]
+            few = [f"{what}: {needed} are needed"]
         return [by_option] if by_option else [], ", numbers", few
 
     def examined(self, dataset: Any) -> Any:
@@ -541,7 +542,7 @@ def furthest(est: Any, split: Any, found: np.ndarray, most: int) -> dict[str, An
 
 
 class NumberMeter:
-    """Metrics of predicted numbers, accumulated from batches.
+    """Metrics of predicted numbers, accumulated over batches.
 
     Args:
         mean, unit: scale of the targets: ``target * unit + mean`` is the true number.
@@ -577,9 +578,9 @@ class NumberMeter:
 
         Returns:
             n, kind ("numbers"), r2 (1 - squared errors / those of the mean), mse, rmse, mae (in the numbers'
-            unit, squared for mse), pearson, spearman, each but rmse with an ``_interval`` (95 %, percentile
-            bootstrap over examples; None with ``bootstrap=0``). Undefined metrics (all true or all
-            predicted numbers are the same) are None, and ``undefined`` says why. On a log scale also
+            unit, squared for mse), pearson, spearman, each except rmse with an ``_interval`` (95 %,
+            percentile bootstrap over examples; None with ``bootstrap=0``). Undefined metrics (all true or all
+            predicted numbers are the same) are None, and ``undefined`` has the reason. On a log scale also
             ``ratios``, see the function of that name.
 
         Raises:
@@ -675,8 +676,8 @@ def intervals(
 def check_coverage(coverage: float) -> float:
     """Raise ConfigError unless ``coverage`` is between 0 and 1."""
     if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 < coverage < 1:
-        what = f"coverage = {coverage!r} is not a share"
-        raise BadValueError(what, where="coverage", fix="Give one between 0 and 1, such as 0.9")
+        what = f"coverage = {coverage!r} is not between 0 and 1"
+        raise BadValueError(what, where="coverage", fix="Use a number such as 0.9")
     return float(coverage)
 
 
@@ -705,8 +706,8 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
     sizes = np.sort(np.asarray(errors, np.float64))
     rank = rank_of(len(sizes), check_coverage(coverage))
     if rank > len(sizes):
-        what = f"{len(sizes)} held-out examples tell no interval that covers {coverage:.4g}"
-        fix = f"Calibrate on {examples_needed(coverage)} or more, or ask for a smaller coverage"
+        what = f"{len(sizes)} held-out examples are too few for an interval with coverage {coverage:.4g}"
+        fix = f"Calibrate on {examples_needed(coverage)} or more, or use a smaller coverage"
         raise ConfigError(what, where="coverage", fix=fix)
     return float(sizes[rank - 1])
 

@@ -1,4 +1,4 @@
-"""How alike two texts are: correlations of cosines with scores, partners found, and a baseline."""
+"""Similarity of two texts as target: correlation of cosines with scores, retrieval metrics, a baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glassformer.targets.target import Judged
 
 
 class Similarity(ByPermutation):
-    """How alike two texts are: a cosine for each pair, of which only the order counts."""
+    """One cosine similarity per pair of texts; only the ranking of the pairs counts."""
 
     marks: ClassVar[Sequence[str]] = ("pairs", "spearman")
     metrics: ClassVar[Mapping[str, Share]] = {
@@ -39,7 +39,7 @@ class Similarity(ByPermutation):
     )
 
     def read_judged(self, folder: Path) -> Judged:
-        """The score of each judged pair, and its cosine."""
+        """Read the score and the cosine of each evaluated pair."""
         path, digest, scores, cosines = folder / self.file, hashlib.sha256(), [], []
         with path.open(encoding="utf-8", newline="") as file:
             for number, row in enumerate(csv_dicts(file), 2):
@@ -58,25 +58,25 @@ class Similarity(ByPermutation):
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation of ranks, ties at their mean; 0 where one side is constant."""
+    """Spearman's rank correlation, with mean ranks of ties; 0 if one side is constant."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(a), rankdata(b))
 
 
 def pearson(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation; 0 where one side is constant."""
+    """Pearson's correlation; 0 if one side is constant."""
     a, b = (np.asarray(x, np.float64) - np.mean(x, dtype=np.float64) for x in (a, b))
     norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
     return float((a * b).sum()) / norm if norm > 0 else 0.0
 
 
 def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
-    """The rank of each row's own partner among all second texts, ``[n]`` from 1 on; of ties the mean.
+    """The rank ``[n]``, from 1, of each first text's partner among all second texts; ties have the mean rank.
 
     Args:
-        cosines: of all first with all second texts, ``[n, n]``.
-        second: ``[n]`` texts; a copy of the partner is the partner.
+        cosines: cosines of all first with all second texts, ``[n, n]``.
+        second: ``[n]`` second texts; a copy of the partner counts as the partner.
     """
     numbers: dict[str, int] = {}
     copies = np.array([numbers.setdefault(text, len(numbers)) for text in second])
@@ -89,9 +89,9 @@ def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
 
 
 def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
-    """Of pairs that belong together: the share whose partner is the nearest, and the mean of 1 / its rank.
+    """Retrieval metrics of positive pairs: the share of partners with rank 1, and the mean reciprocal rank.
 
-    Args: as in ``ranks_of_partners``. A partner that shares the first place with others is not the nearest.
+    Args: see ``ranks_of_partners``. A partner that shares the first rank with others does not count as found.
     """
     ranks = ranks_of_partners(cosines, second)
     share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
@@ -101,11 +101,11 @@ def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
 def judged(
     first: np.ndarray, second: np.ndarray, wanted: np.ndarray | None, texts: Sequence[str]
 ) -> dict[str, float]:
-    """What a training is judged by, of vectors of length 1: Spearman, or the share of partners found.
+    """Validation metrics for vectors of length 1: loss, and Spearman or the share of partners found.
 
     Args:
-        wanted: scores from 0 to 1; None: the texts of a row belong together.
-        texts: the second ones.
+        wanted: scores from 0 to 1; None: all pairs are positive.
+        texts: the second texts.
     """
     cosines = (first * second).sum(1)
     if wanted is None:
@@ -116,7 +116,7 @@ def judged(
 def correlations(
     cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000, seed: int = 0
 ) -> dict[str, Any]:
-    """Spearman and Pearson, each with the 95 % interval of the bootstrap over pairs."""
+    """Spearman's and Pearson's correlation, with 95 % bootstrap intervals over pairs."""
     rng = np.random.default_rng(seed)
     out: dict[str, Any] = {"pairs": len(scores)}
     rows = [rng.integers(0, len(scores), len(scores)) for _ in range(resamples)]
@@ -129,10 +129,10 @@ def correlations(
 
 
 def tfidf_vectors(train: Any, pairs: Any) -> tuple[Any, Any]:
-    """Vectors of both sides by TF-IDF, weighed on the training texts, each of length 1: sparse ``[n, W]``.
+    """L2-normalized TF-IDF vectors of both sides, sparse ``[n, W]``, fitted to the training texts.
 
     Args:
-        train, pairs: what has the texts as ``first`` and ``second``.
+        train, pairs: splits with the texts as ``first`` and ``second``.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -1,4 +1,4 @@
-"""What is asked of every kind of target: its metrics, and how runs are compared by their predictions."""
+"""Base class of the kinds of targets: metrics, and comparisons of runs by their predictions."""
 
 from __future__ import annotations
 
@@ -15,65 +15,65 @@ from glassformer.evaluate.compare import Statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share, digits_for
 
-WRITTEN = 1e-6  # the smallest probability that a table can hold: it has six digits
+WRITTEN = 1e-6  # the smallest probability in a table, which has six digits
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What one run said about the judged examples, as its kind of target compares it."""
+    """The predictions of one run for the evaluated examples, in the form that its target compares."""
 
     target: Target
-    examples: str  # digest of the examples and their truth: equal digests, same examples
+    examples: str  # digest of the examples and their true targets; equal only for the same examples
     n: int
     truth: Any
     predicted: Any
     classes: tuple[str, ...] = ()
     log_loss: float | None = None
-    groups: np.ndarray | None = None  # [n] numbers from 0, where groups of examples are resampled
+    groups: np.ndarray | None = None  # [n] group numbers from 0; None: examples are resampled separately
 
     @property
     def drawn(self) -> int:
-        """How many there are of what is resampled."""
+        """Number of examples or groups that are resampled."""
         return self.n if self.groups is None else int(self.groups.max()) + 1
 
 
-Arm = Sequence[Judged]  # what one arm's seeds gave
-Pairs = Sequence[tuple[Judged, Judged]]  # of one seed each: an arm's, and the baseline's
-Tested = tuple[str, list[dict[str, Any]], bool]  # a test, its outcomes, whether it is of the measure
+Arm = Sequence[Judged]  # the predictions of one model with several seeds
+Pairs = Sequence[tuple[Judged, Judged]]  # predictions of a model and of the baseline with the same seed
+Tested = tuple[str, list[dict[str, Any]], bool]  # name of a test, its results, whether it tests the measure
 
 
 class Target:
-    """A kind of target. Reports, comparisons and the command line ask it, and know no kind by name."""
+    """A kind of target. Reports, comparisons and the command line use it and do not depend on the kind."""
 
-    marks: ClassVar[Sequence[str]] = ()  # keys that scores of this kind alone have
-    metrics: ClassVar[Mapping[str, Share]]  # key in metrics.json -> the metric, in the order of a table
-    leads: ClassVar[Sequence[str]]  # metrics that a table begins with
-    compared: ClassVar[Sequence[str]] = ()  # what runs can be compared by
-    kept: ClassVar[Sequence[str]] = ()  # metrics of simple models that a comparison keeps beside these
-    file: ClassVar[str] = ""  # of a run folder, with its predictions; none: they cannot be compared
-    drawn: ClassVar[str] = "examples"  # what is resampled
-    in_folds: ClassVar[Sequence[str]] = ()  # metrics of a table of folds; none: all, the leading ones first
-    in_terminal: ClassVar[Sequence[str]] = ()  # columns of a run's table; none: see ``narrow``
-    examples: ClassVar[str] = "examples"  # what is counted as n
-    predictions: ClassVar[str] = "answers"  # what folds give together
-    resampled: ClassVar[str] = "n"  # key of how many there are of what an interval rests on
-    precise: ClassVar[bool] = False  # shares have two digits, however few examples there are
-    wide: ClassVar[bool] = False  # on a terminal a table of folds has the leading metrics alone, and no time
-    unranked: ClassVar[tuple[str, str] | None] = None  # what a review of labels cannot rank, and what to do
-    uncalibrated: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and what to do
-    measure: ClassVar[str | None] = None  # what a run's lines begin with; None: the recipe's choice
-    told_as: ClassVar[str] = "labels"  # whose table and lines a terminal shows: those of tags, answers, ...
+    marks: ClassVar[Sequence[str]] = ()  # keys that only scores of this kind have
+    metrics: ClassVar[Mapping[str, Share]]  # key in metrics.json -> metric, in the order of tables
+    leads: ClassVar[Sequence[str]]  # the first metrics of a table
+    compared: ClassVar[Sequence[str]] = ()  # metrics by which runs can be compared
+    kept: ClassVar[Sequence[str]] = ()  # further metrics of simple models that a comparison stores
+    file: ClassVar[str] = ""  # file of the predictions in a run folder; empty: they cannot be compared
+    drawn: ClassVar[str] = "examples"  # name of the resampled units
+    in_folds: ClassVar[Sequence[str]] = ()  # metrics of a table of folds; empty: all, the leading ones first
+    in_terminal: ClassVar[Sequence[str]] = ()  # columns of a run's table in a terminal; empty: see ``narrow``
+    examples: ClassVar[str] = "examples"  # name of the examples
+    predictions: ClassVar[str] = "answers"  # name of the predictions of all folds together
+    resampled: ClassVar[str] = "n"  # key of the number of resampled units in the scores
+    precise: ClassVar[bool] = False  # percentages always have two decimals
+    wide: ClassVar[bool] = False  # in a terminal, a table of folds has only the leading metrics and no time
+    unranked: ClassVar[tuple[str, str] | None] = None  # why labels cannot be reviewed, and a fix
+    uncalibrated: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and a fix
+    measure: ClassVar[str | None] = None  # main metric of a run; None: the recipe's choice
+    told_as: ClassVar[str] = "labels"  # layout of tables and lines in a terminal: that of tags, answers, ...
     labels_given: ClassVar[bool] = False  # whether predictions are labels
-    joint: ClassVar[bool] = False  # whether an example has one class, and a softmax over all logits makes it
+    joint: ClassVar[bool] = False  # whether an example has one class, by a softmax over all logits
     word_labels: ClassVar[bool] = False  # whether each word has a label, with a probability
-    held_out_of: ClassVar[str] = ""  # what parts of a table of one's own are held out of; none: its rows
+    held_out_of: ClassVar[str] = ""  # units that a split of a table consists of; empty: rows
 
     def gave(self, scores: Mapping[str, Any]) -> bool:
-        """Whether these scores are of this kind."""
+        """Whether these scores belong to this kind."""
         return any(key in scores for key in self.marks)
 
     def leading(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
-        """The metrics of a table of such scores, ``measure`` first where it is one of them."""
+        """The leading metrics of a table of such scores; ``measure`` is first if it is one of them."""
         return sorted(self.leads, key=lambda key: key != measure)
 
     def narrow(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
@@ -86,15 +86,15 @@ class Target:
         return self.in_folds or [*dict.fromkeys((*self.leading(measure, {}), *self.metrics))]
 
     def told(self, measure: str) -> Sequence[str]:
-        """The metrics that a line on all folds together names."""
+        """The metrics in a line about all folds."""
         return self.leading(measure, {})[:1]
 
     def digits(self, n: int) -> int:
-        """Decimals of a percentage."""
+        """Number of decimals of a percentage."""
         return 2 if self.precise else digits_for(n)
 
     def sized(self, scores: Mapping[str, Any]) -> str:
-        """What else there is beside examples, behind how many of these there are."""
+        """An addition to the number of examples in messages, such as the number of spans."""
         return ""
 
     # --- comparisons ------------------------------------------------------------------------------
@@ -104,45 +104,45 @@ class Target:
         return (folder / self.file).is_file()
 
     def read_judged(self, folder: Path) -> Judged:
-        """The predictions of a run folder that ``wrote`` says has some.
+        """Read the predictions of a run folder (see ``wrote``).
 
         Raises:
-            DataError: they are damaged, or their examples have no truth.
+            DataError: they are damaged, or their examples have no true targets.
         """
         raise NotImplementedError
 
     def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
-        """Predictions from the cells of a table; None: a table cannot hold such.
+        """Parse predictions from the cells of a table; None: predictions of this kind are not in tables.
 
         Raises:
-            KeyError, ValueError: a cell is none of ``classes``, or no number.
+            KeyError, ValueError: a cell is not one of ``classes``, or not a number.
         """
         return None
 
     def measure_for(self, monitors: set[str]) -> str:
-        """What runs are compared by whose best weights these metrics chose."""
+        """The metric by which to compare runs that selected their best weights by these metrics."""
         return self.compared[0]
 
     def statistics(self, own: Arm) -> dict[str, Statistic]:
-        """Each of ``compared`` under resampling."""
+        """Metric -> its statistic for resampling, for all metrics in ``compared``."""
         raise NotImplementedError
 
     def interval(self, key: str, own: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
-        """The 95 % interval of an arm's mean over its seeds; ``ends``: the percentiles of resamples."""
+        """The 95 % interval of the mean over the seeds; ``ends``: the percentiles of the resamples."""
         return share_interval(mean, own[0].drawn, np.clip(ends, 0, 1).tolist())
 
     def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
-        """The test of two models with one seed each. Words of sentences and questions on one text are not
-        right and wrong by themselves: only the bootstrap tells of them.
+        """Paired tests of two models, one per seed. By default there is none: for words of a sentence and for
+        questions on one text, which are not independent, only the bootstrap is valid.
         """
         return "mcnemar", [], False
 
 
-NOTHING = Target()  # of a task that predicts nothing which is scored here
+NOTHING = Target()  # for tasks without scored predictions
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """What a JSON file holds; nothing where there is none."""
+    """The object in a JSON file; empty if the file does not exist."""
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError as error:

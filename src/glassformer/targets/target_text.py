@@ -1,4 +1,4 @@
-"""A text for a text, as in translation: BLEU and chrF as sacrebleu computes them, with their signatures."""
+"""Texts as targets, as in translation: BLEU and chrF by sacrebleu, with signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class TargetText(Target):
-    """A text that is written for a text."""
+    """One generated text per example."""
 
     marks: ClassVar[Sequence[str]] = ("bleu",)
     metrics: ClassVar[Mapping[str, Share]] = {
@@ -28,18 +28,19 @@ class TargetText(Target):
 
 
 def tokenized(text: str) -> str:
-    """Lower-cased words and single marks between blanks: close to what the literature on Multi30k scores."""
+    """Lower-cased words and punctuation separated by blanks, similar to the literature on Multi30k."""
     return " ".join(_TOKEN.findall(text.lower()))
 
 
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Detokenized BLEU (cased, tokenizer 13a) and chrF, with lower-cased, tokenized BLEU; 0 to 100.
+    """Detokenized BLEU (cased, tokenizer 13a), chrF, and lower-cased tokenized BLEU, from 0 to 100.
 
     Returns:
-        ``n``, ``bleu``, ``chrf``, ``bleu_tokenised``, the share of lengths ``length_ratio``, ``signatures``.
+        ``n``, ``bleu``, ``chrf``, ``bleu_tokenised``, ``length_ratio`` (hypotheses / references) and
+        ``signatures``.
 
     Raises:
-        DataError: different numbers of texts, or none.
+        DataError: different numbers of texts, or no texts.
         GlassformerError: sacrebleu is not installed.
     """
     try:

@@ -1,7 +1,7 @@
-"""A tag for each word: entity precision, recall and F1 as seqeval counts them, and the errors by kind.
+"""Token tags as targets: entity precision, recall and F1 as in seqeval, and errors by kind.
 
-A span counts as found where kind, first and last word are all right. ``tests/evaluate/test_tags.py`` holds
-every figure to seqeval's own; ``docs/decisions`` says why it is not a dependency.
+A span is right if its kind, first word and last word are right. ``tests/evaluate/test_tags.py`` compares all
+metrics with seqeval; ``docs/decisions`` explains why it is not a dependency.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from glassformer.targets.multiclass import LOSS
 from glassformer.targets.target import Arm, Judged, Target, read_object
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
-CONFUSIONS = 12  # pairs of kinds that are listed
+CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
 MEASURE = "entity_f1"
 BASELINE = "most frequent tag of each word"
 TINY = 1e-6
@@ -42,7 +42,7 @@ Tags = Sequence[Sequence[str]]
 
 
 class TokenTags(Target):
-    """A tag for each word of a sentence; what is scored are the spans that tags mean."""
+    """One tag per word of a sentence; the metrics are those of the spans that the tags mark."""
 
     marks: ClassVar[Sequence[str]] = (MEASURE,)
     metrics: ClassVar[Mapping[str, Share]] = {
@@ -80,7 +80,7 @@ class TokenTags(Target):
         examples = repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace")
         found = SpanCounts(*span_counts(tags, made, scheme, kinds), right, words)
         loss = (metrics.get("test") or {}).get("log_loss")
-        # kinds differ between runs that find other ones: the sentences and their tags say what was judged
+        # The digest is of sentences and true tags only, since runs may predict different kinds.
         digest = hashlib.sha256(examples).hexdigest()
         return Judged(self, digest, len(words), None, found, log_loss=loss)
 
@@ -96,13 +96,13 @@ class TokenTags(Target):
 
 @dataclass(frozen=True)
 class SpanCounts:
-    """What a run found in each of the n judged sentences."""
+    """Numbers of spans and words in each of the n evaluated sentences of a run."""
 
-    true: np.ndarray  # [n, K] spans of each kind
-    made: np.ndarray  # [n, K] those predicted
-    exact: np.ndarray  # [n, K] those that are both
+    true: np.ndarray  # [n, K] true spans of each kind
+    made: np.ndarray  # [n, K] predicted spans
+    exact: np.ndarray  # [n, K] spans that are both true and predicted
     right: np.ndarray  # [n] words with the right tag
-    words: np.ndarray  # [n]
+    words: np.ndarray  # [n] all words
 
 
 def tag_figures(
@@ -113,17 +113,16 @@ def tag_figures(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Figures of predicted tags against the true ones, sentence by sentence. Words whose true tag is -100 are
-    left out, as is usual before seqeval is asked.
+    """Metrics of predicted tags. Words whose true tag is -100 are ignored, as is usual with seqeval.
 
     Args:
-        bootstrap: resamples of sentences for the 95 % interval of the F1; 0: none.
+        bootstrap: number of resamples of the sentences for the 95 % interval of the F1; 0: no interval.
 
     Returns:
-        ``n`` sentences, ``words``, ``accuracy`` (share of words with the right tag), ``precision``,
-        ``recall``, ``entity_f1`` (micro averages), ``macro_f1`` (mean over kinds), ``entities`` true spans,
+        ``n`` (sentences), ``words``, ``accuracy`` (share of words with the right tag), ``precision``,
+        ``recall``, ``entity_f1`` (micro averages), ``macro_f1`` (mean over kinds), ``entities`` (true spans),
         ``by_kind`` (precision, recall, f1, support, found), ``errors`` and ``errors_by_kind`` (see
-        ``errors_of``), ``confusions`` (true kind, predicted kind, how often).
+        ``errors_of``), ``confusions`` (true kind, predicted kind, count).
     """
     truth, predicted = counted_pairs(truth, predicted)
     wanted = [spans_of(tags, scheme) for tags in truth]
@@ -165,7 +164,7 @@ def tag_figures(
 
 
 def counted_pairs(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
-    """True and predicted tags of each sentence, without the words that do not count."""
+    """True and predicted tags of each sentence, without the ignored words."""
     if not any(NOT_TAGGED in tags for tags in truth):
         return truth, predicted
     pairs = [counted(t, p) for t, p in zip(truth, predicted, strict=True)]
@@ -173,21 +172,21 @@ def counted_pairs(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
 
 
 def word_log_loss(probabilities: np.ndarray, tags: Sequence[str], classes: Sequence[str]) -> float:
-    """Mean negative log likelihood of the true tags in nats, from ``[W, C]``; 0 counts as 1e-6, a tag that is
-    none of ``classes`` as 0, and -100 not at all."""
+    """Mean negative log likelihood of the true tags in nats, from probabilities ``[W, C]``. A tag that is not
+    in ``classes`` has the probability 0, which counts as 1e-6; words with the tag -100 are ignored."""
     number = {tag: i for i, tag in enumerate(classes)}
-    chances = [
+    likelihoods = [
         float(row[number[tag]]) if tag in number else 0.0
         for row, tag in zip(probabilities, tags, strict=True)
         if tag != NOT_TAGGED
     ]
-    return float(-np.log(np.clip(chances, TINY, 1.0)).mean())
+    return float(-np.log(np.clip(likelihoods, TINY, 1.0)).mean())
 
 
 def span_counts(
     truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: Scheme, kinds: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """True, predicted and exactly found spans of each sentence and kind, ``[n, K]`` each."""
+    """Numbers of true, predicted and correctly predicted spans per sentence and kind, ``[n, K]`` each."""
     number = {kind: k for k, kind in enumerate(kinds)}
     truth, predicted = counted_pairs(truth, predicted)
     out = np.zeros((3, len(truth), len(kinds)), np.float32)
@@ -200,11 +199,11 @@ def span_counts(
 
 
 def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[str, str, str]]:
-    """What is wrong with the predicted spans of a sentence: ``(error, kind, the other kind)``.
+    """The errors of the predicted spans of a sentence: ``(error, kind, other kind)``.
 
-    A true span without an exact match is ``wrong_border`` where one of its kind overlaps it, ``wrong_kind``
-    where only others do (the first one's kind is the other), else ``missed``. A predicted span that overlaps
-    no true one is ``invented``; its kind is the predicted one.
+    A true span without an exact match is ``wrong_border`` if a predicted span of its kind overlaps it,
+    ``wrong_kind`` if only spans of other kinds do (the first of them gives the other kind), otherwise
+    ``missed``. A predicted span that overlaps no true span is ``invented``, with the predicted kind.
     """
     exact = set(truth) & set(predicted)
     out = []
@@ -225,7 +224,7 @@ def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[st
 
 
 def _scores(right: int, found: int, wanted: int) -> dict[str, Any]:
-    """Where there is nothing to divide by, a share is 0."""
+    """Precision, recall and F1; 0 if the denominator is 0."""
     precision, recall = right / found if found else 0.0, right / wanted if wanted else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
     return {"precision": precision, "recall": recall, "f1": f1, "support": wanted, "found": found}
@@ -241,7 +240,7 @@ def _interval(whole: dict[str, Any], counts: np.ndarray, draws: int, seed: int) 
 
 
 def frequent_tags(train: TaggedSplit, judged: TaggedSplit, scheme: Scheme) -> list[list[str]]:
-    """The tag that each word has most often in training; of a word that is not there, that of all words."""
+    """Baseline: the most frequent training tag of each word; for unknown words, of all words."""
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for words, tags in zip(train.words, train.tags or (), strict=True):
         for word, tag in zip(words, repaired(tags, scheme), strict=True):
