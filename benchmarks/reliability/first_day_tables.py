@@ -157,7 +157,7 @@ def rows_and_labels() -> list[Step]:
         doctor("repeated texts", d, "repeat an earlier one", r"2 times \(rows \d+, \d+\): the", "drop_duplicates=true"),
         train("repeated texts share a side", d, "7 of 83 texts", untold=LEAKS),
         train("repeated texts dropped", d, "drop_duplicates: 29 of 99 of train left out", sets=("drop_duplicates=true",)),
-        doctor("two labels for a text", to, "more than one label: 2", "bad and good", "review-labels"),
+        doctor("two labels for a text", to, "different labels: 2", "bad and good", "review-labels"),
         doctor("a class of one", lo, "classes with one example: 1", "'odd'", "add examples of it"),
         train("a class of one", lo, "'odd' has one", "Add examples", code=2),
         doctor("a class of 40 %", fo, "4 classes", "scores 40.0%"),

@@ -43,7 +43,7 @@ def damaged(folder: Path, target: Path, kind: str) -> Path:
 FAULTS = {
     "surrogate": "the label holds a lone surrogate",
     "cold": "is not between 0.001 and 1000",
-    "windows": "a text is read 32 times over",
+    "windows": "read more than 32 times",
     "weights": "does not answer: the model's outputs are not finite",
     "tokenizer": "not a tokenizer",
 }
