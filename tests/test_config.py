@@ -188,7 +188,7 @@ def test_two_tables_for_one_key_become_one():
         "b": 2,
     }
     for twice in (["m=spelling", "m={x = 1}"], ["m={x = 1}", "m=spelling"]):
-        with pytest.raises(ConfigError, match="m is set twice, and one of the two is a table"):
+        with pytest.raises(ConfigError, match="m is set twice, and only one of the values is a table"):
             parse_settings(twice)
 
 

@@ -96,7 +96,7 @@ def test_a_folder_gives_the_same_answers(small, y, tmp_path):
     np.testing.assert_array_equal(again.threshold_, clf.threshold_)
     assert np.asarray(again.predict(HELD) == clf.predict(HELD)).all()
     for key, value, said in (
-        ("targets", "poem", "of no kind that is known here"),
+        ("targets", "poem", "is not a known kind of target"),
         ("threshold", [0.5, 2.0, 0.5], "threshold = 2 is not a probability"),
         ("threshold", [0.5], "1 numbers under 'threshold' for 3 labels"),
         ("temperature", [0.5, -1.0, 1.0], "not between 0.001 and 1000"),

@@ -109,7 +109,7 @@ def test_columns_that_nobody_asks_for_are_not_read(tmp_path, monkeypatch):
         path,
     )
     assert read_column(path, "text") == ["a film"] * 211
-    with pytest.raises(DataError, match="'junk' unfolds"):
+    with pytest.raises(DataError, match="'junk' expands"):
         read_column(path, "junk")
 
 

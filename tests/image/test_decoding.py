@@ -198,9 +198,9 @@ def test_transforms_that_cannot_be():
         {"image_processor_type": "CLIPImageProcessor"},
         {"feature_extractor_type": "BeitFeatureExtractor"},
     ):
-        with pytest.raises(ConfigError, match="resample is not said"):
+        with pytest.raises(ConfigError, match="resample is missing"):
             ImageTransform.from_hub({"size": 24} | kind)
-        with pytest.raises(ConfigError, match="image_mean is not said"):
+        with pytest.raises(ConfigError, match="image_mean is missing"):
             ImageTransform.from_hub({"size": 24, "resample": 3} | kind)
         assert ImageTransform.from_hub({"size": 24, "resample": 3, "do_normalize": False} | kind).size == (
             24,
@@ -237,7 +237,7 @@ def test_broken_pictures_are_counted_by_name(folder):
     (folder / "dog" / "9.jpg").write_bytes(JPEG[:-60])
     dataset = load_image_dataset(folder, broken="skip")
     assert len(dataset.splits["train"]) == 6
-    assert dataset.notes[0].endswith("are not read: 1 .txt")
+    assert dataset.notes[0].endswith("are ignored: 1 .txt")
     assert "1 image of train left out" in dataset.notes[1]
     assert "9.jpg" in dataset.notes[1]
 

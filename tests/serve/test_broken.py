@@ -45,7 +45,7 @@ FAULTS = {
     "cold": "is not between 0.001 and 1000",
     "windows": "read more than 32 times",
     "weights": "does not answer: the model's outputs are not finite",
-    "tokenizer": "not a tokenizer",
+    "tokenizer": "not a usable tokenizer",
 }
 
 

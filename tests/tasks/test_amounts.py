@@ -141,7 +141,8 @@ def test_other_data_with_amounts_are_read_with_an_option(skip, tmp_path, capsys)
     capsys.readouterr()
     assert main(["evaluate", run, str(other), *skip]) == 2
     err = capsys.readouterr().err
-    assert "number-format comma or --number-format point what stands before the decimals" in err
+    assert "the decimal mark" in err
+    assert "--number-format comma or --number-format point" in err
     assert "Correct the table" not in err
     assert main(["evaluate", run, str(other), *skip, "--number-format", "point", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

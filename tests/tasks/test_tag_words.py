@@ -302,8 +302,8 @@ def test_spans_by_character_become_tags_of_words(tmp_path, key, names):
         ("Ann left", [[3, 3, "PER"]], "is not a span"),
         ("Ann left", [[3, 4, "PER"]], "does not begin and end with"),
         ("Ann left", ["PER"], "row 2: 'PER' is not a span"),
-        ("Ann left", None, "row 2: a text and a list of spans"),
-        (["Ann"], [[0, 3, "PER"]], "row 2: a text and a list of spans"),
+        ("Ann left", None, "row 2: expected a text and a list of character spans"),
+        (["Ann"], [[0, 3, "PER"]], "row 2: expected a text and a list of character spans"),
     ],
 )
 def test_a_span_that_is_none_of_whole_words_is_refused_with_its_row(tmp_path, text, spans, said):
