@@ -461,7 +461,7 @@ def _from_json(file: Path, text: str) -> Tokenizer:
 
 
 def _from_pieces(file: Path) -> Tokenizer:
-    """The tokenizer of a SentencePiece file, with the ids that its class in transformers gives to the pieces."""
+    """The tokenizer of a SentencePiece file, with the ids that its class in transformers assigns."""
     config = _settings(file)
     name = _kind(config, file)
     numbers, known = PIECE_NUMBERS.get(name, PieceNumbers()), name in PIECE_NUMBERS
