@@ -147,13 +147,13 @@ def in_order(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return runs
 
 
-def judge_baselines(folder: Path) -> None:
+def evaluate_baselines(folder: Path) -> None:
     """The baselines of a finished run anew, on the same split, into its metrics.json."""
     recipe = read_run_recipe(folder)
     task, metrics = TASKS[recipe.task], json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     clf, splits = load(folder / "model"), task.load(recipe)
     chosen = clf.chosen(clf.outputs(splits.judged.examples))
-    metrics["baselines"] = labelled.judge_baselines(
+    metrics["baselines"] = labelled.evaluate_baselines(
         task.baselines, clf, recipe, splits, chosen, judging.measure_of(recipe)
     )
     write_json(folder / "metrics.json", metrics)
@@ -173,7 +173,7 @@ def main() -> None:
     )
     console = Console(stderr=True)
     if args.baselines:
-        judge_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
+        evaluate_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
     path = RESULTS / f"recipe-{args.recipe}.json"
     try:  # before anything is trained
         digest = settings_digest(load_recipe(args.recipe, args.overrides))

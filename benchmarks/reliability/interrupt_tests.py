@@ -323,7 +323,7 @@ def together(rng: random.Random, place: Path, *argvs: Argv) -> list[tuple[int, s
     return [told(ended(pid), place / f"log{i}") for i, pid in enumerate(pids)]
 
 
-def one_writer(results: list[tuple[int, str, str]], place: Path, kind: str) -> list[str]:
+def main_process_only(results: list[tuple[int, str, str]], place: Path, kind: str) -> list[str]:
     """What is wrong with two trainings in one folder: both right, or one refused in one line, and the run whole."""
     problems = []
     for code, _, err in results:
@@ -343,7 +343,7 @@ def job_of(kind: str) -> Job:
 def fresh_fresh(rng: random.Random, place: Path) -> list[str]:
     kind = rng.choice(["text", "image", "word2vec"])
     argv = training(kind, place / "out")
-    return one_writer(together(rng, place, argv, argv), place, kind)
+    return main_process_only(together(rng, place, argv, argv), place, kind)
 
 
 def resume_resume(rng: random.Random, place: Path) -> list[str]:
@@ -355,7 +355,7 @@ def resume_resume(rng: random.Random, place: Path) -> list[str]:
         os.kill(pid, signal.SIGKILL)
         ended(pid)
     argv = [*argv, "--resume"]
-    return one_writer(together(rng, place, argv, argv), place, kind)
+    return main_process_only(together(rng, place, argv, argv), place, kind)
 
 
 def fresh_resume(rng: random.Random, place: Path) -> list[str]:
@@ -363,7 +363,7 @@ def fresh_resume(rng: random.Random, place: Path) -> list[str]:
     argv = training(kind, place / "out")
     both = [argv, [*argv, "--resume"]]
     rng.shuffle(both)
-    return one_writer(together(rng, place, *both), place, kind)
+    return main_process_only(together(rng, place, *both), place, kind)
 
 
 def resume_evaluate(rng: random.Random, place: Path) -> list[str]:
@@ -374,7 +374,7 @@ def resume_evaluate(rng: random.Random, place: Path) -> list[str]:
     said = command(reads, place / "log")[1]
     argv = [*training(kind, place / "out"), "--resume"]
     results = together(rng, place, argv, reads, reads, ["report", str(place / "out")], reads)
-    problems = one_writer(results[:1], place, kind)
+    problems = main_process_only(results[:1], place, kind)
     for code, out, err in (results[1], results[2], results[4]):
         problems += [f"evaluate: {code}: {err}"] * (code != 0 or out != said)
     return problems + [f"report: {results[3][2]}"] * (results[3][0] != 0)

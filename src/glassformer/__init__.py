@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `__getattr__`
+if TYPE_CHECKING:  # the same names as in `_PUBLIC`, for type checkers, which do not run `__getattr__`
     from glassformer import data, errors, models, nn
     from glassformer.errors import GlassformerError, InputError
     from glassformer.families.pretrained import load_pretrained, save_pretrained
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
-# Public name -> where it lives. Loaded on first use, so that ``import glassformer`` costs torch and no more.
+# Public name -> module that defines it. Imported on first use, so that ``import glassformer`` stays fast.
 _PUBLIC = {
     "TextClassifier": "glassformer.tasks.text_classification.estimator",
     "Word2Vec": "glassformer.tasks.word2vec.estimator",

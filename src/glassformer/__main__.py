@@ -1,4 +1,4 @@
-"""``python -m glassformer``: the command, for ``torchrun -m glassformer``."""
+"""Entry point of ``python -m glassformer`` and ``torchrun -m glassformer``."""
 
 import sys
 

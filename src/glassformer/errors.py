@@ -1,8 +1,8 @@
-"""The errors and warnings that glassformer raises on purpose.
+"""The errors and warnings of glassformer.
 
 Each one says what is wrong, where, and how to fix it. Its ``code`` is stable and names the cause: the command
-line prints it after the line, and JSON has it beside the other fields. The page "Errors and warnings" of the
-documentation is made from the docstrings here: meaning, likely cause, fix.
+line prints it after the message, and JSON output has it as the field ``code``. The documentation's page
+"Errors and warnings" is generated from the docstrings here: meaning, likely cause, fix.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class GlassformerError(Exception):
 
     @property
     def what(self) -> str:
-        """What has failed."""
+        """The message."""
         return str(self)
 
     def to_dict(self) -> dict[str, str | None]:
-        """``code``, ``what``, ``where`` and ``fix``: what JSON has of an error."""
+        """The fields of an error in JSON: ``code``, ``what``, ``where`` and ``fix``."""
         return {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
 
 
@@ -44,7 +44,7 @@ class CannotWriteError(GlassformerError):
 
     @classmethod
     def of(cls, path: Path | str, error: OSError) -> Self:
-        """What the operating system said when ``path`` was written."""
+        """The error for an ``OSError`` that was raised while ``path`` was written."""
         return cls(f"{path}: could not be written: {error.strerror or error}")
 
 
@@ -103,12 +103,12 @@ class InputError(GlassformerError, ValueError):
         super().__init__(f"{line}. {fix}" if fix else line)
 
     def but(self, **changes: str | None) -> Self:
-        """The same error with another ``what``, ``where`` or ``fix``."""
+        """A copy of the error with another ``what``, ``where`` or ``fix``."""
         changed = _rebuild(type(self), **{"what": self.what, "where": self.where, "fix": self.fix, **changes})
         changed.code = self.code
         return changed
 
-    def __reduce__(self):  # keyword-only arguments survive a trip through another process
+    def __reduce__(self):  # pickle would drop the keyword-only arguments
         return _rebuild, (type(self), self.what, self.where, self.fix)
 
 
@@ -291,7 +291,7 @@ class BadTagsError(DataError):
     """The tags of a sentence do not fit their scheme or their words.
 
     Cause: tags without B- and I-, numbers without names, or spans that do not begin and end with a word.
-    Fix: correct them, or name the scheme: ``--set scheme=BIO`` (``plain`` if each tag is a kind).
+    Fix: correct them, or name the scheme: ``--set scheme=BIO`` (``plain`` for tags without B- and I-).
     """
 
     code = "bad-tags"
@@ -301,7 +301,7 @@ class BadAnswerError(DataError):
     """An answer cannot be found in its context, or is found several times.
 
     Cause: the context was edited after the answer was marked, or ``answer_start`` is off.
-    Fix: give the answer as it is written in the context, and its place in characters as ``answer_start``.
+    Fix: give the answer as it is written in the context, and its character offset as ``answer_start``.
     """
 
     code = "bad-answer"
@@ -405,7 +405,7 @@ class WrongArgumentError(ConfigError):
 
 
 class NoSuchRecipeError(ConfigError):
-    """There is no recipe, study or published row of that name.
+    """There is no recipe, study or published result of that name.
 
     Cause: a typing error, or a .toml file that is not there.
     Fix: ``glassformer recipes`` lists the recipes; a file is named with its path and .toml.
@@ -623,7 +623,7 @@ class ShapeError(InputError):
 
 
 class GlassformerWarning(UserWarning):
-    """Worth knowing; the work continues. The command line prints it as a line that begins with ``note:``."""
+    """Base class of the warnings; the work continues. The command line prints them after ``note:``."""
 
     code: str
 
@@ -780,10 +780,10 @@ class IdleSettingWarning(GlassformerWarning):
 
 
 def counted(n: int, noun: str) -> str:
-    """A number in a message with its noun: "1 image", "1,234 images"."""
+    """Format a count with its noun: "1 image", "1,234 images"."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def with_article(name: str) -> str:
-    """A name in a message, behind "a" or "an"."""
+    """The name with "a" or "an" before it."""
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"

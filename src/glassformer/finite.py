@@ -1,7 +1,7 @@
-"""Numbers that leave the program: model outputs that must be finite, and JSON without NaN.
+"""Checks that model outputs are finite, and JSON without NaN.
 
-Every door that answers (Python, command line, server, exports) checks a model's outputs with ``finite``, and
-every JSON text, in a file, on standard output or over HTTP, is written by ``json_text``.
+Python, command line, server and exports all check a model's outputs with ``finite`` before they return them.
+All JSON, in a file, on standard output or over HTTP, is written by ``json_text``.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from glassformer.errors import NotFiniteError
 from glassformer.outputs import LONE, escape
 
 Outputs = TypeVar("Outputs")
-UNDEFINED = "undefined"  # the key that says why metrics of the same object are null
-REASONS = "not_finite"  # the key that says, in an object of JSON, what its numbers were that are null
+UNDEFINED = "undefined"  # key of a JSON object: metric -> why it is null
+REASONS = "not_finite"  # key of a JSON object: name of a null number -> "nan", "inf" or "-inf"
 
 
 def finite(outputs: Outputs, what: str = "outputs") -> Outputs:
-    """A model's outputs (array or tensor), unchanged.
+    """Return a model's outputs (array or tensor) unchanged if all are finite.
 
     Args:
-        what: what they are called in the message.
+        what: name of the outputs in the error message.
 
     Raises:
         NotFiniteError: one of them is NaN or infinite.
     """
     values: Any = outputs
-    found = values.isfinite() if hasattr(values, "isfinite") else np.isfinite(values)  # a tensor has its own
-    if not bool(found.all()):
+    is_finite = values.isfinite() if hasattr(values, "isfinite") else np.isfinite(values)
+    if not bool(is_finite.all()):
         raise NotFiniteError(what)
     return outputs
 
 
 def undefined(metrics: dict[str, Any], reasons: dict[str, str]) -> dict[str, Any]:
-    """The metrics, and under ``undefined`` why those of them are null that ``reasons`` explains.
+    """The metrics with a key ``undefined`` added: metric -> why it is None.
 
     Args:
-        reasons: metric -> why it is not defined, where it is None.
+        reasons: metric -> why it is not defined; only used for metrics that are None.
     """
-    said = {key: why for key, why in reasons.items() if key in metrics and metrics[key] is None}
-    return metrics | ({UNDEFINED: metrics.get(UNDEFINED, {}) | said} if said else {})
+    why_null = {key: why for key, why in reasons.items() if key in metrics and metrics[key] is None}
+    return metrics | ({UNDEFINED: metrics.get(UNDEFINED, {}) | why_null} if why_null else {})
 
 
 def json_text(
@@ -55,25 +55,25 @@ def json_text(
     ascii: bool = False,
     default: Callable[[Any], Any] | None = None,
 ) -> str:
-    """A value as JSON (RFC 8259), which has no NaN and no infinity.
+    """Serialize a value as JSON (RFC 8259), which has neither NaN nor infinity.
 
-    A number that is not finite becomes null; its object then has a key ``not_finite`` that says what it was,
-    as ``{"loss": null, "not_finite": {"loss": "nan"}}``.
+    A number that is not finite becomes null, and the object that contains it gets a key ``not_finite``:
+    ``{"loss": null, "not_finite": {"loss": "nan"}}``.
 
     Args:
-        ascii: write every other character as its number.
-        default: what makes a plain value of one that JSON has no word for.
+        ascii: write characters outside ASCII as ``\\uXXXX``.
+        default: converts a value that JSON cannot represent, as in ``json.dumps``.
     """
     options: dict[str, Any] = {"indent": indent, "sort_keys": sort_keys, "ensure_ascii": ascii}
     try:
         text = json.dumps(value, allow_nan=False, default=default, **options)
     except ValueError:
         text = json.dumps(_without(value, default), allow_nan=False, **options)
-    return text if text.isascii() else LONE(lambda found: json.dumps(escape(found[0]))[1:-1], text)
+    return text if text.isascii() else LONE(lambda match: json.dumps(escape(match[0]))[1:-1], text)
 
 
 def restored(value: Any) -> Any:
-    """What ``json_text`` has written, its numbers that are not finite put back."""
+    """Undo ``json_text``: put back the numbers that are not finite."""
     if isinstance(value, list):
         return [restored(one) for one in value]
     if not isinstance(value, dict):
@@ -84,7 +84,7 @@ def restored(value: Any) -> Any:
 
 
 def _without(value: Any, default: Callable[[Any], Any] | None) -> Any:
-    """The value with null for numbers that are not finite."""
+    """Replace numbers that are not finite by None, and record them under ``not_finite``."""
     if isinstance(value, dict):
         found = {key: _without(one, default) for key, one in value.items()}
         reasons = {str(key): why for key, one in value.items() if (why := _reason(one, default))}
@@ -99,7 +99,7 @@ def _without(value: Any, default: Callable[[Any], Any] | None) -> Any:
 
 
 def _reason(value: Any, default: Callable[[Any], Any] | None) -> str:
-    """What a number, or numbers in a list, are that JSON cannot hold; empty: nothing."""
+    """Which non-finite number ``value`` is or contains: "nan", "inf" or "-inf"; empty if there is none."""
     if isinstance(value, float):
         return "" if math.isfinite(value) else str(float(value))
     if isinstance(value, list | tuple):

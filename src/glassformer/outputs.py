@@ -1,4 +1,4 @@
-"""Where something is to be written: whether it can be, before the work; files that are whole or not there."""
+"""Output paths: checks before a long job, atomic writes, names that can be printed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 from glassformer.errors import CannotWriteError, ExistsError, OutputPathError
 
-LONE = re.compile("[\ud800-\udfff]").sub
-LONGEST_NAME = 220  # bytes: file systems take 255, and a draft beside it has a longer name
+LONE = re.compile("[\ud800-\udfff]").sub  # lone surrogates
+LONGEST_NAME = 220  # bytes; file systems allow 255, but the temporary file's name is longer
 LONGEST_PATH = 4_000  # bytes
 
 
 def check_new_file(path: str | Path, option: str = "--out") -> Path:
-    """The path, if a new file can be written there.
+    """Check that a new file can be written at ``path``, and return the path.
 
     Raises:
-        ConfigError: something stands there (a link that leads nowhere too), no folder to lie in, one that may
-            not be written to, or a name that no file can have.
+        ConfigError: the path exists (also as a broken link), its folder does not exist or is not writable, or
+            the name is not valid.
     """
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
@@ -39,15 +39,17 @@ def check_new_file(path: str | Path, option: str = "--out") -> Path:
 
 
 def check_folder_path(path: str | Path, option: str = "--out") -> Path:
-    """The path, if a folder is or can be made there, parents included; whether it is empty is not asked.
+    """Check that ``path`` is a writable folder or can be created, with its parents, and return the path.
+
+    The folder need not be empty.
 
     Raises:
-        ConfigError: a file or a dead link on the way, no right to write, a name that no folder can have, or
-            a path that is not UTF-8.
+        ConfigError: the path or a parent is a file or a broken link, is not writable, is not UTF-8, or has
+            a name that is not valid.
     """
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
-    if readable(str(path.absolute())) != str(path.absolute()):  # safetensors reads no weights there
+    if readable(str(path.absolute())) != str(path.absolute()):  # safetensors cannot open such paths
         what = "the folder's path is not UTF-8, and a model cannot be read from it"
         raise OutputPathError(what, where=readable(str(path)), fix=fix)
     for one in (path, *path.absolute().parents):
@@ -77,32 +79,31 @@ def _check_name(path: Path, option: str) -> Path:
         raise OutputPathError(what, where=f"{option} {str(path)[:80]}...", fix=fix)
     try:
         path.exists()
-    except OSError as error:  # links in a circle, a folder that may not be entered
+    except OSError as error:  # circular links, or a folder without permission
         raise OutputPathError(str(error.strerror), where=str(path), fix=f"Choose another {option}") from None
     return path
 
 
 def readable(text: str) -> str:
-    """Text that UTF-8 can hold: a byte of a file's name that is not UTF-8 stands as ``\\xe9``, another half
-    of a surrogate pair as ``\\ud800``. ``reading.file_called`` finds the file again."""
+    """Make text encodable as UTF-8: bytes of file names that are not UTF-8 become ``\\xe9``, other lone
+    surrogates ``\\ud800``. ``reading.file_called`` finds the file by such a name."""
     if text.isascii():
         return text
-    return LONE(lambda found: escape(found[0]), text)
+    return LONE(lambda match: escape(match[0]), text)
 
 
 def escape(lone: str) -> str:
-    """Half of a surrogate pair in letters."""
+    """A lone surrogate as ASCII: ``\\xe9`` or ``\\ud800``."""
     number = ord(lone)
     return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Text that cannot steer a terminal: control characters of both sets (C0, C1), marks that turn the
-    direction of writing and separators of lines become U+FFFD; bytes of names that are not UTF-8 stand as
-    ``readable`` has them.
+    """Make text safe to print: control characters (C0, C1), bidirectional marks and line separators become
+    U+FFFD; lone surrogates are escaped as in ``readable``.
 
     Args:
-        keep: characters that stay, such as a line break.
+        keep: characters to leave unchanged, such as a line break.
     """
     text = text if text.isprintable() else readable(text)
     if text.isprintable():
@@ -112,10 +113,11 @@ def printable(text: str, keep: str = "") -> str:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A draft beside ``path`` to write to, which takes its place in one move when it is on the disk.
+    """Atomic write: yield a temporary file in the same folder, which replaces ``path`` at the end.
 
     Raises:
-        GlassformerError: the disk refused (full, read-only ...); nothing is left behind, the old stays.
+        GlassformerError: it could not be written (disk full, read-only, ...). The old file stays and no
+            temporary file is left.
     """
     draft = path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:
@@ -131,6 +133,6 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_text_whole(path: Path, text: str) -> None:
-    """Write a text file as ``written_whole`` does; a lone surrogate stands as its number."""
+    """Write a text file atomically; lone surrogates are escaped as in ``readable``."""
     with written_whole(path) as draft:
         draft.write_text(readable(text), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Where each sequence lies in a packed batch.
+"""Sequence lengths and index tensors of a packed batch.
 
-A batch is one matrix ``[N, D]`` of real tokens, sequence after sequence; nothing is padded. The
-lengths are known on the host, so that no branch below ever waits for a device.
+A packed batch is one matrix ``[N, D]`` of real tokens, sequence after sequence, without padding. The lengths
+are kept as Python integers, so that no code below waits for the GPU to read them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from glassformer.runtime import send
 
 
 class kept_tensor(cached_property):
-    """A tensor that is made once, outside of inference mode, so that it also serves a later training step."""
+    """``cached_property`` for tensors. They are created outside of inference mode, so that training can use
+    them later."""
 
-    def __init__(self, make: Callable[[Any], Tensor]):
-        def normally(owner: Any) -> Tensor:
+    def __init__(self, create: Callable[[Any], Tensor]):
+        def outside_inference_mode(owner: Any) -> Tensor:
             with torch.inference_mode(False):
-                return make(owner)
+                return create(owner)
 
-        super().__init__(normally)
+        super().__init__(outside_inference_mode)
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,15 @@ class Packing:
 
     @staticmethod
     def uniform(count: int, length: int, device: torch.device | str = "cpu") -> Packing:
-        """``count`` sequences of the same length: the case of an image batch."""
+        """A packing of ``count`` sequences of the same length, as in a batch of images."""
         return _uniform(count, length, torch.device(device))
 
     @staticmethod
     def from_mask(mask: Tensor) -> tuple[Packing, Tensor]:
-        """The packing of a padded batch, and the flat index ``[N]`` of its real tokens.
+        """The packing of a padded batch, and the indices ``[N]`` of its real tokens in the flat ``[B * T]``.
 
         Args:
-            mask: ``[B, T]``, non-zero where a token is real; padding may be on either side.
+            mask: ``[B, T]``, non-zero for real tokens; padding may be on either side.
         """
         if mask.ndim != 2:
             raise ShapeError(f"an attention mask is [B, T], got {tuple(mask.shape)}")
@@ -86,7 +87,7 @@ class Packing:
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """The row of each sequence's first token."""
+        """For each sequence, the row of its first token."""
         starts, row = [], 0
         for length in self.lengths:
             starts.append(row)
@@ -102,51 +103,51 @@ class Packing:
         return send(torch.tensor(self.starts), self.device)
 
     @kept_tensor
-    def cu_seqlens(self) -> Tensor:  # [B + 1] int32, as the varlen kernels want it
+    def cu_seqlens(self) -> Tensor:  # [B + 1] int32, as varlen attention kernels expect
         return send(torch.tensor((*self.starts, self.total), dtype=torch.int32), self.device)
 
     @kept_tensor
-    def sequence_ids(self) -> Tensor:  # [N] int64, the sequence of each row
+    def sequence_ids(self) -> Tensor:  # [N] int64, the index of each row's sequence
         return torch.repeat_interleave(
             torch.arange(self.count, device=self.device), self.length_tensor, output_size=self.total
         )
 
     @kept_tensor
-    def positions(self) -> Tensor:  # [N] int64, the place of each row in its own sequence
+    def positions(self) -> Tensor:  # [N] int64, the position of each row in its sequence
         return torch.arange(self.total, device=self.device) - self.first_rows[self.sequence_ids]
 
     @kept_tensor
-    def padded_rows(self) -> Tensor:  # [N] int64, the place of each row in a right-padded [B * T]
+    def padded_rows(self) -> Tensor:  # [N] int64, the index of each row in a right-padded [B * T]
         return self.sequence_ids * self.max_length + self.positions
 
     def pad(self, rows: Tensor, value: float = 0.0) -> Tensor:
-        """``[N, ...]`` laid out as ``[B, T, ...]``, with ``value`` where no token is."""
+        """Right-pad ``[N, ...]`` to ``[B, T, ...]`` with ``value``."""
         out = rows.new_full((self.count * self.max_length, *rows.shape[1:]), value)
         out = out.index_copy(0, self.padded_rows, rows)
         return out.view(self.count, self.max_length, *rows.shape[1:])
 
     def split(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """``[N, ...]`` as one view per sequence."""
+        """Split ``[N, ...]`` into one view per sequence."""
         return rows.split(list(self.lengths))
 
     def mask(self) -> Tensor:
-        """``[B, T]`` boolean, True where a token is."""
-        places = torch.arange(self.max_length, device=self.device)
-        return places < self.length_tensor[:, None]
+        """Boolean ``[B, T]``, True for real tokens of the right-padded batch."""
+        positions = torch.arange(self.max_length, device=self.device)
+        return positions < self.length_tensor[:, None]
 
     @cached_property
     def one_row_each(self) -> Packing:
-        """The packing of one row per sequence, such as the [CLS] rows."""
+        """The packing of a batch with one row per sequence, such as the [CLS] rows."""
         return Packing((1,) * self.count, self.device)
 
 
 @lru_cache(maxsize=1024)
 def _uniform(count: int, length: int, device: torch.device) -> Packing:
-    # Kept with its tensors: every batch of images asks for it.
+    # Cached because every batch of images uses it: its index tensors are then created once.
     return Packing((length,) * count, device)
 
 
 def pack(sequences: Sequence[Tensor]) -> tuple[Tensor, Packing]:
-    """Several ``[T_i, ...]`` as one ``[N, ...]`` with its packing."""
+    """Concatenate sequences ``[T_i, ...]`` to ``[N, ...]``, and return it with its packing."""
     rows = torch.cat(list(sequences))
     return rows, Packing(tuple(len(s) for s in sequences), rows.device)

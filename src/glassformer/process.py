@@ -1,6 +1,7 @@
-"""Settings of a whole process that make glassformer faster. No import makes them: a process is its user's.
+"""Process-wide settings that make glassformer faster.
 
-This module imports no torch, since two of the settings are read when torch is loaded.
+Importing glassformer changes none of them: call ``tune_process`` yourself. This module does not import torch,
+since torch reads two of the settings when it is loaded.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-ENCODING = "GLASSFORMER_ENCODING"  # names that of files which are not UTF-8
-OPTION = "--encoding"  # which sets it for one command
-READING = {  # key of recipes -> the option and the environment variable that say how tables are read
+ENCODING = "GLASSFORMER_ENCODING"  # environment variable: encoding of files that are not UTF-8
+OPTION = "--encoding"  # the option that sets it for one command
+READING = {  # recipe key -> option and environment variable for reading tables
     "encoding": (OPTION, ENCODING),
     "quoting": ("--quoting", "GLASSFORMER_QUOTING"),
     "header": ("--header", "GLASSFORMER_HEADER"),
 }
 
-# Threads that wait for each other look a thousand times, some ten microseconds, and then sleep: beside
-# other work, looking on can be many times slower, and sleeping at once costs small models a third of an idle
-# machine's speed. The second name is GNU's, which torch has on Linux, and goes before the first.
+# OpenMP threads that wait spin a thousand times (about ten microseconds) and then sleep. On a busy machine,
+# spinning longer can be many times slower; without spinning, small models lose a third of their speed on an
+# idle machine. GOMP_SPINCOUNT is GNU's (torch on Linux) and takes precedence over OMP_WAIT_POLICY.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-# oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace for the
-# last 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for again; 64
-# keep the hits, and memory stays flat.
+# oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each cache a compiled kernel and its workspace for the
+# last 1,024 shapes. Packed batches have a new number of rows each time, so most entries are never used again.
+# With 64 entries the cache hits stay, and memory use stays flat.
 SETTINGS = WAITING | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
-# What switches off the usage reports of libraries that send them unless they are told not to.
+# Switch off the usage reports of libraries that send them by default.
 NO_TELEMETRY = {
     "ORT_DISABLE_TELEMETRY": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -41,47 +42,47 @@ NO_TELEMETRY = {
 
 
 def disable_telemetry(environment: MutableMapping[str, str]) -> None:
-    """Switch off the usage reports of ONNX Runtime, MLflow and Ray in the environment of a process of ours.
+    """Switch off the usage reports of ONNX Runtime, MLflow and Ray in ``environment``.
 
-    ONNX Runtime's own function comes too late: on import it has written a device id and looked up a host.
-    A library's caller decides for their own process, so only the command line and processes that glassformer
-    starts call this.
+    Only the command line and processes that glassformer starts call this; elsewhere the user decides. ONNX
+    Runtime's own function would come too late: its import already writes a device id and looks up a host.
     """
     environment.update(NO_TELEMETRY)
 
 
 _FILTERS = threading.Lock()
-_ignored: Counter[tuple[Any, ...]] = Counter()  # filters of ``without_warnings``: how many are inside
+_ignored: Counter[tuple[Any, ...]] = Counter()  # filter -> number of active ``without_warnings``
 
 
 @contextmanager
 def without_warnings(
     module: str = "", category: type[Warning] = Warning, message: str = ""
 ) -> Iterator[None]:
-    """Inside, what a library warns of is not shown; all other warnings are, in every thread.
+    """Thread-safe context manager that hides the warnings that match.
 
-    Python has one list of filters for all threads, and ``warnings.catch_warnings`` puts back the whole of it:
-    of two that overlap, the later one leaves the filters of the first behind. So one filter is added by the
-    first and taken out by the last, and nothing else is touched.
+    Python has one list of filters for all threads, and ``warnings.catch_warnings`` restores the whole list:
+    if two of them overlap, the one that ends later brings back the filters of the first. Here the first user
+    adds one filter and the last user removes it, and the rest of the list stays untouched.
 
     Args:
-        module: a pattern for the start of the names of the modules that warn.
-        message: a pattern for the start of what they say.
+        module: regular expression for the start of the name of the module that warns.
+        message: regular expression for the start of the message.
     """
-    made = ("ignore", re.compile(message, re.IGNORECASE) if message else None, category)
-    made = (*made, re.compile(module) if module else None, 0)  # as ``filterwarnings`` makes it
+    message_pattern = re.compile(message, re.IGNORECASE) if message else None
+    module_pattern = re.compile(module) if module else None
+    entry = ("ignore", message_pattern, category, module_pattern, 0)  # as ``filterwarnings`` stores it
     with _FILTERS:
-        _ignored[made] += 1
-        if made not in warnings.filters:
+        _ignored[entry] += 1
+        if entry not in warnings.filters:
             warnings.filterwarnings("ignore", message, category, module)
     try:
         yield
     finally:
         with _FILTERS:
-            _ignored[made] -= 1
-            if not _ignored[made]:
-                with suppress(ValueError):  # somebody has put back filters from before
-                    warnings.filters.remove(made)  # type: ignore[attr-defined]  # a list
+            _ignored[entry] -= 1
+            if not _ignored[entry]:
+                with suppress(ValueError):  # other code has restored an older list of filters
+                    warnings.filters.remove(entry)  # type: ignore[attr-defined]  # a list
 
 
 _POOLS = threading.RLock()
@@ -89,11 +90,10 @@ _POOLS = threading.RLock()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, scikit-learn computes with one thread: its steps are short, and threads that wait for each
-    other cost more than they.
+    """Context manager: scikit-learn computes with one thread, which is faster for its short steps.
 
-    The libraries below it have one number for the process, so one thread of Python at a time sets it, and
-    gives it back.
+    The number of threads of OpenMP and BLAS is process-wide, so only one Python thread at a time sets it; it
+    is restored at the end.
     """
     from threadpoolctl import threadpool_limits
 
@@ -102,18 +102,17 @@ def one_thread() -> Iterator[None]:
 
 
 def tune_process() -> None:
-    """Set this process up for training and prediction on a processor, as the command line does for itself.
+    """Tune this process for training and prediction on a CPU, as the command line does.
 
-    Call it first in your own program, before torch is imported: torch reads the environment once. It sets
+    Call it at the start of your program, before torch is imported: torch reads the environment once. It sets
 
-    * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``: threads that wait look a thousand times and
-      then sleep, so that beside other work they cost less than by looking on;
-    * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory stays flat;
+    * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``: waiting threads spin only briefly and then
+      sleep, which costs less on a busy machine;
+    * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory use stays flat;
     * glibc's allocator to keep freed blocks for the next step.
 
-    What stands in the environment already stays; where one of the first two does, the other is not set.
-    Numbers are the same with and without; what it gains in speed and memory is measured in
-    ``docs/benchmarks.md``, under "Process tuning".
+    Variables that are already set keep their values; if one of the first two is set, the other is left unset.
+    Results do not change. ``docs/benchmarks.md`` ("Process tuning") has the gains in speed and memory.
     """
     chosen = any(name in os.environ for name in WAITING)
     for name, value in SETTINGS.items():
@@ -124,8 +123,9 @@ def tune_process() -> None:
 
 @cache
 def keep_freed_memory() -> None:
-    """Let glibc keep large freed blocks instead of returning them: a training step asks for the same sizes
-    again and again, and fresh pages from the kernel cost time. Linux only.
+    """Let glibc keep large freed blocks instead of returning them to the system (Linux only).
+
+    Each training step allocates the same sizes, and new pages from the kernel cost time.
     """
     import ctypes
 

@@ -1,7 +1,7 @@
-"""Files from outside, opened safely: regular files only, and never more of one than was asked for.
+"""Open a user's files safely: only regular files, and never more bytes than a limit.
 
-A pipe, a device or a socket under the name of a file would hang its reader or do something else when it is
-opened, so what a name stands for is looked at before and after opening, and opening itself never waits.
+Opening a pipe, a device or a socket could block or have side effects. So the file type is checked before and
+after opening, and the file is opened in non-blocking mode.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
 def file_called(name: str) -> str:
-    """The path of a file or folder whose name ``outputs.readable`` has written; the name itself if it exists,
-    or none does."""
+    """Undo ``outputs.readable`` for the name of a file or folder. Returns ``name`` itself if it exists, or if
+    no file has the decoded name."""
     if "\\x" not in name or os.path.exists(name):
         return name
-    path = os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(name)))
+    path = os.fsdecode(_ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), os.fsencode(name)))
     return path if os.path.exists(path) else name
 
 
 class NotRegularError(OSError):
-    """What stands there is no plain file, or nothing can; ``strerror`` says what it is."""
+    """The path is not a regular file, or the name is not valid; ``strerror`` says which."""
 
 
 def check_regular(info: os.stat_result) -> None:
-    """Raises NotRegularError (EINVAL, EISDIR for a folder) where this is not a plain file."""
+    """Raise NotRegularError (errno EISDIR for a folder, else EINVAL) unless this is a regular file."""
     kind = stat.S_IFMT(info.st_mode)
     if kind != stat.S_IFREG:
         number = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
@@ -53,19 +53,19 @@ def check_regular(info: os.stat_result) -> None:
 
 
 def open_regular(path: str | Path) -> BufferedReader:
-    """A plain file, or a link to one, opened for reading bytes.
+    """Open a regular file, or a link to one, for reading bytes.
 
     Raises:
-        NotRegularError: a folder, pipe, device or socket, or a name that no file can have.
-        OSError: it is missing, a link that leads in a circle, or may not be read; ``strerror`` says so.
+        NotRegularError: a folder, pipe, device or socket, or a name that is not valid.
+        OSError: it is missing, a circular link, or may not be read; ``strerror`` says which.
     """
     try:
-        check_regular(os.stat(path))  # opening a device can do something by itself
+        check_regular(os.stat(path))  # opening a device can have side effects
         handle = os.open(path, _FLAGS)
     except ValueError:  # a NUL, or a lone surrogate
         raise NotRegularError(errno.EINVAL, "is a name that no file can have") from None
     try:
-        check_regular(os.fstat(handle))  # what was opened, whatever has taken the name since
+        check_regular(os.fstat(handle))  # the path may have been replaced since the first check
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
@@ -73,10 +73,10 @@ def open_regular(path: str | Path) -> BufferedReader:
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
-    """The bytes of a plain file of at most ``most``.
+    """Read a regular file of at most ``most`` bytes.
 
     Raises:
-        OSError: as ``open_regular``; EFBIG where it is larger.
+        OSError: as ``open_regular``; errno EFBIG if it is larger.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -87,10 +87,10 @@ def read_regular(path: str | Path, most: int) -> bytes:
 
 
 class Unchanged:
-    """A table that a long job reads in parts: ``check`` tells when another has taken its place.
+    """Detects changes of a table that a long job reads in parts.
 
     Raises:
-        DataError: by ``check``: the file was replaced, written to or removed since this was made.
+        DataError: in ``check``: the file was replaced, written to or removed since this object was created.
     """
 
     def __init__(self, path: str | Path):
@@ -112,7 +112,7 @@ class Unchanged:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, for ``json.loads``; raises ValueError where a key stands in it twice."""
+    """``object_pairs_hook`` for ``json.loads`` that raises ValueError for a duplicate key."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""The machine: device, number format, threads, seeds, and the facts a result file states."""
+"""Device, dtype, threads, random generators, and facts about the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Found = TypeVar("Found")
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """The processor's feature flags (Linux; empty where they cannot be read)."""
+    """The CPU's feature flags (Linux; empty if they cannot be read)."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("flags"):
@@ -37,21 +37,21 @@ def cpu_flags() -> frozenset[str]:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether bf16 matrix products run in hardware there; elsewhere they would be very slow."""
+    """Whether the device multiplies bf16 matrices in hardware; without, bf16 is very slow."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
 
 
-_ended: list[bool] = []  # not empty: within ``the_others_ended``
-MEETING = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # what a launcher sets beside WORLD_SIZE
+_ended: list[bool] = []  # not empty inside ``the_others_ended``
+MEETING = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # variables that a launcher sets in addition to WORLD_SIZE
 
 
 def world() -> tuple[int, int]:
-    """(rank, number of processes) that train together, as ``torchrun`` says it in the environment.
+    """The rank of this process and the number of processes that train together, as set by ``torchrun``.
 
     Raises:
-        ConfigError: variables that no launcher has set so, such as a WORLD_SIZE that is left over.
+        ConfigError: the variables are inconsistent, such as a WORLD_SIZE left over from another job.
     """
     size = _variable("WORLD_SIZE", 1)
     if size < 2 or _ended:
@@ -70,7 +70,7 @@ def world() -> tuple[int, int]:
 
 @contextmanager
 def the_others_ended() -> Iterator[None]:
-    """Within it this process counts as the only one: a model that is fitted there waits for nobody."""
+    """Context manager: ``world`` returns (0, 1), so that a fit inside does not wait for other processes."""
     _ended.append(True)
     try:
         yield
@@ -79,7 +79,7 @@ def the_others_ended() -> Iterator[None]:
 
 
 def _variable(name: str, default: int) -> int:
-    """A whole number from the environment; one that is set but empty counts as not set."""
+    """An integer from the environment; an empty variable counts as not set."""
     value = os.environ.get(name) or str(default)
     try:
         return int(value)
@@ -89,10 +89,10 @@ def _variable(name: str, default: int) -> int:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """``auto`` is the GPU where there is one; under ``torchrun`` each process of a machine has its own.
+    """The device for ``name``. ``auto``: the GPU if there is one; with ``torchrun`` one GPU per process.
 
     Raises:
-        ConfigError: a device that torch does not know or does not see; as ``world``.
+        ConfigError: torch does not know or does not see the device; also as ``world``.
     """
     if name in ("auto", "cuda") and torch.cuda.is_available():
         place, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
@@ -119,7 +119,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The settings of a saved model, its device ``auto`` if they name a GPU and this machine shows none."""
+    """The settings of a saved model, with ``device`` set to ``auto`` if its GPU is not visible here."""
     name = str(settings.get("device"))
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     number = re.fullmatch(r"cuda(?::(\d{1,4}))?", name)
@@ -127,24 +127,24 @@ def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         return settings
     there = "only such GPUs as come before it are" if seen else "no GPU is"
     where = "on the first of them" if seen else "on the processor"
-    told = f"{folder} was saved with device = {name!r}, and {there} visible: it computes {where}"
-    warnings.warn(told, OtherDeviceWarning, stacklevel=4)
+    message = f"{folder} was saved with device = {name!r}, and {there} visible: it computes {where}"
+    warnings.warn(message, OtherDeviceWarning, stacklevel=4)
     return settings | {"device": "auto"}
 
 
 def send(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """``x`` of the host on the device. Nothing waits for the copy to a GPU but what reads it there."""
+    """Copy a CPU tensor to the device, asynchronously if it is a GPU."""
     return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
 
 def fits(device: torch.device, size: int) -> bool:
-    """Whether so many bytes of data may stay in the device's memory: at most a quarter of what is free."""
+    """Whether ``size`` bytes of data may be kept on the GPU: at most a quarter of its free memory."""
     return device.type == "cuda" and size <= torch.cuda.mem_get_info(device)[0] // 4
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The number format to compute in: ``auto`` is bf16 where the hardware has it, else fp32; so is what
-    lies between the products of ``int8``, which classifiers have."""
+    """The dtype to compute in. ``auto`` and ``int8``: bf16 if the hardware multiplies in it, else fp32 (with
+    ``int8`` only weights and inputs of linear layers have 8 bits)."""
     if precision in ("auto", "int8"):
         return torch.bfloat16 if has_fast_bf16(device) else torch.float32
     try:
@@ -168,24 +168,24 @@ def _malloc_trim() -> Callable[[int], int]:
 
 
 def return_freed_memory() -> None:
-    """Return to the system what ``process.keep_freed_memory`` keeps: after work whose sizes do not recur."""
+    """Return the memory that ``process.keep_freed_memory`` keeps, after work whose sizes do not recur."""
     _malloc_trim()(0)
 
 
 def cache_folder() -> Path:
-    """The user's cache folder for what can be remade: ``$XDG_CACHE_HOME/glassformer``, or in ``~/.cache``."""
+    """The user's cache folder: ``$XDG_CACHE_HOME/glassformer``, by default ``~/.cache/glassformer``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
 
 
 def set_threads(threads: int) -> None:
-    """Compute with this many threads from here on; 0 leaves torch's own choice. For processes of our own:
-    a library's user keeps his number, see ``computing``."""
+    """Set torch's number of threads for this process; 0 leaves it unchanged. Only for processes that
+    glassformer starts; estimators use ``computing``, which leaves the caller's number unchanged."""
     if threads:
         torch.set_num_threads(threads)
 
 
 def set_seed(seed: int) -> None:
-    """Seed every generator that training draws from: those of the fit that runs here, or else torch's."""
+    """Seed the random generators of the fit that runs in this thread; outside of fits, torch's."""
     own = _draws.get()
     if own is None:
         torch.manual_seed(seed)
@@ -196,40 +196,40 @@ def set_seed(seed: int) -> None:
 
 
 def be_deterministic() -> None:
-    """Use only algorithms that give the same bits each time; one that cannot is an error that names it.
+    """Use only deterministic algorithms; torch raises an error for an operation that has none.
 
-    On a CPU that is so anyway. On a GPU sums are otherwise taken in an order that changes from run to run.
+    On a CPU all are deterministic. On a GPU, the order of additions could otherwise differ between runs.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it at the first product
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
 
 
 # --- random numbers -------------------------------------------------------------------------------
 
-# What the fit of this thread draws from. Torch's own generator of the CPU is one for all threads: two fits
-# that drew from it would change each other, and the caller's draws.
+# The generator of the fit that runs in this thread. Torch's default CPU generator is shared by all threads:
+# two fits that used it would change each other's random numbers, and the caller's.
 _draws: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
 _on_gpu: ContextVar[bool] = ContextVar("on_gpu", default=False)
-# Dropout and attention on a GPU draw from torch's own generator of the GPU and take no other, so one fit at a
-# time computes there. A fit may fit something itself, in its own thread.
+# Dropout and attention on a GPU can only use torch's default generator, so one fit at a time runs there. The
+# lock is reentrant because a fit may fit another model in the same thread.
 _GPU = threading.RLock()
 
 
 def generator_on(device: torch.device) -> torch.Generator | None:
-    """What random numbers on a device are drawn from: on a CPU the generator of the fit that runs in this
-    thread; None, outside of fits and on a GPU: torch's own."""
+    """The generator to use on a device: on a CPU that of the fit in this thread. On a GPU and outside of fits
+    None, which means torch's default generator."""
     return _draws.get() if device.type == "cpu" else None
 
 
 @contextmanager
 def own_generators(device: torch.device | None = None) -> Iterator[None]:
-    """Draw from a generator that nobody else draws from, in this thread, and leave the caller's as they were.
+    """Context manager: use a new random generator in this thread; the caller's generators stay unchanged.
 
-    On a CPU any number of threads may do so at once. On a GPU, one at a time: the others wait.
+    On a CPU any number of threads may do this at once. On a GPU, one at a time; the others wait.
 
     Args:
-        device: where a fit computes; None: on the CPU.
+        device: where a fit computes; None means the CPU.
     """
     on_gpu = device is not None and device.type == "cuda"
     with ExitStack() as held:
@@ -243,14 +243,13 @@ def own_generators(device: torch.device | None = None) -> Iterator[None]:
 
 @contextmanager
 def drawing_own() -> Iterator[None]:
-    """Inside, what torch's own modules draw, such as first weights, comes from the fit's generator too."""
+    """Context manager: torch's own modules use the fit's generator too, for example for initial weights."""
     with _OwnDraws() if _draws.get() is not None else nullcontext():
         yield
 
 
 class _OwnDraws(TorchFunctionMode):
-    """Gives the fit's generator to every function of torch that takes one and was given none. For this thread
-    alone, as every such mode."""
+    """Passes the fit's generator to torch functions that accept one and got none, in this thread only."""
 
     NAMES = frozenset(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"))
     IN_PLACE = frozenset(("normal_", "uniform_", "random_", "bernoulli_"))
@@ -266,7 +265,7 @@ class _OwnDraws(TorchFunctionMode):
 
 
 def generator_states(device: torch.device | None = None) -> dict[str, torch.Tensor]:
-    """The states of the generators that a training draws from, for its checkpoint."""
+    """The states of the random generators that training uses, for its checkpoint."""
     own = _draws.get()
     states = {"rng/torch": torch.get_rng_state() if own is None else own.get_state()}
     if _on_gpu.get() or (own is None and torch.cuda.is_available()):
@@ -275,7 +274,7 @@ def generator_states(device: torch.device | None = None) -> dict[str, torch.Tens
 
 
 def set_generator_states(states: Mapping[str, torch.Tensor], device: torch.device | None = None) -> None:
-    """Go on drawing where ``generator_states`` was asked."""
+    """Restore the states that ``generator_states`` returned."""
     own = _draws.get()
     if own is None:
         torch.set_rng_state(states["rng/torch"])
@@ -287,23 +286,25 @@ def set_generator_states(states: Mapping[str, torch.Tensor], device: torch.devic
 
 # --- what the caller has set ----------------------------------------------------------------------
 
-_computes: ContextVar[bool] = ContextVar("computes", default=False)  # numbers, in this thread, and no graph
+_computes: ContextVar[bool] = ContextVar(
+    "computes", default=False
+)  # this thread computes, not traces a graph
 
 
 @contextmanager
 def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False) -> Iterator[None]:
-    """Compute as in a fresh process, whatever the caller has set: every fit, prediction and explanation does.
+    """Context manager that ignores the caller's torch settings; fits, predictions and explanations use it.
 
-    Inside, in this thread alone: gradients are on or off as asked, there is no ``autocast``, and new tensors
-    are in float32 on the CPU, whatever ``torch.set_default_dtype`` and ``torch.set_default_device`` say.
+    Inside, in this thread only: gradients are on or off as set here, there is no ``autocast``, and new
+    tensors are float32 on the CPU, whatever ``torch.set_default_dtype`` and ``set_default_device`` say.
 
     Args:
-        threads: compute with so many; 0: with as many as the caller.
-        gradients: whether they are wanted; without, as in ``torch.inference_mode``.
-        graph: what is called inside is recorded, so that numbers do not count.
+        threads: number of threads; 0 keeps the caller's.
+        gradients: whether gradients are computed; if not, as in ``torch.inference_mode``.
+        graph: whether the calls inside are traced for an export instead of computed.
     """
     with ExitStack() as held:
-        inside = _computes.get()  # of another ``computing``, which has seen to the rest
+        inside = _computes.get()  # an outer ``computing`` has already done the rest
         held.callback(_computes.reset, _computes.set(not graph))
         held.enter_context(_limited(threads))
         held.enter_context(torch.inference_mode(not gradients))
@@ -321,8 +322,8 @@ def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False)
 
 
 def computes(function: Callable[..., Found], *, gradients: bool = False) -> Callable[..., Found]:
-    """A method of an estimator, or a function of one, that runs as ``computing`` says, with the estimator's
-    number of threads."""
+    """Decorator: run an estimator's method, or a function whose first argument is an estimator, inside
+    ``computing`` with the estimator's number of threads."""
 
     @wraps(function)
     def call(estimator: Any, *args: Any, **options: Any) -> Found:
@@ -336,22 +337,22 @@ computes_gradients = partial(computes, gradients=True)
 
 
 def is_compiling() -> bool:
-    """Whether what this thread calls becomes a graph. Torch's own flag is one for all threads: while one
-    exports a model, it says so to those that predict."""
+    """Whether this thread traces a graph. Torch's own flag is shared by all threads: while one exports a
+    model, it is also set for those that predict."""
     return torch.compiler.is_compiling() and (torch.compiler.is_dynamo_compiling() or not _computes.get())
 
 
 def is_exporting() -> bool:
-    """As ``is_compiling``, of a graph for others."""
+    """Whether this thread traces a graph for an export."""
     return torch.compiler.is_exporting() and is_compiling()
 
 
 class _OwnDefaults(TorchFunctionMode):
-    """New tensors are in float32 on the CPU where nothing else is said, for this thread alone."""
+    """New tensors are float32 on the CPU unless the call says otherwise, in this thread only."""
 
     MAKE = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye))
-    FOLLOW = frozenset((torch.full, torch.arange, torch.tensor, torch.as_tensor))  # what they are given
-    WHOLE = frozenset((torch.randint, torch.randperm, torch.triu_indices))
+    FOLLOW = frozenset((torch.full, torch.arange, torch.tensor, torch.as_tensor))  # dtype of their arguments
+    WHOLE = frozenset((torch.randint, torch.randperm, torch.triu_indices))  # integers
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -365,7 +366,7 @@ class _OwnDefaults(TorchFunctionMode):
 
 
 def _has_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether Python's floats are among what a tensor is made of; arrays and tensors keep their own dtype."""
+    """Whether the arguments of a new tensor contain Python floats; arrays and tensors keep their dtype."""
     values = [*args, *(kwargs.get(name) for name in ("data", "fill_value", "start", "end", "step"))]
     while values and isinstance(values[0], list | tuple):
         values = [*values[0], *values[1:]]
@@ -374,7 +375,7 @@ def _has_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _limited(threads: int) -> Iterator[None]:
-    """Compute with this many threads; 0: as many as before. Other threads of Python keep theirs."""
+    """Context manager: compute with this many threads; 0 changes nothing. Only for this Python thread."""
     before = torch.get_num_threads()
     if threads in (0, before):
         yield
@@ -390,16 +391,19 @@ _SETTING = threading.Lock()
 
 
 def _set_threads_here(threads: int) -> None:
-    """``torch.set_num_threads`` counts for the thread that calls it, and for those that use torch for the
-    first time after it: what those begin with is given back."""
+    """Set the number of threads of this Python thread only.
+
+    ``torch.set_num_threads`` also sets the default of Python threads that use torch for the first time later;
+    a fresh thread restores that default.
+    """
     with _SETTING, ThreadPoolExecutor(1) as fresh:
-        usual = fresh.submit(torch.get_num_threads).result()
+        default = fresh.submit(torch.get_num_threads).result()
         torch.set_num_threads(threads)
-        fresh.submit(torch.set_num_threads, usual).result()
+        fresh.submit(torch.set_num_threads, default).result()
 
 
 def machine_facts() -> dict[str, object]:
-    """What a figure must be read beside: processor, cores, memory, GPU."""
+    """The machine that a result was measured on: CPU, cores, memory, GPU."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -421,7 +425,7 @@ def machine_facts() -> dict[str, object]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """The versions of Python, torch, glassformer and of the packages named, where installed."""
+    """The versions of Python, torch, glassformer and the named packages, if installed."""
     found = {"python": platform.python_version()}
     for package in ("glassformer", "torch", *packages):
         try:
@@ -432,7 +436,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def peak_memory_mb() -> float:
-    """The largest resident size of this process so far, in MB."""
+    """Peak resident memory of this process, in MB."""
     import resource
 
     scale = 1024 if platform.system() != "Darwin" else 1  # Linux counts in KiB, macOS in bytes

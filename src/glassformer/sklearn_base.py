@@ -1,8 +1,8 @@
-"""scikit-learn's base classes for the estimators, or plain ones where a process only asks a saved model.
+"""scikit-learn's base classes for the estimators, or plain ones in processes that only predict.
 
-``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server is to be
-back in a few seconds after a kill and hands its models to no code of scikit-learn, so the command line says
-``go_plain()`` before it imports an estimator. Elsewhere, and always in a library, they are scikit-learn's.
+``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server must be back
+within seconds after a restart and does not pass its models to scikit-learn, so the command line calls
+``go_plain()`` before it imports an estimator. Otherwise the base classes are scikit-learn's.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _plain = False
 
 
 def go_plain() -> None:
-    """From here on estimators are imported without scikit-learn; for processes of the command line alone."""
+    """Import estimators without scikit-learn from here on. Only the command line calls this."""
     global _plain
     _plain = True
 
 
 def check_is_fitted(estimator: Any, attribute: str) -> None:
-    """Raises scikit-learn's NotFittedError where a fit would have left ``attribute`` and there is none."""
+    """Raise scikit-learn's NotFittedError if the estimator lacks ``attribute``, which ``fit`` sets."""
     if not hasattr(estimator, attribute):
         from sklearn.exceptions import NotFittedError
 
@@ -40,12 +40,8 @@ def check_is_fitted(estimator: Any, attribute: str) -> None:
 
 
 def answering(init: Callable) -> Callable:
-    """A constructor that answers a name which is no parameter with ours for it, or the nearest; its signature
-    stays.
-
-    Raises:
-        TypeError: of the constructor called, for such a name.
-    """
+    """Decorator of a constructor: an unknown parameter raises a TypeError that suggests the right name. The
+    signature stays the same."""
     known = inspect.signature(init).parameters
     named = all(p.kind is p.KEYWORD_ONLY for name, p in known.items() if name != "self")
 
@@ -64,7 +60,7 @@ def answering(init: Callable) -> Callable:
 
 
 class PlainEstimator:
-    """What a saved model needs of ``BaseEstimator``: its parameters are the arguments of its constructor."""
+    """The part of ``BaseEstimator`` that a saved model needs: its parameters."""
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -75,10 +71,10 @@ class PlainEstimator:
 
 
 class PlainMixin:
-    """In the place of ``ClassifierMixin`` and ``RegressorMixin``."""
+    """Replaces ``ClassifierMixin`` and ``RegressorMixin``."""
 
 
-def __getattr__(name: str) -> Any:  # ``from glassformer.sklearn_base import BaseEstimator`` decides which
+def __getattr__(name: str) -> Any:  # chooses when ``from glassformer.sklearn_base import BaseEstimator`` runs
     plain = {"BaseEstimator": PlainEstimator, "ClassifierMixin": PlainMixin, "RegressorMixin": PlainMixin}
     if name not in plain:
         raise AttributeError(f"module 'glassformer.sklearn_base' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The axis legend. A suffix or a comment such as ``# [N, H, K]`` uses these letters everywhere.
+"""Legend of the tensor axes (in comments such as ``# [N, H, K]`` and in suffixes), and literal types.
 
 B  sequences in a batch        T  tokens of the longest sequence (padded layout)
 N  real tokens in a batch      D  model width, d_model

@@ -15,7 +15,7 @@ from glassformer.errors import CheckpointError, ConfigError, IdleSettingWarning
 from glassformer.explain.heads import ablation
 from glassformer.nn.int8 import Int8Linear, precision_of
 from glassformer.nn.kernels import int8, loading
-from glassformer.tasks.int8 import outcome, read_outcome, told
+from glassformer.tasks.int8 import describe_outcome, outcome, read_outcome
 
 from .conftest import make_texts
 
@@ -65,8 +65,12 @@ def test_the_gate_counts_labels_and_points():
     other = several.copy()
     other[0] = True
     assert outcome(several, other, several)["agree"] == 0.995
-    assert told(PASSED).startswith("on with precision=int8: 99.75 % of 400 validation labels as in fp32")
-    assert "(asked: 99.5 %, and 0.2 points at most between them)" in told(PASSED | {"passed": False})
+    assert describe_outcome(PASSED).startswith(
+        "on with precision=int8: 99.75 % of 400 validation labels as in fp32"
+    )
+    assert "(asked: 99.5 %, and 0.2 points at most between them)" in describe_outcome(
+        PASSED | {"passed": False}
+    )
 
 
 @here
@@ -207,7 +211,7 @@ def test_without_kernels_prediction_goes_on_and_says_so(own, monkeypatch):
 def test_an_outcome_that_nobody_measured_is_refused(wrong):
     assert read_outcome(PASSED, "here") == PASSED
     assert read_outcome(None, "here") is None
-    with pytest.raises(CheckpointError, match="is not an outcome of its gate"):
+    with pytest.raises(CheckpointError, match="is not a valid result of the int8 check"):
         read_outcome(wrong, "here")
 
 

@@ -106,7 +106,7 @@ def test_fine_tuning_that_is_stopped_leaves_the_best_so_far_and_goes_on(gf, ok, 
     ("owner", "name", "left"),
     [
         (auto.StopUnsaved, "step", 1),  # a step of a fold
-        (auto.Start, "shares", 1),  # between two folds
+        (auto.StartWeights, "shares", 1),  # between two folds
         (estimator, "text_features", 2),  # the pass of the frozen encoder
     ],
     ids=("step", "between", "pass"),

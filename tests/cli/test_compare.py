@@ -92,7 +92,7 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "evaluate RUN --data FILE" in said
     wider = [line.rstrip() + (",0" if i else ",p:fine") for i, line in enumerate(lines)]
     path.write_text("\n".join(wider) + "\n", encoding="utf-8")
-    assert "know other labels: fine only one of them" in refused("compare", runs[0], other)
+    assert "have different labels: fine in only one of them" in refused("compare", runs[0], other)
 
 
 def test_compare_without_a_study(refused, tmp_path):

@@ -98,7 +98,7 @@ def test_a_start_that_has_begun_nothing_leaves_nothing(gf, ok, reviews, stop, st
 
 
 JUDGING = {
-    "judge_splits": labelled, "judge_baselines": labelled, "training_sample": labelled, "write": Classes,
+    "evaluate_splits": labelled, "evaluate_baselines": labelled, "training_sample": labelled, "write": Classes,
     "attention_examples": texts, "write_report": html,
 }  # fmt: skip
 
@@ -132,7 +132,7 @@ SMALL = sets(
     "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32", "threads=1"
 )
 OTHERS = {
-    "image": (labelled, "judge_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
+    "image": (labelled, "evaluate_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
     "masked words": (masked, "count_masks", ["europe-mlm", *SMALL, "--set", "limit=300"]),
     "vectors": (vectors, "tests_folder", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
                           "limit=800", "--set", "threads=1"]),
@@ -194,7 +194,7 @@ def test_predict_keeps_its_parts_and_goes_on(gf, ok, run, stop, number, monkeypa
 
 def test_evaluate_and_export_leave_nothing_half(gf, ok, run, stop):
     before = snapshot(run)
-    stop(labelled, "figures", signal.SIGHUP)
+    stop(labelled, "metrics_of", signal.SIGHUP)
     one_line(gf("evaluate", run))
     assert snapshot(run) == before
     ok("evaluate", run)

@@ -22,7 +22,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.study.review import give_back
 from glassformer.targets.multiclass import ClassificationMeter, no_better_than_one
-from glassformer.tasks.labelled import few_to_choose_by
+from glassformer.tasks.labelled import small_validation
 
 
 def doctored(labels: list[str], texts: list[str] | None = None):
@@ -107,9 +107,9 @@ def test_a_model_that_always_answers_one_label_is_called_so(right, sentence):
 def test_few_validation_examples_are_said():
     held = TextSplit(["x"] * 35, ["a"] * 33 + ["b"] * 2, "x")
     train = SimpleNamespace(monitor="macro_f1", keep_best=True)
-    assert "35 validation examples only, 2 of class 'b'" in few_to_choose_by(held, train)
-    assert few_to_choose_by(held, SimpleNamespace(monitor="loss", keep_best=True)) == ""
-    assert few_to_choose_by(TextSplit(["x"] * 101, ["a", "b"] * 50 + ["a"], "x"), train) == ""
+    assert "35 validation examples only, 2 of class 'b'" in small_validation(held, train)
+    assert small_validation(held, SimpleNamespace(monitor="loss", keep_best=True)) == ""
+    assert small_validation(TextSplit(["x"] * 101, ["a", "b"] * 50 + ["a"], "x"), train) == ""
 
 
 def test_a_corrected_table_is_given_back_with_its_settings(tmp_path: Path):
@@ -140,10 +140,10 @@ def test_a_corrected_table_is_given_back_with_its_settings(tmp_path: Path):
 
 def test_a_monitor_that_was_chosen_is_respected():
     held = TextSplit(["x"] * 35, ["a"] * 33 + ["b"] * 2, "x")
-    chosen = few_to_choose_by(held, SimpleNamespace(monitor="macro_f1", keep_best=True))
+    chosen = small_validation(held, SimpleNamespace(monitor="macro_f1", keep_best=True))
     assert "monitor=loss" not in chosen
     assert "with monitor=macro_f1 more of them" in chosen
-    usual = few_to_choose_by(held, SimpleNamespace(monitor="accuracy", keep_best=True))
+    usual = small_validation(held, SimpleNamespace(monitor="accuracy", keep_best=True))
     assert "--set monitor=loss" in usual
 
 

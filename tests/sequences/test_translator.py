@@ -116,7 +116,7 @@ def test_alignment_has_a_row_for_each_target_token(translator, tmp_path, monkeyp
     assert cut.target == found.target[:2]
     assert cut.weights.shape == (2, len(cut.source))
     thought = fitted(model="rnn", attention="none", epochs=1)
-    with pytest.raises(ConfigError, match="thought vector has no alignment"):
+    with pytest.raises(ConfigError, match="decoder without attention has no alignment"):
         thought.align(SOURCE[0])
 
 

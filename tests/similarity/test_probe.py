@@ -100,7 +100,7 @@ def test_a_clone_shares_the_backbone_which_stays_fitted(pictures):
     assert clf.get_params() == before
     shouted = [f" {label.upper()}" if isinstance(label, str) else label for label in y]
     assert probe.score(x, shouted) == probe.score(x, y) == np.mean(probe.predict(x) == np.asarray(y))
-    with pytest.raises(DataError, match=r"answers, .* labels"):
+    with pytest.raises(DataError, match=r"predictions, .* labels"):
         probe.score(x, y[:-1])
 
 

@@ -59,7 +59,7 @@ def run(reviews, watch, tmp_path_factory):
     recipe = load_recipe("europe", [f"data.source={str(reviews)!r}", *FAST, 'sentences=["a warm film"]'])
     folder = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(labelled, "JUDGED_OF_TRAINING", 43)
+        patch.setattr(labelled, "TRAINING_SAMPLE", 43)
         return run_task(recipe, folder, log=lines.append, callbacks=[watch]), recipe, lines
 
 

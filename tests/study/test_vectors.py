@@ -18,7 +18,7 @@ from glassformer.data.corpus import countries_sentences
 from glassformer.errors import ConfigError, DataError, InputError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import what_decides
+from glassformer.tasks.run_folder import relevant_settings
 from glassformer.tasks.word2vec.recipe import CorpusConfig
 from glassformer.tasks.word2vec.run import load_sentences
 
@@ -159,4 +159,4 @@ def test_load_gives_word_vectors_back(run, tmp_path, capsys):
 
 def test_what_decides_a_run():
     quiet, loud, other = (load_recipe("europe", [key]) for key in ("verbose=0", "verbose=1", "lr=0.5"))
-    assert what_decides(quiet) == what_decides(loud) != what_decides(other)
+    assert relevant_settings(quiet) == relevant_settings(loud) != relevant_settings(other)

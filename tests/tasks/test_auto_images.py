@@ -59,8 +59,10 @@ def away(monkeypatch):
 
 def test_few_validation_examples_do_not_overrule_the_folds(at_hand, monkeypatch):
     """What cross-validation has scored is fitted: fine-tuning to its end, not back to its start."""
-    made, make = [], auto._made
-    monkeypatch.setattr(auto, "_made", lambda clf, candidate: made.append(make(clf, candidate)) or made[-1])
+    made, make = [], auto._new_estimator
+    monkeypatch.setattr(
+        auto, "_new_estimator", lambda clf, candidate: made.append(make(clf, candidate)) or made[-1]
+    )
     gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY, validation=HELD)
     tuned = [model for model in made if model.model == at_hand and model.train_layers is None]
     assert tuned

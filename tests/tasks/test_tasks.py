@@ -113,7 +113,7 @@ class MeanRecipe:
 class MeanLength(Estimator, MeanFit):
     """The mean length of some texts: an estimator without a network."""
 
-    RECIPE, FIGURES = MeanRecipe, ("train_seconds",)
+    RECIPE, SAVED_STATE = MeanRecipe, ("train_seconds",)
     ALONE = "a mean needs one process"
 
     def fit(self, texts, *, checkpoints=None, resume=False, callbacks=()):

@@ -13,7 +13,7 @@ from glassformer.cli.app import main
 from glassformer.errors import ConfigError, SeveralProcessesWarning
 from glassformer.runtime import world
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run_folder import Helped, one_writer
+from glassformer.tasks.run_folder import NotMainProcess, main_process_only
 from glassformer.train import distributed
 
 NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
@@ -71,11 +71,11 @@ def test_the_one_that_writes_goes_on_alone(environment):
     """A simple model that it fitted to compare with waited for the processes that had ended."""
     environment(**WHOLE | {"RANK": "0"})
     assert world() == (0, 3)
-    with one_writer():
+    with main_process_only():
         assert world() == (0, 1)
     assert world() == (0, 3)
     environment(RANK="2")
-    with pytest.raises(Helped), one_writer():
+    with pytest.raises(NotMainProcess), main_process_only():
         raise AssertionError
 
 

@@ -14,7 +14,7 @@ from glassformer.data import sentences
 from glassformer.data.sentences import read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.vectors import read_pairs
-from glassformer.tasks.word2vec.lookups import THEIRS
+from glassformer.tasks.word2vec.lookups import GENSIM_NAMES
 
 WORDS = tuple(f"w{i}" for i in range(53))
 D = 7
@@ -53,7 +53,7 @@ def test_an_analogy_is_words_added_and_taken_away(vectors):
 
 
 def test_its_names_are_answered_with_ours(vectors):
-    for name, ours in THEIRS.items():
+    for name, ours in GENSIM_NAMES.items():
         with pytest.raises(AttributeError) as told:
             getattr(vectors, name)
         assert str(told.value) == f"'Word2Vec' object has no attribute '{name}'. Here: {ours}"

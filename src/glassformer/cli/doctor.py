@@ -134,10 +134,12 @@ def _int8_of(folder: Path) -> list[Line]:
     """The result of the int8 check of the model, if it was run."""
     from glassformer.checkpoints.files import read_json
     from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.int8 import told
+    from glassformer.tasks.int8 import describe_outcome
 
     found = read_json(folder / ABOUT).get("int8")
-    return [] if found is None else [Line("ok" if found["passed"] else "note", "int8", told(found))]
+    return (
+        [] if found is None else [Line("ok" if found["passed"] else "note", "int8", describe_outcome(found))]
+    )
 
 
 def _contents(checkpoint: Any) -> Iterator[Line]:

@@ -88,7 +88,7 @@ def evaluate(
 
     Args:
         columns: names of columns in ``data`` that differ from the run's: recipe key -> name.
-        every_epoch: evaluate the kept weights of each epoch; see ``tasks.epochs.judge_epochs``.
+        every_epoch: evaluate the kept weights of each epoch; see ``tasks.epochs.evaluate_epochs``.
         by: also compute the metrics for each value of this column; see ``tasks.slices``.
 
     Raises:

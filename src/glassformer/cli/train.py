@@ -204,7 +204,7 @@ def train_command(
         task_chosen=True,
     )
     from glassformer.runtime import world
-    from glassformer.tasks.run_folder import Helped
+    from glassformer.tasks.run_folder import NotMainProcess
 
     _say_held_out(chosen, given, shipped=recipe in recipe_names())
     folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
@@ -213,7 +213,7 @@ def train_command(
         note(f"nothing to resume in {folder}: a new run begins")
     try:
         run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)
-    except Helped:
+    except NotMainProcess:
         return
     show_run(run, chosen)
     say(next_step(run, chosen))

@@ -1,1 +1,1 @@
-"""Work on many cores and machines."""
+"""Run work in many processes and on many machines."""

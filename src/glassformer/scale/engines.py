@@ -1,7 +1,7 @@
-"""Mapping a function over items: one by one in this process, or as Ray tasks on any number of machines.
+"""Map a function over items: serially in this process, or as Ray tasks on any number of machines.
 
-The functions that are mapped (an arm of a study, a shard to score) may be called again at any time and then
-do only what is missing, so a lost machine or a stopped command costs no more than what was running.
+The functions (run a job of a study, score a shard) can be repeated at any time and then do only what is
+missing. So if a machine fails or the command is stopped, only unfinished items are lost.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 from glassformer.errors import BadValueError, GlassformerError, NotInstalledError
 
 ENGINES = ("serial", "ray")
-# A cluster begun here is of this machine alone: it listens on no other address.
+# A cluster started here uses only this machine and listens only on the loopback address.
 LOCAL: dict[str, Any] = {
     "include_dashboard": False,
     "num_cpus": os.cpu_count(),
     "_node_ip_address": "127.0.0.1",
 }
-RunContext = Callable[[Any], Any]
+Work = Callable[[Any], Any]
 
 
 def check_engine(engine: str) -> None:
-    """Raises ConfigError where there is no such engine."""
+    """Raise ConfigError for an unknown engine."""
     if engine not in ENGINES:
         raise BadValueError(f"no engine {engine!r}", where="--engine", fix=f"Use {' or '.join(ENGINES)}")
 
 
 def needs(threads: int, device: str) -> dict[str, int]:
-    """What one call computes with, in the words of ``mapped``: its threads, and a GPU where it is to use one.
+    """CPUs and GPUs of one call, as arguments for ``mapped``.
 
     Args:
-        threads: 0 leaves the number to torch, which under Ray takes the cores that are declared: one.
+        threads: number of threads; 0: torch's default, which under Ray is the declared number of cores, one.
         device: ``cpu``, ``cuda`` or ``auto``, which is a GPU if this machine has one.
     """
     import torch
@@ -42,16 +42,16 @@ def needs(threads: int, device: str) -> dict[str, int]:
 
 
 def mapped(
-    engine: str, work: RunContext, items: Iterable[Any], *, cpus: int = 1, gpus: int = 0
+    engine: str, work: Work, items: Iterable[Any], *, cpus: int = 1, gpus: int = 0
 ) -> Iterator[tuple[Any, Any]]:
-    """(item, ``work(item)``) of each item, as they are done.
+    """Yield (item, ``work(item)``) for each item, as they are finished.
 
     Args:
-        engine: ``serial``, or ``ray``: on the cluster that ``RAY_ADDRESS`` names, else on one begun here.
-        work: a function by name, or a ``partial`` of one, so that it can be sent to another process.
-        cpus: cores that one call computes with; Ray runs as many calls on a machine as it has cores for, and
-            where none has so many, one.
-        gpus: GPUs that one call computes with, where there are any.
+        engine: ``serial``, or ``ray``: on the cluster at ``RAY_ADDRESS``, or on a new local one.
+        work: a picklable function: a named one, or a ``partial`` of it.
+        cpus: cores per call, which limit the number of parallel calls; reduced to what the largest machine
+            has.
+        gpus: GPUs per call; reduced to what the largest machine has.
 
     Raises:
         ConfigError: no such engine, or Ray is not installed.
@@ -62,8 +62,8 @@ def mapped(
     return _on_ray(work, list(items), cpus, gpus)
 
 
-def _on_ray(work: RunContext, items: list[Any], cpus: int, gpus: int) -> Iterator[tuple[Any, Any]]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing calls home
+def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tuple[Any, Any]]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
     os.environ.setdefault(
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
     )  # tasks that ask for no GPU leave it visible
@@ -80,14 +80,15 @@ def _on_ray(work: RunContext, items: list[Any], cpus: int, gpus: int) -> Iterato
         address = os.environ.get("RAY_ADDRESS")
         ray.init(address=address, log_to_driver=False, configure_logging=False, **({} if address else LOCAL))
     try:
-        # A task that asks for more than any machine has would wait forever; without a GPU it says what lacks.
+        # A task that asks for more than any machine has would wait forever. Without a GPU, ``work`` raises an
+        # error that names it.
         has = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus = max(1, min(cpus, int(max(one.get("CPU", 0) for one in has))))
         gpus = min(gpus, int(max(one.get("GPU", 0) for one in has)))
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=3)(work_on)
         waiting: dict[Any, Any] = {}
         left = iter(items)
-        # A few more than there are cores: a million shards are not a million objects in the cluster's memory.
+        # Submit only a few more tasks than there are cores, to limit the cluster's memory use.
         most = 4 * max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus)
         while True:
             for item in left:
@@ -107,11 +108,12 @@ def _on_ray(work: RunContext, items: list[Any], cpus: int, gpus: int) -> Iterato
             ray.shutdown()
 
 
-def work_on(work: RunContext, item: Any) -> tuple[bool, Any]:
-    """(whether it failed, the result or the error): an error of ours comes back as it is."""
+def work_on(work: Work, item: Any) -> tuple[bool, Any]:
+    """Whether ``work(item)`` failed, and its result or error. Only glassformer's errors are returned
+    unchanged, since others may not be picklable."""
     try:
         return False, work(item)
     except GlassformerError as error:
         return True, error
-    except Exception as error:  # of any library: only its words are sure to survive the way back
+    except Exception as error:
         return True, GlassformerError(f"{type(error).__name__}: {error}")

@@ -1,9 +1,8 @@
-"""Labels for Parquet files of any size: shard by shard, each of which may be asked for again at any time.
+"""Predict labels for Parquet files of any size, shard by shard.
 
-A shard is some rows of one file. ``score_shard`` writes its answers to a file of its own, whole or not at
-all, and does nothing where that file already holds the answers of the same model for the same rows. Whoever
-maps it, in one process or on many machines, may therefore be stopped and started again; ``score_file`` does
-so in this process.
+A shard is a range of rows of one file. ``score_shard`` writes its predictions to a separate file, atomically,
+and does nothing if that file already has the predictions of the same model for the same rows. So scoring can
+be stopped and restarted at any time. ``score_file`` scores all shards and joins the results.
 """
 
 from __future__ import annotations
@@ -45,19 +44,17 @@ from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run_folder import trained_column, trained_columns
 
 # --- shards ---------------------------------------------------------------------------------------
-#
-# A shard of a Parquet file, and its rows in portions that fit in memory.
 
 
-AT_ONCE = 64 << 20  # bytes of inputs that are answered in one call
-PIECE = 256  # rows that become Python's at a time
+AT_ONCE = 64 << 20  # maximum size of the inputs of one prediction call, in bytes
+PIECE = 256  # rows converted to Python objects at a time
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Rows ``first`` to ``first + rows`` (from 0) of one column, and the file that their answers go to.
+    """Rows ``first`` to ``first + rows`` (from 0) of one column, and the file for their predictions.
 
-    ``pair`` is the column of the second texts, of pairs.
+    ``pair`` is the column of the second texts of pairs.
     """
 
     source: str
@@ -69,7 +66,7 @@ class Shard:
 
 
 def in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
-    """The inputs in lists that take no more than ``AT_ONCE`` bytes together, or hold a single one."""
+    """Yield lists of inputs of at most ``AT_ONCE`` bytes (a larger input gets its own list)."""
     portion: list[Any] = []
     taken = 0
     for one in inputs:
@@ -85,9 +82,9 @@ def in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def read_rows(shard: Shard) -> Iterator[Any]:
-    """A shard's values: texts, two of them where they are pairs, or the bytes of images.
+    """Yield a shard's inputs: texts, pairs of texts, or the bytes of images.
 
-    Only the row groups that hold them are read.
+    Reads only the row groups that contain them.
     """
     if shard.pair:
         sides = (replace(shard, column=name, pair="") for name in (shard.column, shard.pair))
@@ -118,7 +115,7 @@ def read_rows(shard: Shard) -> Iterator[Any]:
 
 
 def _bytes_of(value: Any) -> Any:
-    """An image in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
+    """The bytes of an image in the format of the ``datasets`` library; paths are not followed."""
     return value.get("bytes") if isinstance(value, dict) else value
 
 
@@ -126,14 +123,14 @@ def _bytes_of(value: Any) -> Any:
 
 
 SHARD_ROWS = 4096
-FORMAT = 2  # of a shard's answers: 2 has the column ``truncated``
-NOTE = b"glassformer"  # key of the Parquet schema's metadata
+FORMAT = 2  # format version of a shard's file; since 2 there is a column ``truncated``
+NOTE = b"glassformer"  # key in the metadata of the Parquet schema
 
 
 def shards_of(
     source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS, pair: str = ""
 ) -> list[Shard]:
-    """A Parquet file in shards, whose answers are to lie in ``folder``: ``part-000000.parquet`` and so on."""
+    """Divide a Parquet file into shards; predictions go to ``folder`` as ``part-000000.parquet`` ..."""
     total, files = check_rows(source, open_parquet(source)), Path(folder)
     return [
         Shard(str(source), column, first, min(rows, total - first), str(files / f"part-{i:06}.parquet"), pair)
@@ -142,27 +139,27 @@ def shards_of(
 
 
 def score_shard(model: str | Path, shard: Shard) -> int:
-    """Score one shard, unless its file has these answers already; the number of rows without an answer.
+    """Score one shard unless its file already has these predictions; returns the number of failed rows.
 
-    A row gives ``row`` (in the source, from 1), ``label``, ``probability`` (of that label), one column
-    ``p:CLASS`` for each class, for texts ``truncated`` (longer than the model reads, and cut), and ``error``:
-    why a row without an answer has none (no text, a damaged image), else null.
+    Columns of the result: ``row`` (in the source, from 1), ``label``, ``probability`` (of that label),
+    ``p:CLASS`` for each class, for texts ``truncated`` (longer than the maximum length), and ``error``: why a
+    row has no prediction (no text, a damaged image), otherwise null.
 
     Args:
         model: folder of a run or of a saved classifier.
 
     Raises:
-        InputError: no such classifier, no such column, a damaged file.
-        GlassformerError: the disk refused.
+        InputError: no such classifier or column, or a damaged file.
+        GlassformerError: the file could not be written.
     """
     import pyarrow.parquet as pq
 
     check_file(Path(shard.source), ANY_SIZE)
     target = Path(shard.target)
-    wanted = _note(model, shard)
-    if (found := _answered(target, wanted)) is not None:
-        return found
-    table = _table(load_once(model), shard, wanted)
+    note = _note(model, shard)
+    if (failed := _already_scored(target, note)) is not None:
+        return failed
+    table = _table(load_once(model), shard, note)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as fresh:
@@ -182,23 +179,23 @@ def score_file(
     pair: str | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, int]:
-    """Score a Parquet file into another; a call that was stopped is gone on with by the same call.
+    """Score a Parquet file into another. Repeat a call that was stopped to resume it.
 
-    What is done lies in ``OUT.parts`` until the whole is there. Memory holds one shard.
+    Finished shards are in the folder ``OUT.parts`` until all are joined. Only one shard is in memory.
 
     Args:
-        column: of texts or images; None finds it by its usual names.
-        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files at the same paths.
-        progress: called after each shard, those of an earlier call too, with its rows and all rows.
-        pair: column of the second texts, for a model of pairs; None: likewise.
-        say: called with a line where columns of pairs are not found by the names of the training.
+        column: column of texts or images; None: detected.
+        engine: ``serial``, or ``ray``: shards are tasks of a cluster, which sees the files at the same paths.
+        progress: called after each shard, also those of an earlier call, with its rows and all rows.
+        pair: column of the second texts, for a model of pairs; None: detected.
+        say: called with a message if columns of pairs do not have the names of the training.
 
     Returns:
-        ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
+        ``rows``, ``failed`` (rows without a prediction) and ``truncated`` (truncated texts).
 
     Raises:
-        InputError: as ``score_shard``; ``out`` exists, has no folder to lie in, or another process writes it;
-            the model or the file has changed since the call began.
+        InputError: as in ``score_shard``; ``out`` exists, its folder does not, or another process writes it;
+            the model or the file has changed during the call.
     """
     out = Path(out)
     check_new_file(out)
@@ -225,7 +222,7 @@ def score_file(
     total, failed, clf = sum(shard.rows for shard in shards), 0, load_once(model)
     work = partial(score_shard, str(Path(model).resolve()))
     with writing(parts):
-        if out.exists():  # another process has just come to its end
+        if out.exists():  # written by another process meanwhile
             raise ExistsError("the output file exists", where=str(out), fix="Choose another --out")
         for shard, without in mapped(engine, work, shards, **needs(clf.threads, clf.device)):
             check()
@@ -236,13 +233,13 @@ def score_file(
         join_parts([shard.target for shard in shards], out)
         for shard in shards:
             Path(shard.target).unlink(missing_ok=True)
-    with suppress(OSError):  # something else lies in it, or the next one has begun
+    with suppress(OSError):  # it has other files, or another process uses it again
         parts.rmdir()
-    return {"rows": total, "failed": failed, "truncated": _cut(out)}
+    return {"rows": total, "failed": failed, "truncated": _count_truncated(out)}
 
 
-def _cut(out: Path) -> int:
-    """How many texts of an answered file were cut."""
+def _count_truncated(out: Path) -> int:
+    """Number of truncated texts in a scored file."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -253,7 +250,7 @@ def _cut(out: Path) -> int:
 
 
 def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
-    """The answers of all shards in one file, in their order; one shard is in memory at a time."""
+    """Join the files of all shards in order; only one shard is in memory at a time."""
     import pyarrow.parquet as pq
 
     with replacing(Path(out)) as fresh:
@@ -266,10 +263,10 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
 def find_column(
     source: str | Path, inputs: Inputs, wanted: str | None = None, trained: str | None = None
 ) -> str:
-    """The column of texts or images: the wanted one, the training's if it is there, or by usual names.
+    """The column of texts or images: ``wanted``, or else the one used in training, or else by common names.
 
     Raises:
-        DataError: no such column, one of numbers, or several that could be it.
+        DataError: no such column, a column of another type, or several candidates.
     """
     import pyarrow as pa
 
@@ -299,10 +296,10 @@ def find_column(
 
 
 def load_once(model: str | Path) -> Any:
-    """A saved classifier, loaded once a process, and again when another was saved in its place.
+    """Load a saved classifier; cached in this process until another is saved in the same folder.
 
     Raises:
-        InputError: no such folder, a damaged one, or no classifier.
+        InputError: no such folder, a damaged one, or not a classifier.
     """
     return _loaded(str(Path(model).resolve()), _state(model))
 
@@ -319,13 +316,12 @@ def _loaded(model: str, checksum: str) -> Any:
     return clf
 
 
-# --- scoring one ----------------------------------------------------------------------------------
+# --- scoring one shard ----------------------------------------------------------------------------
 
 
 def _state(model: str | Path) -> str:
-    """What tells a saved model from another: its manifest, or sizes and times of the files that others wrote.
-
-    Empty where there is no model: loading says what is wrong.
+    """A key that identifies a saved model: the checksum of its manifest, or for other libraries' folders the
+    sizes and times of the files. Empty if there is no model; loading it raises an error.
     """
     for folder in (Path(model), Path(model) / "model"):
         if (folder / MANIFEST).is_file():
@@ -339,7 +335,7 @@ def _state(model: str | Path) -> str:
 
 
 def _note(model: str | Path, shard: Shard) -> str:
-    """What must agree for a shard's file to be taken as it is."""
+    """The metadata that must match for a shard's existing file to be reused."""
     source, state = os.stat(shard.source), _state(model)
     if not state:
         raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
@@ -358,13 +354,13 @@ def _note(model: str | Path, shard: Shard) -> str:
     )
 
 
-def _answered(target: Path, wanted: str) -> int | None:
-    """The number of rows without an answer in a shard's file; None: not there, damaged or another shard's."""
+def _already_scored(target: Path, note: str) -> int | None:
+    """The number of rows without a prediction in a shard's file; None: missing, damaged or outdated."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        if ((pq.read_schema(target).metadata or {}).get(NOTE, b"")).decode() != wanted:
+        if ((pq.read_schema(target).metadata or {}).get(NOTE, b"")).decode() != note:
             return None
         errors = pq.read_table(target).column("error")
     except (OSError, pa.ArrowException):
@@ -376,28 +372,28 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     import pyarrow as pa
 
     classes, answer = clf.classes_.tolist(), TASKS[clf.RECIPE.task].answer
-    assert answer is not None, "only what gives labels is loaded"
+    assert answer is not None, "``_loaded`` checks this"
     rows = np.full((shard.rows, len(classes)), np.nan)
     labels: list[Any] = [None] * shard.rows
-    shares: list[float | None] = [None] * shard.rows
-    cut: list[bool | None] = [None] * shard.rows
+    probabilities: list[float | None] = [None] * shard.rows
+    truncated: list[bool | None] = [None] * shard.rows
     errors: list[str | None] = [None] * shard.rows
     seen = 0
     for inputs in in_portions(read_rows(shard)):
         if seen + len(inputs) > shard.rows:
             break
-        found, answers = _answers(clf, inputs)
-        errors[seen : seen + len(inputs)] = found
-        good = [i for i, error in enumerate(found) if error is None]
+        problems, outputs = _outputs(clf, inputs)
+        errors[seen : seen + len(inputs)] = problems
+        good = [i for i, error in enumerate(problems) if error is None]
         if good:
-            chosen = [inputs[i] for i in good]
+            valid = [inputs[i] for i in good]
             places = [seen + i for i in good]
-            rows[places] = answers
+            rows[places] = outputs
             if clf.inputs.can_be_cut:
-                for i, truncated in zip(places, clf.truncated(chosen).tolist(), strict=True):
-                    cut[i] = truncated
-            for i, label, share in zip(places, *answer(clf, answers), strict=True):
-                labels[i], shares[i] = label, share
+                for i, was_cut in zip(places, clf.truncated(valid).tolist(), strict=True):
+                    truncated[i] = was_cut
+            for i, label, probability in zip(places, *answer(clf, outputs), strict=True):
+                labels[i], probabilities[i] = label, probability
         seen += len(inputs)
     if seen != shard.rows:
         raise DataError(f"{seen} of {shard.rows} rows were read", where=shard.source)
@@ -405,26 +401,29 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     if clf.kind_.binary:
         label_type, labels = pa.list_(label_type), [None if x is None else list(x) for x in labels]
     if clf.kind_.labels_given:
-        given = {"label": pa.array(labels, label_type), "probability": pa.array(shares, pa.float64())}
-        given |= {
+        predictions = {
+            "label": pa.array(labels, label_type),
+            "probability": pa.array(probabilities, pa.float64()),
+        }
+        predictions |= {
             f"p:{c}": pa.array(rows[:, k], pa.float64(), from_pandas=True) for k, c in enumerate(classes)
         }
     else:
-        given = {"number": pa.array(rows[:, 0], pa.float64(), from_pandas=True)}
+        predictions = {"number": pa.array(rows[:, 0], pa.float64(), from_pandas=True)}
         if (bounds := bounds_of(clf, rows[:, 0])) is not None:
             for name, bound in zip(("low", "high"), bounds.T, strict=True):
-                given[name] = pa.array(bound, pa.float64(), from_pandas=True)
+                predictions[name] = pa.array(bound, pa.float64(), from_pandas=True)
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
-        **given,
-        **({"truncated": pa.array(cut, pa.bool_())} if clf.inputs.can_be_cut else {}),
+        **predictions,
+        **({"truncated": pa.array(truncated, pa.bool_())} if clf.inputs.can_be_cut else {}),
         "error": pa.array(errors, pa.string()),
     }
     return pa.table(columns).replace_schema_metadata({NOTE: note.encode()})
 
 
 def _problem(clf: Any, x: Any) -> str | None:
-    """Why this input cannot be scored, None where it can."""
+    """Why this input cannot be scored; None if it can."""
     try:
         clf.inputs.check_cell(x, clf)
     except InputError as error:
@@ -432,8 +431,8 @@ def _problem(clf: Any, x: Any) -> str | None:
     return None
 
 
-def _answers(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
-    """What is wrong with each input (None: nothing), and the probabilities of those that can be answered."""
+def _outputs(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
+    """The error of each input (None if it is valid), and the probabilities of the valid ones."""
     errors = [_problem(clf, x) for x in inputs]
     good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
     if not good:
@@ -443,13 +442,13 @@ def _answers(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
     except DataError:
         if not clf.inputs.can_be_cut:
             raise
-    errors = _encodable(clf, inputs, errors)  # one text that cannot be tokenized ends no shard
+    errors = _with_tokenizer_errors(clf, inputs, errors)  # one bad text must not fail the whole shard
     good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
     return errors, clf.outputs(good) if good else None
 
 
-def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
-    """The same errors, and those of the texts that the tokenizer fails on or finds nothing in."""
+def _with_tokenizer_errors(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
+    """Add errors for texts that the tokenizer fails on, or in which it finds no token."""
 
     def fails(text: str) -> str | None:
         try:

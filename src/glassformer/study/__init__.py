@@ -1,1 +1,1 @@
-"""Experiments: a recipe becomes a run folder."""
+"""Studies: compare recipes, cross-validate, calibrate, and find label errors."""

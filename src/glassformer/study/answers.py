@@ -1,4 +1,4 @@
-"""What a finished run and its simple models said about the judged examples, from their tables."""
+"""Read the predictions of a finished run and of its baselines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from glassformer.targets.target import Judged, read_object
 
 
 def read_answers(folder: Path) -> Judged:
-    """A run's predictions.
+    """Read a run's predictions.
 
     Raises:
-        DataError: there are none, they are damaged, or their examples have no labels.
+        DataError: there are none, they are damaged, or the examples have no labels.
     """
     if (target := target_in(folder)) is None:
         what = "has no answers that can be compared"
@@ -33,28 +33,30 @@ def read_answers(folder: Path) -> Judged:
 
 
 def _rows(folder: Path) -> Iterator[Any]:
-    """The rows of a run's predictions.csv; none where it has another file."""
+    """The rows of a run's predictions.csv; none if its predictions are in another file."""
     path = folder / "predictions.csv"
     if path.is_file():
         yield from (read_numbers if holds_numbers(path) else read_predictions)(path)
 
 
 def read_answers_split(folder: Path) -> str:
-    """The split that a run was judged on; empty where neither its predictions nor its metrics say one."""
+    """The split that a run was evaluated on, from its predictions or metrics; empty if unknown."""
     if not (folder / "predictions.csv").is_file():
         return str(read_object(folder / "metrics.json").get("judged") or "")
     splits = {row.split for row in _rows(folder)}
     return splits.pop() if len(splits) == 1 else ""
 
 
-def unlike(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -> str:
-    """How the examples differ that two runs were judged on; empty where they do not."""
+def examples_differ(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -> str:
+    """How the evaluated examples of two runs differ, in words; empty if they do not."""
     ours, theirs = judged
     if (ours.examples, ours.classes) == (theirs.examples, theirs.classes):
         return ""
     if ours.examples == theirs.examples:
-        apart = sorted(set(ours.classes) ^ set(theirs.classes))
-        return "know other labels" + (f": {', '.join(apart[:3])} only one of them" if apart else " in order")
+        labels = sorted(set(ours.classes) ^ set(theirs.classes))
+        return "have different labels" + (
+            f": {', '.join(labels[:3])} in only one of them" if labels else " in another order"
+        )
     splits, counts = [read_answers_split(f) for f in folders], [answers.n for answers in judged]
     what = "were evaluated on different examples: "
     if splits[0] != splits[1] and all(splits):
@@ -67,10 +69,10 @@ def unlike(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -> str:
 
 
 def read_simple_answers(folder: Path, first: Judged, names: Sequence[str]) -> dict[str, Judged]:
-    """What a run's simple models answered, of those ``names`` whose answers were kept.
+    """Read the predictions of a run's baselines, of those ``names`` whose predictions were saved.
 
     Args:
-        first: answers to the same examples.
+        first: predictions for the same examples.
     """
     out = {}
     for name, cells in read_simple(folder / SIMPLE).items():
@@ -78,7 +80,7 @@ def read_simple_answers(folder: Path, first: Judged, names: Sequence[str]) -> di
             continue
         try:
             guess = first.target.as_written(cells, first.classes)
-        except (KeyError, ValueError):  # written by other labels than the run's: there is no comparing
+        except (KeyError, ValueError):  # labels that the run does not have
             continue
         if guess is not None:
             out[name] = replace(first, predicted=guess, log_loss=None)

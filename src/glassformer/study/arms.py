@@ -1,9 +1,9 @@
-"""Running the arms of a study: one function runs one arm with one seed, and may be called again at any time.
+"""Run the arms (compared recipes) of a study. A job is one arm with one seed; it can be repeated at any time.
 
     STUDY/study.toml  arms/ARM/seed-0/ (a run folder, and arm.json once it is finished)  results.json ...
 
-A finished arm is left as it is; a broken one goes on from its newest checkpoint. Each runs in a process of
-its own, so that its peak memory is its own, and so that one that dies takes no other along.
+Finished jobs are not run again; interrupted ones resume from their newest checkpoint. Each job runs in a
+separate process, so that its peak memory can be measured and a crash does not affect other jobs.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from glassformer.scale.engines import mapped, needs
 from glassformer.study.grid import Arm, Study, folder_name
 from glassformer.tasks.catalog import build_recipe
 from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import is_named, read_run_recipe, what_decides
+from glassformer.tasks.run_folder import is_named, read_run_recipe, relevant_settings
 from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
-MARKER = "arm.json"  # written last
+MARKER = "arm.json"  # written when a job is finished
 STOPPED = "interrupted; finished arms are kept, give the same command to continue"
 Say = Callable[[str], None]
 
 
 def silent(line: str) -> None:
-    """Says nothing. A function by name, so that it can be sent to another process."""
+    """Log nothing. A named function, because a lambda cannot be pickled for another process."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Job:
 
     @property
     def place(self) -> str:
-        """The run's folder as seen from the study's."""
+        """The run's folder relative to the study's."""
         return self.folder.relative_to(self.folder.parents[2]).as_posix()
 
     @property
@@ -62,9 +62,9 @@ class Job:
 
 
 def jobs_of(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
-    """Every arm with every seed, one seed after the other, so that a study broken off is still balanced.
+    """A job for every arm and seed, ordered by seed, so that an interrupted study is balanced.
 
-    Simple models that stand beside each table are trained once, with the first job.
+    Baselines are trained only once, in the first job.
     """
     jobs = []
     for seed in study.seeds:
@@ -79,10 +79,10 @@ def jobs_of(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
 
 
 def is_finished(job: Job) -> bool:
-    """Whether the job is done.
+    """Whether the job is finished.
 
     Raises:
-        ConfigError: another recipe was run there.
+        ConfigError: its folder has a run of another recipe.
     """
     if not (job.folder / MARKER).is_file():
         return False
@@ -96,17 +96,17 @@ def is_finished(job: Job) -> bool:
 
 
 def _compared(recipe: Any) -> dict[str, Any]:
-    """What must agree: everything but which simple models stand beside it."""
-    values = what_decides(recipe)
+    """The settings that must be equal: all except ``baselines``."""
+    values = relevant_settings(recipe)
     return values | {"evaluate": {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}}
 
 
 def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress: bool = False) -> Path:
-    """Run one job to its end, from wherever it stands. Calling it again changes nothing.
+    """Run one job, or resume it. Does nothing if it is finished.
 
     Raises:
         InputError: as in ``run_task``.
-        Interrupted: on a signal, with everything saved.
+        Interrupted: a signal; the state is saved.
     """
     if is_finished(job):
         return job.folder
@@ -121,13 +121,14 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
         "seconds": time.perf_counter() - started,
     }
     replace_text(job.folder / MARKER, json_text(marker, ascii=True) + "\n")
-    # The model stays, and there is nothing left to resume.
+    # A finished run needs no checkpoints.
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return job.folder
 
 
 def split_as_others(job: Job) -> Any:
-    """The job's recipe, its data split as in the arms begun before: all are judged on the same."""
+    """The job's recipe with the splits of the arms that were started before, so that all are evaluated on the
+    same examples."""
     data = job.recipe.data
     begun = sorted(job.folder.parents[1].glob("*/*/config.toml"))
     if not begun or getattr(data, "copies", "") is not None or is_named(data.source):
@@ -144,38 +145,38 @@ def run_jobs(
     progress: bool = False,
     engine: str = "serial",
 ) -> dict[str, str]:
-    """Run what is not finished yet.
+    """Run the jobs that are not finished.
 
     Args:
-        workers: processes at a time; 0: all in this one.
-        say: called with one line as jobs begin and end; with workers it must be a function that pickles.
-        engine: ``ray``: jobs are tasks of a cluster that sees the study's folder under the same path.
+        workers: number of parallel processes; 0: run all jobs in this process.
+        say: called with one line when a job starts or ends; with workers it must be picklable.
+        engine: ``ray``: jobs are tasks of a cluster, which sees the study's folder under the same path.
 
     Returns:
-        Title -> reason of each job that failed; the others are done.
+        Title -> error message of each job that failed; all others are finished.
 
     Raises:
-        InputError: the first job's input is wrong, or a folder holds another recipe: nothing else is begun.
-        Interrupted: on a signal; what ran is saved.
+        InputError: the input of the first job is invalid, or a folder has another recipe; no other job runs.
+        Interrupted: a signal; the state is saved.
     """
     todo = [job for job in jobs if not is_finished(job)]
     if len(todo) < len(jobs):
         say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished already")
     for recipe in {job.arm: job.recipe for job in todo if engine == "serial"}.values():
-        fetch_if_checkpoint(recipe)  # missing weights end a study before any data are read
+        fetch_if_checkpoint(recipe)  # raises errors for missing weights before data are read
     failed: dict[str, str] = {}
     done = len(jobs) - len(todo)
-    alone = done == 0  # nothing has shown yet that the data and the settings can be used
+    first = done == 0  # an input error of the first job probably concerns all jobs
     began = time.perf_counter()
     ended: list[Job] = []
 
-    def settle(job: Job, error: BaseException | None, seconds: float) -> None:
-        nonlocal done, alone
+    def record(job: Job, error: BaseException | None, seconds: float) -> None:
+        nonlocal done, first
         if isinstance(error, Interrupted | KeyboardInterrupt):
             raise Interrupted(STOPPED) from None
-        if isinstance(error, InputError) and alone:
+        if isinstance(error, InputError) and first:
             raise error
-        alone = False
+        first = False
         done += error is None
         if error is not None:
             failed[job.title] = str(error) or type(error).__name__
@@ -185,9 +186,9 @@ def run_jobs(
         say(f"[{done}/{len(jobs)}] {job.title}: {f'failed: {error}' if error else f'{seconds:.0f} s'}{when}")
 
     if engine == "ray":
-        apart = [replace(job, folder=job.folder.resolve()) for job in todo]
-        for job, (error, seconds) in mapped("ray", _attempt, apart, **_needs(apart)):
-            settle(job, error, seconds)
+        absolute = [replace(job, folder=job.folder.resolve()) for job in todo]
+        for job, (error, seconds) in mapped("ray", _attempt, absolute, **_needs(absolute)):
+            record(job, error, seconds)
         return failed
     if workers == 0:
         for job in todo:
@@ -196,18 +197,18 @@ def run_jobs(
                 run_arm(job, say=say, progress=progress)
             except (Exception, KeyboardInterrupt) as caught:
                 error = caught
-            settle(job, error, time.perf_counter() - started)
+            record(job, error, time.perf_counter() - started)
         return failed
     running: list[Any] = []
-    with _threads_shared(workers), ThreadPoolExecutor(workers) as pool:
+    with _shared_cores(workers), ThreadPoolExecutor(workers) as pool:
         try:
             show = progress and workers == 1
-            waiting = {pool.submit(_run_apart, job, say, show, running): job for job in todo}
+            waiting = {pool.submit(_run_in_process, job, say, show, running): job for job in todo}
             for future in as_completed(waiting):
-                settle(waiting[future], *future.result())
+                record(waiting[future], *future.result())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(running):  # each saves its state before it ends
+            for process in list(running):  # on SIGTERM each saves its state
                 process.terminate()
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(STOPPED) from None
@@ -216,15 +217,18 @@ def run_jobs(
 
 
 def _needs(jobs: Sequence[Job]) -> dict[str, int]:
-    """What the most demanding of the jobs computes with."""
-    settings = [getattr(job.recipe, "train", None) for job in jobs]  # word vectors have none, and no GPU
+    """CPUs and GPUs of the most demanding job."""
+    settings = [
+        getattr(job.recipe, "train", None) for job in jobs
+    ]  # word vectors lack this section, use CPUs
     each = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
     return {name: max(one[name] for one in each) for name in ("cpus", "gpus")} if each else {}
 
 
 @contextmanager
-def _threads_shared(workers: int) -> Iterator[None]:
-    """Lets each of several processes compute with its share of the cores; torch reads it when imported."""
+def _shared_cores(workers: int) -> Iterator[None]:
+    """Context manager: processes started inside use an equal share of the cores. torch reads these variables
+    when it is imported."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     if workers > 1:
@@ -238,13 +242,15 @@ def _threads_shared(workers: int) -> Iterator[None]:
                 os.environ.pop(name, None)
 
 
-def _run_apart(job: Job, say: Say, progress: bool, running: list[Any]) -> tuple[BaseException | None, float]:
-    """Run a job in a process of its own; what went wrong and the seconds."""
+def _run_in_process(
+    job: Job, say: Say, progress: bool, running: list[Any]
+) -> tuple[BaseException | None, float]:
+    """Run a job in a new process; returns its error, if any, and the seconds."""
     started = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(job, say, progress, sender, os.getpid()))
-    with _unheard("SIGINT", "SIGHUP"):
+    with _blocked("SIGINT", "SIGHUP"):
         process.start()
     running.append(process)
     sender.close()
@@ -252,16 +258,16 @@ def _run_apart(job: Job, say: Say, progress: bool, running: list[Any]) -> tuple[
         error = receiver.recv()
     except EOFError:
         process.join()
-        error = GlassformerError(f"its process ended with {_ending(process.exitcode)}")
+        error = GlassformerError(f"its process ended with {_exit_status(process.exitcode)}")
     process.join()
     running.remove(process)
     return error, time.perf_counter() - started
 
 
 @contextmanager
-def _unheard(*names: str) -> Iterator[None]:
-    """What this thread begins does not hear these signals: a terminal tells the whole group, and the command
-    ends the runs itself, each with its state saved."""
+def _blocked(*names: str) -> Iterator[None]:
+    """Context manager: processes started inside ignore these signals. A terminal sends them to the whole
+    process group, but the command stops the jobs itself, so that each saves its state."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -273,18 +279,18 @@ def _unheard(*names: str) -> Iterator[None]:
 
 
 def _attempt(job: Job) -> tuple[BaseException | None, float]:
-    """Run a job in this process; what went wrong and the seconds."""
+    """Run a job in this process; returns its error, if any, and the seconds."""
     started, error = time.perf_counter(), None
     try:
         run_arm(job, own_process=False)
     except GlassformerError as caught:
         error = caught
-    except Exception as caught:  # of any library: only its words are sure to survive the way back
+    except Exception as caught:  # only the message can be pickled for sure
         error = GlassformerError(f"{type(caught).__name__}: {caught}")
     return error, time.perf_counter() - started
 
 
-def _ending(code: int | None) -> str:
+def _exit_status(code: int | None) -> str:
     if code is not None and code < 0:
         hint = ": was there enough memory?" if -code == signal.SIGKILL else ""
         return f"signal {-code}{hint}"
@@ -292,7 +298,7 @@ def _ending(code: int | None) -> str:
 
 
 def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # at every stage, not in training alone
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also before and after training
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     error: BaseException | None = None
     try:
@@ -301,13 +307,13 @@ def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None
         error = Interrupted("interrupted")
     except GlassformerError as caught:
         error = caught
-    except Exception as caught:  # of any library: only its words are sure to survive the way back
+    except Exception as caught:  # only the message can be pickled for sure
         error = GlassformerError(f"{type(caught).__name__}: {caught}")
     sender.send(error)
 
 
 def _end_with(parent: int) -> None:
-    """Stop, with everything saved, once the process that began this one is gone."""
+    """Stop this process, which saves its state, when its parent process has ended."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Temperature, threshold and int8 of a finished run: by its validation data, saved with the model."""
+"""Calibrate a finished run (temperature, threshold, abstention), and check int8, on its validation data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.decisions import Classifier, abstaining, abstention, check_abstain, fitted_decision
-from glassformer.tasks.int8 import obstacle, refuse_int8, told
+from glassformer.tasks.int8 import describe_outcome, obstacle, refuse_int8
 from glassformer.tasks.labelled import load_other, with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
@@ -60,23 +60,24 @@ def calibrate_run(
     columns: Mapping[str, str] | None = None,
     on_bad_row: str | None = None,
 ) -> dict[str, Any]:
-    """Fit the temperature, if asked the threshold, and save model, calibration.json and report anew.
+    """Fit the temperature and optionally a threshold; save the model, calibration.json and the report again.
 
     Args:
         folder: a run folder.
-        data: labeled texts to choose by, instead of the run's validation split.
-        threshold: what one on the second of two classes, or one a class of more, should serve; None: the most
-            probable class is the answer.
-        abstain_below: the probability of its label below which the model gives none; None: it always does.
-        columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
-        on_bad_row: ``skip`` leaves out rows and images of ``data`` that cannot be used; ``refuse`` ends at
-            the first. None: as the recipe says.
+        data: labeled examples to calibrate on, instead of the run's validation split.
+        threshold: the metric that thresholds maximize, one for two classes, otherwise one per class; None:
+            predict the most probable class.
+        abstain_below: the model gives no label if the label's probability is below this; None: always one.
+        columns: names of columns in ``data`` that differ from the run's: key of its recipe -> name.
+        on_bad_row: ``skip`` leaves out unusable rows and images of ``data``; ``refuse`` raises an error at
+            the first. None: as in the recipe.
 
-    The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
+    The test split is evaluated, but not used for fitting. Calibrating again gives the same result, since it
+    starts from the model's logits.
 
     Raises:
-        ConfigError: no validation data, ``abstain_below`` that cannot be, another process writes there.
-        DataError: labels that the model does not know, or one class only.
+        ConfigError: no validation data, an invalid ``abstain_below``, or another process writes there.
+        DataError: labels that the model does not know, or only one class.
     """
     folder = Path(folder)
     recipe = read_run_recipe(folder)
@@ -90,16 +91,16 @@ def calibrate_run(
             what = "tags of words have no threshold"
             raise NotForThisModelError(what, where=name, fix="Leave it out: the most probable tag is taken")
     with writing(folder):
-        asked = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
+        changed = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         clf = load(folder)
-        other = _other(data, asked, clf, say) if data else None
+        other = _other(data, changed, clf, say) if data else None
         given = data, other, on_bad_row == "skip"
         splits = _own(RunContext(TASKS[recipe.task], recipe, folder, say), bool(data))
         return _calibrate(folder, recipe, clf, splits, given, threshold, abstain_below, bootstrap, say)
 
 
 def _own(work: RunContext, other: bool) -> Any:
-    """The run's own splits; None where other data choose, and the run's own have changed or are gone."""
+    """The run's own splits; None if they have changed or are missing, and other data are used (``other``)."""
     try:
         return own_data(work, ("validation", "judged"))
     except DataError as error:
@@ -147,12 +148,14 @@ def _calibrate(
         "threshold": plain(limit),
         "metric": threshold or ("f1" if limit is not None else None),
         "abstain_below": below,
-        "unseen": None if limit is None or kind.binary else _unseen(kind, logits, targets, threshold),
+        "unseen": None
+        if limit is None or kind.binary
+        else _cross_validated(kind, logits, targets, threshold),
     }
     sides = (1.0, own), (temperature, limit), below
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
-    chances = kind.probabilities(logits, temperature)
-    out["abstaining"] = None if kind.binary else abstaining(kind, chances, targets, limit)
+    p = kind.probabilities(logits, temperature)
+    out["abstaining"] = None if kind.binary else abstaining(kind, p, targets, limit)
     judged_split = labelled(splits and splits.judged)
     out["seen"] = _seen(chosen_by, splits, judged_split) if data and splits else {}
     if judged_split is not None and splits.judged_name != "validation":
@@ -164,7 +167,7 @@ def _calibrate(
 
 
 def _outcome(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, Any]:
-    """What calibration.json says whatever was calibrated; ``name``: of the examples that chose."""
+    """The entries of calibration.json for all kinds of models; ``name``: the split calibrated on."""
     return {
         "kind": "calibration",
         "temperature": plain(temperature),
@@ -181,7 +184,7 @@ def _outcome(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, 
 
 
 def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
-    """The thresholds ``[K]`` that a fit of several labels chose, whatever was calibrated since; None: 0.5."""
+    """The thresholds ``[K]`` that the fit of a multi-label model chose, before any calibration; None: 0.5."""
     path = folder / "metrics.json"
     if not path.is_file():
         return clf.threshold_
@@ -190,7 +193,7 @@ def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
 
 
 def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str, Any]) -> dict[str, Any]:
-    """The model with its temperature, calibration.json and the page; returns ``out``."""
+    """Save the model with its temperature, calibration.json and the report; returns ``out``."""
     clf.temperature_ = temperature
     clf.save(folder / "model", overwrite=True)
     write_card(folder / "model", clf, folder)
@@ -203,7 +206,7 @@ def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str,
 def _calibrate_words(
     folder: Path, recipe: Any, clf: Any, splits: Any, by: tuple[Any, str], bootstrap: int, say: Say
 ) -> dict[str, Any]:
-    """The temperature of what tags words, by the words of held-out sentences; intervals draw sentences."""
+    """Fit a tagger's temperature on the words of validation sentences; the bootstrap resamples sentences."""
     chosen_by, name = by
     say(f"calibrating on the words of {len(chosen_by):,} {name} sentences")
     held = _Words(clf, chosen_by)
@@ -218,55 +221,56 @@ def _calibrate_words(
 
 
 class _Words:
-    """The words of a split: what the model gives for each, and its own tag."""
+    """Logits and tags of the words of a split."""
 
     def __init__(self, clf: Any, split: Any):
         self.clf, self.split = clf, split
-        found = clf.logits(split.words)
-        self.logits = np.concatenate(found)  # [W, C]
+        logits = clf.logits(split.words)
+        self.logits = np.concatenate(logits)  # [W, C]
         self.targets = clf.numbers(clf.true_tags(split.tags, split.words, split.origin))  # [W]
-        self.known = self.targets >= 0  # a tag that was not learned is left out
-        self.sentences = np.repeat(np.arange(len(found)), list(map(len, found)))
+        self.known = self.targets >= 0  # a tag that was not seen in training is left out
+        self.sentences = np.repeat(np.arange(len(logits)), list(map(len, logits)))
         if not self.known.any():
             raise DataError("no word has a tag that the model knows", where=split.origin)
-        figures = clf.judge(split.words, split.tags, bootstrap=0, answers=clf.decide(found))
-        self.figures = {key: figures[key] for key in ("accuracy", "entity_f1")}  # of any temperature
+        metrics = clf.judge(split.words, split.tags, bootstrap=0, answers=clf.decide(logits))
+        self.metrics = {key: metrics[key] for key in ("accuracy", "entity_f1")}  # same for all temperatures
 
     def both(self, temperature: float, resamples: int) -> dict[str, Any]:
-        """Figures before and after."""
+        """Metrics before and after calibration."""
         z, y, groups = self.logits[self.known], self.targets[self.known], self.sentences[self.known]
         return {
-            side: describe(probabilities_of(z, t), y, resamples=resamples, groups=groups) | self.figures
+            side: describe(probabilities_of(z, t), y, resamples=resamples, groups=groups) | self.metrics
             for side, t in (("before", 1.0), ("after", temperature))
         }
 
 
-def _unseen(kind: Any, logits: np.ndarray, targets: np.ndarray, metric: Any) -> dict[str, Any] | None:
-    """The measure of the validation examples where each fifth is answered as the others chose; None: too few.
-
-    ``before``: by the most probable class. What a threshold gains on the examples that chose it is flattered.
+def _cross_validated(
+    kind: Any, logits: np.ndarray, targets: np.ndarray, metric: Any
+) -> dict[str, Any] | None:
+    """The metric with cross-validated thresholds, since it is optimistic on the examples that thresholds were
+    fitted on. ``before``: without thresholds. None: too few examples.
     """
     classes = logits.shape[1]
 
-    def answer(others: np.ndarray, own: np.ndarray) -> np.ndarray:
-        found = fitted_decision(kind, logits[others], targets[others], metric)
-        return kind.predicted_index(kind.probabilities(logits[own], found[0]), found[1])
+    def predict(others: np.ndarray, own: np.ndarray) -> np.ndarray:
+        temperature, limit = fitted_decision(kind, logits[others], targets[others], metric)
+        return kind.predicted_index(kind.probabilities(logits[own], temperature), limit)
 
-    def figure(answers: np.ndarray) -> float:
+    def score(predicted: np.ndarray) -> float:
         if metric == "f1":
-            hits = int((answers & targets).sum())
-            return 2 * hits / max(int(answers.sum() + targets.sum()), 1)
-        return figure_of(answers, targets, classes, metric)
+            hits = int((predicted & targets).sum())
+            return 2 * hits / max(int(predicted.sum() + targets.sum()), 1)
+        return figure_of(predicted, targets, classes, metric)
 
-    after = unseen_figure(answer, figure, targets)
-    plain_answers = kind.predicted_index(kind.probabilities(logits))
-    return None if after is None else {"folds": FOLDS, "before": figure(plain_answers), "after": after}
+    after = unseen_figure(predict, score, targets)
+    most_probable = kind.predicted_index(kind.probabilities(logits))
+    return None if after is None else {"folds": FOLDS, "before": score(most_probable), "after": after}
 
 
 def _both(
     clf: Any, logits: np.ndarray, targets: np.ndarray, before: Any, after: Any, below: float | None, n: int
 ) -> dict[str, Any]:
-    """Figures of one split with the temperature and threshold before and after; ``n`` resamples."""
+    """Metrics of one split before and after calibration; ``n``: number of resamples."""
     out, kind = {}, clf.kind_
     for name, (temperature, cut) in (("before", before), ("after", after)):
         p = kind.probabilities(logits, temperature)
@@ -281,7 +285,7 @@ def _both(
 
 
 def _seen(chosen_by: Any, splits: Any, judged: Any) -> dict[str, int]:
-    """How many of the examples that chose, or copies of them, stand in a run's training and judged split."""
+    """Number of calibration examples that are in the run's training and test split, or copies of such."""
     own = groups_of(chosen_by)
     parts = {"train": splits.train, splits.judged_name: judged}
     keys = {name: set(groups_of(part)) for name, part in parts.items() if part is not None}
@@ -293,37 +297,37 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
 
 
 def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
-    """The labeled texts or images of other data: their validation split, or the first there is."""
+    """The labeled examples of other data: the validation split, or else the first split."""
     splits = load_other(TASKS[recipe.task], recipe, clf, data)
     for line in getattr(splits.dataset, "said", ()):
         say(line)
-    found = labelled(splits.validation or next(iter(splits.dataset.splits.values())))
-    if found is None:
+    split = labelled(splits.validation or next(iter(splits.dataset.splits.values())))
+    if split is None:
         raise DataError("has no labels", where=data)
-    return found
+    return split
 
 
 # --- int8 -----------------------------------------------------------------------------------------
 #
-# Products in int8 held to a finished run's validation labels, once; the outcome is saved with its model.
+# Check int8 inference once on a finished run's validation labels, and save the result with the model.
 
 
 def set_precision(folder: str | Path, model: Any, precision: str, say: Callable[[str], None]) -> None:
-    """Let a loaded model predict in a number format; for int8 its gate is measured where that was not done.
+    """Set the precision of a loaded model; for int8, run its check if that was not done.
 
     Args:
-        folder: of the run, or of the model in it.
+        folder: the run, or the model folder in it.
 
     Raises:
-        ConfigError: no such format; int8 for what gives no labels or has no validation examples.
+        ConfigError: an unknown precision, or int8 for a model without labels or validation examples.
     """
     choose_dtype(precision, torch.device("cpu"))
     if precision == "int8":
-        _settle(Path(folder), model, say)
+        _check_int8(Path(folder), model, say)
     model.precision = precision
 
 
-def _settle(folder: Path, model: Any, say: Callable[[str], None]) -> None:
+def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
     if not isinstance(model, Classifier):
         refuse_int8("int8", type(model).__name__)
     if model.int8_ is not None or obstacle(model.model_, choose_device(model.device)) is not None:
@@ -342,10 +346,10 @@ def _settle(folder: Path, model: Any, say: Callable[[str], None]) -> None:
         what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")
     say(f"int8 is checked on {len(held):,} validation examples, once for this model")
-    say(f"int8 is {told(model.check_int8(held.examples, held.labels))}")
+    say(f"int8 is {describe_outcome(model.check_int8(held.examples, held.labels))}")
     try:
         with writing(run):
             model.save(run / "model", overwrite=True)
             write_card(run / "model", model, run)
     except (OSError, GlassformerError) as error:
-        say(f"the outcome is not kept with the model: {error}")
+        say(f"the result of the int8 check could not be saved with the model: {error}")

@@ -1,7 +1,4 @@
-"""A whole study: run what is missing, collect what is there, write results, report. May be called again.
-
-Finished runs are compared as its arms are.
-"""
+"""Run a study and write its results and report; compare finished runs."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ from glassformer.report.study import write_study_report
 from glassformer.study.answers import read_answers, read_answers_split
 from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Arm, Study, check_split, expand
-from glassformer.study.results import beside, collect, write_results
+from glassformer.study.results import collect, compare_results, write_results
 from glassformer.targets.target import Judged
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run_folder import read_run_recipe, what_decides
+from glassformer.tasks.run_folder import read_run_recipe, relevant_settings
 
 
 def compare(
@@ -37,21 +34,21 @@ def compare(
     split: str | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """Run every arm with every seed that is not finished yet, and write what came out.
+    """Run all arms of a study with all seeds, and write results and report. Finished runs are kept.
 
     Args:
-        folder: of the study; what is finished there is kept.
-        settings: key -> value, laid over every arm.
-        workers: processes at a time, 0: all in this one. engine, say: see ``run_jobs``.
-        split: ``validation`` or ``test``, that the arms are judged on; None: as the study says.
-        measure: that they are compared by; None: what their recipes choose their best weights by.
+        folder: the study's folder.
+        settings: key -> value, applied to every arm.
+        workers: number of parallel processes; 0: run all in this process. engine, say: see ``run_jobs``.
+        split: ``validation`` or ``test``, the split to evaluate on; None: the study's.
+        measure: the metric to compare by; None: the one that selects the best weights in the recipes.
 
     Returns:
-        The results, as in results.json; ``failed`` names the runs that did not end, with the reason.
+        The results, as in results.json; ``failed`` has the error message of each run that failed.
 
     Raises:
-        InputError: whatever is wrong with the study, its recipes or the data; another process runs it there.
-        Interrupted: on a signal, with everything saved.
+        InputError: the study, its recipes or the data are invalid, or another process runs it in this folder.
+        Interrupted: a signal; the state is saved.
     """
     folder = check_study_folder(folder)
     if workers < 0:
@@ -68,7 +65,7 @@ def compare(
 
 
 def check_study_folder(folder: str | Path) -> Path:
-    """Raises ConfigError where no study can be begun, or gone on with."""
+    """Raise ConfigError if a study cannot be started or resumed in ``folder``."""
     folder = Path(folder)
     check_folder_path(folder)
     if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
@@ -86,16 +83,16 @@ def _run(
     say: Say,
     progress: bool,
 ) -> dict[str, str]:
-    """Run what is missing; the reason of each run that failed."""
+    """Run the missing jobs; returns the error message of each that failed."""
     with disk_errors(folder):
         (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
     return run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
 
 
-# --- finished runs side by side -------------------------------------------------------------------
+# --- comparing finished runs ----------------------------------------------------------------------
 #
-# Figures, intervals and tests as in a study, from their folders alone.
+# The same metrics, intervals and tests as in a study, read from the run folders.
 
 
 Runs = dict[str, dict[int, tuple[Job, Judged]]]
@@ -103,7 +100,7 @@ Runs = dict[str, dict[int, tuple[Job, Judged]]]
 
 @dataclass(frozen=True)
 class Finished(Job):
-    """A run that no study has made."""
+    """A finished run that does not belong to a study."""
 
     @property
     def place(self) -> str:
@@ -121,20 +118,20 @@ def compare_runs(
     split: str | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """What finished runs say about each other. Runs of one recipe that differ in their seed are one arm.
+    """Compare finished runs. Runs of one recipe with different seeds form one arm.
 
     Args:
-        folders: two or more run folders; the others are compared with the first one's arm.
-        bootstrap: resamples for intervals and tests.
-        split: that all of them must have been judged on; None: any one.
-        measure: that they are compared by; None: what their recipes choose their best weights by.
+        folders: two or more run folders; the arm of the first is the baseline.
+        bootstrap: number of resamples for intervals and tests.
+        split: the split that all must have been evaluated on; None: any.
+        measure: the metric to compare by; None: the one that selects the best weights in the recipes.
 
     Returns:
-        The results, as ``results.json`` of a study has them; an arm is called as its first folder is.
+        The results, as in ``results.json`` of a study; the name of an arm is its first folder.
 
     Raises:
-        ConfigError: fewer than two runs, the same one twice, one recipe only, different examples, another
-            split than ``split``, or no such measure.
+        ConfigError: fewer than two runs, a duplicate run, only one recipe, different examples, a run that was
+            not evaluated on ``split``, or no such metric.
         DataError: a folder without labeled predictions.
     """
     check_split(split)
@@ -176,7 +173,7 @@ def compare_runs(
         "Train them on the same data with the same split, or evaluate each on one labeled file that none was "
         "trained on: glassformer evaluate RUN --data FILE"
     )
-    results = beside(runs, about, bootstrap, fix, measure)
+    results = compare_results(runs, about, bootstrap, fix, measure)
     for arm in results["arms"]:
         arm["changes"] = {}
     return Comparison({"judged": "judged"} | results)
@@ -184,16 +181,16 @@ def compare_runs(
 
 def _arms(paths: Sequence[Path]) -> Runs:
     runs: Runs = {}
-    names: dict[str, str] = {}  # what decides a run but for its seed -> its arm
+    names: dict[str, str] = {}  # settings without the seed -> arm
     for path in paths:
         recipe, answers = read_run_recipe(path), read_answers(path)
-        values = what_decides(recipe)
+        values = relevant_settings(recipe)
         train = {k: v for k, v in values.get("train", {}).items() if k != "seed"}
         evaluate = {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}
         key = repr(values | {"name": "", "train": train, "evaluate": evaluate})
         seed = recipe.train.seed
         name = names.setdefault(key, path.as_posix())
-        if seed in runs.get(name, {}):  # the same recipe and seed once more
+        if seed in runs.get(name, {}):  # a second run with the same recipe and seed
             name = path.as_posix()
         runs.setdefault(name, {})[seed] = Finished(name, seed, recipe, path), answers
     return runs

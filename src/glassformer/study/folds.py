@@ -1,10 +1,10 @@
-"""Cross-validation of a recipe: k trainings, each judged on its unseen part, every example once.
+"""Cross-validation of a recipe.
 
-    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as a run has them,
-    metrics.json (the out-of-fold figures)  predictions.csv (out-of-fold)  report.html
+    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as in a run,
+    metrics.json (out-of-fold metrics)  predictions.csv (out-of-fold)  report.html
 
-Answers from texts are in given.json and predictions.jsonl, tags in predictions.conll, cosines in cosines.npy
-and pairs.csv. The recipe's test split is not touched. A fold that is finished is kept; a broken one goes on.
+Question answering writes given.json and predictions.jsonl, taggers predictions.conll, embedders cosines.npy
+and pairs.csv. The recipe's test split is not used. Finished folds are kept; an interrupted one resumes.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.run_folder import as_begun, what_decides
+from glassformer.tasks.run_folder import as_begun, relevant_settings
 from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
-MARKER = "fold.json"  # of a fold, written last
-PLAN = "folds.json"  # which example is in which fold
-CHECKPOINTS = "checkpoints"  # of a fold that is being trained
+MARKER = "fold.json"  # written when a fold is finished
+PLAN = "folds.json"  # the fold of each example
+CHECKPOINTS = "checkpoints"  # folder in a fold's folder, while it is trained
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One training: what it learns from and what it is judged on, as indices of the examples."""
+    """One fold: indices of its training and of its held-out examples."""
 
     number: int
     train: np.ndarray
@@ -65,17 +65,17 @@ def cross_validate(
     say: Say = lambda line: None,
     callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
-    """Train and judge a recipe ``folds`` times on its training examples; what is finished is kept.
+    """Cross-validate a recipe on its training examples. Finished folds are kept.
 
-    Copies of one example share a fold, so that none is judged by a model that has seen it. The recipe's
-    validation split, where it has one, chooses the best epoch in every fold.
+    Copies of an example are in one fold, so that no model is evaluated on an example it was trained on. The
+    recipe's validation split, if any, selects the best epoch in every fold.
 
     Returns:
-        What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under
-        ``folds``, and their mean, standard deviation and range under ``over_folds``.
+        The contents of metrics.json: metrics of all out-of-fold predictions (``test``), of each fold
+        (``folds``), and their mean, standard deviation and range (``over_folds``).
 
     Raises:
-        ConfigError: fewer than two folds, another recipe's folder, or another process writes there.
+        ConfigError: fewer than two folds, the folder of another recipe, or another process writes to it.
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
@@ -84,11 +84,11 @@ def cross_validate(
         raise BadValueError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with writing(folder):
-        _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
+        _check_folder(folder, recipe, folds)  # again: another process may have written meanwhile
         recipe, _ = as_begun(recipe, folder)
         task = TASKS[recipe.task]
         splits = task.load(recipe)
-        task.preview_data(RunContext(task, recipe, folder, say, data=splits))  # refuses bad images
+        task.preview_data(RunContext(task, recipe, folder, say, data=splits))  # raises errors for bad data
         assert task.folds is not None
         out: OutOfFold = task.folds(recipe, splits, task.estimator)
         begun = begun_plan(folder, len(splits.train))
@@ -99,50 +99,50 @@ def cross_validate(
         if rejected := getattr(splits.dataset, "rejected", ()):
             say(summary(rejected, listed=False))
         say(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
-        answers, found = [], []
-        for fold, told in each_fold(folder, numbers, folds, say, started):
-            found.append(run_fold(fold, out, callbacks))
+        answers, per_fold = [], []
+        for fold, log_fold in each_fold(folder, numbers, folds, say, started):
+            per_fold.append(run_fold(fold, out, callbacks))
             answers.append((fold.held, answers_of(out, fold.folder, fold.held)))
-            told(out.figure(found[-1]))
-        metrics = out.together(folder, answers, found)
-        metrics |= facts(found, out.FIGURES, recipe, started, *out.PACKAGES)
+            log_fold(out.summary(per_fold[-1]))
+        metrics = out.pooled_metrics(folder, answers, per_fold)
+        metrics |= facts(per_fold, out.METRICS, recipe, started, *out.PACKAGES)
         replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
         task.render_report(folder, known_recipe(folder))
         return metrics
 
 
 def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:
-    """Train and judge one fold from wherever it stands; a finished one is left as it is. Its figures."""
+    """Train and evaluate one fold, or resume it; a finished one is only read. Returns its metrics."""
     if (before := kept(fold)) is not None:
         return before
     own, held = out.train.select(fold.train.tolist()), out.train.select(fold.held.tolist())
     checkpoints = fold.folder / CHECKPOINTS
     model = out.estimator.from_recipe(out.recipe).fit(
-        *out.given(own),
+        *out.fit_arguments(own),
         validation=out.validation,
         checkpoints=checkpoints,
         resume=True,
         callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
     )
-    judged, figures, answers = out.evaluate(model, held)
+    count, metrics, answers = out.evaluate(model, held)
     if out.ANSWERS.endswith(".json"):
         replace_text(fold.folder / out.ANSWERS, json_text(answers) + "\n")
     else:
         with replacing(fold.folder / out.ANSWERS) as fresh, open(fresh, "wb") as file:
             np.save(file, answers, allow_pickle=False)
-    return end(fold, model, judged, figures)
+    return finish(fold, model, count, metrics)
 
 
 def answers_of(out: OutOfFold, folder: Path, held: np.ndarray) -> Any:
-    """What a finished fold gave to each of its examples.
+    """The saved predictions of a finished fold, one per example.
 
     Raises:
-        DataError: its examples are others than the data hold now.
+        DataError: they belong to other examples than the data have now.
     """
     path = folder / out.ANSWERS
-    text = path.suffix == ".json"
-    found = json.loads(path.read_text(encoding="utf-8")) if text else np.load(path, allow_pickle=False)
-    if (each := out.of_each(found, held)) is None:
+    is_json = path.suffix == ".json"
+    saved = json.loads(path.read_text(encoding="utf-8")) if is_json else np.load(path, allow_pickle=False)
+    if (each := out.per_example(saved, held)) is None:
         what = f"has answers for other {out.NOUN} than the data hold now"
         raise DataChangedError(what, where=str(folder), fix="Choose another --out")
     return each
@@ -158,14 +158,14 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
             "exists and is not a cross-validation of ours", where=str(folder), fix="Choose another --out"
         )
     theirs = json.loads(plan.read_text(encoding="utf-8"))["folds"]
-    same = what_decides(build_recipe(read_toml(config), str(config))) == what_decides(recipe)
+    same = relevant_settings(build_recipe(read_toml(config), str(config))) == relevant_settings(recipe)
     if theirs != folds or not same:
         what = f"holds {theirs} folds, not {folds}" if same else "holds a cross-validation of another recipe"
         raise OtherRunError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")
 
 
 def begun_plan(folder: Path, examples: int) -> np.ndarray | None:
-    """The fold of each example as a cross-validation began with; None: there is no such plan."""
+    """The fold of each example from the folder's plan; None: no plan, or one for other data."""
     plan = folder / PLAN
     if not plan.is_file():
         return None
@@ -174,10 +174,10 @@ def begun_plan(folder: Path, examples: int) -> np.ndarray | None:
 
 
 def begin(folder: Path, recipe: Any, numbers: np.ndarray, folds: int, splits: Any) -> None:
-    """Make the folder, with the recipe and the plan.
+    """Create the folder, and write the recipe and the plan.
 
     Raises:
-        DataError: folds are finished there that were trained and judged on other data.
+        DataError: the folder has finished folds of other data.
     """
     data = data_digest(splits)
     plan = {"folds": folds, "assignment": numbers.tolist(), "data_sha256": data}
@@ -193,7 +193,7 @@ def begin(folder: Path, recipe: Any, numbers: np.ndarray, folds: int, splits: An
 
 
 def data_digest(splits: Any) -> str:
-    """SHA-256 of what decides a fold: the examples of training and validation and what is learned of each."""
+    """SHA-256 of training and validation data: examples and targets."""
     out = hashlib.sha256()
     for split in (splits.train, splits.validation):
         if split is None:
@@ -206,21 +206,21 @@ def data_digest(splits: Any) -> str:
 def each_fold(
     folder: Path, numbers: np.ndarray, folds: int, say: Callable[[str], None], started: float
 ) -> Iterator[tuple[Fold, Callable[[str], None]]]:
-    """The folds in turn, each with what says its figure: kept from before, or how much time is left."""
+    """Yield each fold, with a function that logs its result and the remaining time."""
     for k in range(folds):
         fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
         known = (fold.folder / MARKER).is_file()
 
-        def told(figure: str, k: int = k, known: bool = known) -> None:
+        def log_fold(summary: str, k: int = k, known: bool = known) -> None:
             rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
             when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
-            say(f"fold {k + 1} of {folds}: {figure}{when}")
+            say(f"fold {k + 1} of {folds}: {summary}{when}")
 
-        yield fold, told
+        yield fold, log_fold
 
 
 def kept(fold: Fold) -> dict[str, Any] | None:
-    """The figures of a finished fold; None: its folder is there to be trained in."""
+    """The metrics of a finished fold; otherwise None, and its folder is created."""
     marker = fold.folder / MARKER
     if marker.is_file():
         return json.loads(marker.read_text(encoding="utf-8"))
@@ -229,36 +229,36 @@ def kept(fold: Fold) -> dict[str, Any] | None:
     return None
 
 
-def end(fold: Fold, estimator: Any, judged: int, figures: dict[str, Any]) -> dict[str, Any]:
-    """Write the fold's figures, with what every fold tells, and drop its checkpoints."""
-    figures = {
+def finish(fold: Fold, estimator: Any, count: int, metrics: dict[str, Any]) -> dict[str, Any]:
+    """Write the fold's metrics and facts, and delete its checkpoints."""
+    metrics = {
         "fold": fold.number,
-        "n": judged,
+        "n": count,
         "trained_on": len(fold.train),
-        **figures,
+        **metrics,
         "seconds": estimator.train_seconds_,
         "weights_source": estimator.weights_source_,
         "parameters": sum(p.numel() for p in estimator.model_.parameters()),
     }
-    replace_text(fold.folder / MARKER, json_text(figures, ascii=True) + "\n")
+    replace_text(fold.folder / MARKER, json_text(metrics, ascii=True) + "\n")
     shutil.rmtree(fold.folder / CHECKPOINTS, ignore_errors=True)
-    return figures
+    return metrics
 
 
 def facts(
-    found: Sequence[dict[str, Any]], figures: Sequence[str], recipe: Any, started: float, *packages: str
+    per_fold: Sequence[dict[str, Any]], keys: Sequence[str], recipe: Any, started: float, *packages: str
 ) -> dict[str, Any]:
-    """What metrics.json says of every cross-validation: of its folds, of the machine, and of the time."""
+    """The entries of metrics.json that do not depend on the task: folds, machine, time."""
     return {
         "train": None,
         "validation": None,
         "judged": NAME,
-        "folds": list(found),
-        "over_folds": over_folds(found, figures),
+        "folds": list(per_fold),
+        "over_folds": over_folds(per_fold, keys),
         "baselines": {},
-        "weights_source": found[0]["weights_source"],
-        "parameters": found[0]["parameters"],
-        "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
+        "weights_source": per_fold[0]["weights_source"],
+        "parameters": per_fold[0]["parameters"],
+        "seconds": {"train": sum(f["seconds"] for f in per_fold), "total": time.perf_counter() - started},
         "peak_memory_mb": peak_memory_mb(),
         "machine": machine_facts(),
         "versions": versions(*packages),
@@ -267,12 +267,12 @@ def facts(
     }
 
 
-def over_folds(found: Sequence[dict[str, Any]], figures: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Mean, standard deviation and range of each figure. The folds share most of their training examples, so
-    the deviation divided by the root of k is no standard error."""
+def over_folds(per_fold: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Mean, standard deviation and range of each metric. Since folds share most of their training examples,
+    ``sd / sqrt(k)`` is not a standard error."""
     out = {}
-    for key in (key for key in figures if all(fold.get(key) is not None for fold in found)):
-        values = np.array([fold[key] for fold in found])
+    for key in (key for key in keys if all(fold.get(key) is not None for fold in per_fold)):
+        values = np.array([fold[key] for fold in per_fold])
         spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
         out[key] = {name: float(value) for name, value in spread.items()}
     return out

@@ -1,13 +1,13 @@
-"""A study: one base recipe, the changes to it that are compared, and the seeds.
+"""Study files: a base recipe, variants of it that are compared (arms), and seeds.
 
-recipe = "imdb-encoder-small"            a recipe that ships, or a TOML file beside the study
+recipe = "imdb-encoder-small"            a recipe of the package, or a TOML file in the study's folder
 seeds = [0, 1, 2]
-baseline = "pooling=first"               the arm that the others are compared with; else the first
-[set]                                    laid over every arm
+baseline = "pooling=first"               the arm that the others are compared with; default: the first
+[set]                                    settings of every arm
 train_size = 8000
 [grid]                                   every combination is an arm
 pooling = ["first", "mean"]
-[arms.wide]                              and so is each of these; ``recipe`` may name another base
+[arms.wide]                              another arm; ``recipe`` may name another base
 d_model = 256
 """
 
@@ -26,7 +26,7 @@ from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe
 from glassformer.tasks.recipe import study_names
 
-# What decides which examples are judged, and so must be one for all arms.
+# Settings that affect which examples are evaluated, and so must be equal in all arms.
 SPLIT_KEYS = (
     "source",
     "text_column",
@@ -46,44 +46,46 @@ SPLIT_KEYS = (
 )
 
 
-JUDGING = ("validation", "test")  # splits that arms can be judged on
+JUDGING = ("validation", "test")  # splits that arms can be evaluated on
 
 
 @dataclass(frozen=True)
 class Study:
-    """What a study's file can say."""
+    """The keys of a study's file."""
 
-    name: str = ""  # by default the file's
+    name: str = ""  # default: the file's name
     summary: str = ""  # one line for lists and reports
-    expect: str = ""  # what came out, where and in what time
-    recipe: str = ""  # the base: a recipe that ships with the package, or a TOML file beside this one
-    split: str = "validation"  # what the arms are judged on; "test" only where nothing is chosen by it
+    expect: str = ""  # expected result, with machine and time
+    recipe: str = ""  # the base: a recipe of the package, or a TOML file in the same folder
+    split: str = "validation"  # the split to evaluate on; "test" only if nothing is chosen by it
     seeds: tuple[int, ...] = (0,)
     baseline: str = ""  # the arm that the others are compared with; "": the first
-    ladder: tuple[str, ...] = ()  # arms from the weakest change to the strongest, of which a sentence is said
-    bootstrap: int = 2000  # resamples for intervals and tests
-    set: dict = field(default_factory=dict)  # key -> value, laid over every arm
+    ladder: tuple[
+        str, ...
+    ] = ()  # arms from the weakest to the strongest change, for a sentence in the report
+    bootstrap: int = 2000  # number of resamples for intervals and tests
+    set: dict = field(default_factory=dict)  # key -> value, applied to every arm
     grid: dict = field(default_factory=dict)  # key -> values; every combination is an arm
-    arms: dict = field(default_factory=dict)  # name -> changes; ``recipe`` among them is another base
+    arms: dict = field(default_factory=dict)  # name -> changed settings; ``recipe`` names another base
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of doing it: its name, what it changes, and the recipe that comes of it."""
+    """One variant in a comparison: its name, its changes to the base, and the resulting recipe."""
 
     name: str
     changes: dict[str, Any]
     recipe: Any
 
     def with_seed(self, seed: int) -> Any:
-        return _laid_over(self.recipe, {"seed": seed}, f"arm {self.name!r}")
+        return _with_changes(self.recipe, {"seed": seed}, f"arm {self.name!r}")
 
 
 def load_study(name_or_path: str | Path) -> Study:
-    """A study by its name or from a TOML file.
+    """Load a study by name or from a TOML file.
 
     Raises:
-        ConfigError: no such study (the nearest is named), an unknown key, a value of the wrong type or range.
+        ConfigError: no such study, an unknown key, or a value of the wrong type or out of range.
     """
     known, path = study_names(), Path(name_or_path)
     if str(name_or_path) in known:
@@ -121,9 +123,9 @@ def load_study(name_or_path: str | Path) -> Study:
 
 
 def _base(recipe: str, study: Path) -> str:
-    """A recipe file's path as seen from the study's own folder; a name stays a name."""
-    beside = study.parent / recipe
-    return str(beside.resolve()) if recipe.endswith(".toml") and beside.is_file() else recipe
+    """The absolute path of a recipe file in the study's folder; names of recipes stay unchanged."""
+    path = study.parent / recipe
+    return str(path.resolve()) if recipe.endswith(".toml") and path.is_file() else recipe
 
 
 def _with_base(changes: Mapping[str, Any], study: Path) -> dict[str, Any]:
@@ -131,22 +133,22 @@ def _with_base(changes: Mapping[str, Any], study: Path) -> dict[str, Any]:
 
 
 def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]:
-    """Every arm with its recipe, all checked before any is run.
+    """All arms of a study with their checked recipes.
 
     Args:
-        settings: key -> value, laid over ``set``.
+        settings: key -> value, applied after ``set``.
 
     Raises:
-        ConfigError: nothing to compare, an unknown key or wrong value (the arm is named), two arms of one
-            name, arms of different tasks or splits, or a baseline that is no arm.
+        ConfigError: fewer than two arms, an unknown key or invalid value, two arms with the same name, arms
+            of different tasks or splits, or an unknown baseline.
     """
     common = study.set | dict(settings or {})
     plans: list[tuple[str, str, dict[str, Any]]] = []
     for values in itertools.product(*study.grid.values()) if study.grid else ():
         changes = dict(zip(study.grid, values, strict=True))
         plans.append((", ".join(f"{k}={_shown(v)}" for k, v in changes.items()), study.recipe, changes))
-    for name, given in study.arms.items():
-        changes = dict(given)
+    for name, settings_of_arm in study.arms.items():
+        changes = dict(settings_of_arm)
         plans.append((name, changes.pop("recipe", study.recipe), changes))
     if len(plans) < 2:
         raise ConfigError(
@@ -165,12 +167,12 @@ def _arm(study: Study, name: str, base: str, common: dict[str, Any], changes: di
     fixed = {"evaluate.split": study.split} if "evaluate.split" in key_places(type(recipe)) else {}
     if "seed" in common or "seed" in changes:
         raise ConfigError(
-            "the seed is set beside the study's seeds", where=where, fix="List them in seeds = [...]"
+            "the seed is set in addition to the study's seeds", where=where, fix="List them in seeds = [...]"
         )
-    return Arm(name, changes, _laid_over(recipe, fixed | common | changes, where))
+    return Arm(name, changes, _with_changes(recipe, fixed | common | changes, where))
 
 
-def _laid_over(recipe: Any, changes: Mapping[str, Any], where: str) -> Any:
+def _with_changes(recipe: Any, changes: Mapping[str, Any], where: str) -> Any:
     return build_recipe(lay_over(to_dict(recipe), changes, type(recipe), where), where)
 
 
@@ -213,7 +215,7 @@ def _check(study: Study, arms: list[Arm]) -> None:
 
 
 def check_split(split: str | None) -> str | None:
-    """The same; ConfigError for what arms cannot be judged on."""
+    """Return the split, or raise ConfigError if arms cannot be evaluated on it."""
     if split not in (None, *JUDGING):
         raise BadValueError(f"no split {split!r}", where="split", fix=nearest(split, JUDGING))
     return split
@@ -225,7 +227,7 @@ def baseline_of(study: Study, arms: Sequence[Arm]) -> str:
 
 
 def folder_name(arm: str) -> str:
-    """An arm's name as that of a folder: the same for the same arm, different for different ones."""
+    """A valid and unique folder name for an arm."""
     plain = re.sub(r"[^\w.=+-]+", "_", arm, flags=re.ASCII).strip("._")[:80]
     if plain == arm and plain:
         return plain

@@ -1,4 +1,4 @@
-"""Figures and paired tests of arms, from what their runs answered: every arm is drawn the same examples."""
+"""Metrics and paired tests of a study's arms; the bootstrap draws the same examples for every arm."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from glassformer.study.arms import Job
 from glassformer.targets.target import Judged
 
 Runs = Mapping[str, Mapping[int, tuple[Job, Judged]]]
-LEVEL = 0.05  # of significance, after correction
+LEVEL = 0.05  # significance level, for corrected p-values
 
 
 def measure_for(first: Judged, recipes: Sequence[Any], asked: str | None = None) -> str:
-    """What the arms are compared by: the one that is asked for, else what their recipes choose weights by.
+    """The metric to compare arms by: ``asked``, or else the one that selects weights in their recipes.
 
     Raises:
-        ConfigError: there is no such measure of these answers.
+        ConfigError: these predictions have no such metric.
     """
     able = first.target.compared
     if asked is None:
@@ -40,19 +40,19 @@ def add_tests(
     measure: str,
     simple: Mapping[str, Judged] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Add every measure with its interval to the arms, and the tests of ``measure`` against the baseline.
+    """Add all metrics with intervals to the arms, and tests of ``measure`` against the baseline arm.
 
     Args:
-        simple: what simple models answered.
+        simple: predictions of simple models.
 
     Returns:
-        Of each of ``simple`` the ``difference`` of ``measure`` from the baseline, with its interval. They are
-        not tested: the correction for several comparisons is for the arms.
+        For each of ``simple`` the ``difference`` of ``measure`` from the baseline arm, with its interval.
+        They are not tested, since the correction for multiple comparisons is for the arms.
     """
     place = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
     answered = [[a for _, a in runs[arm["name"]].values()] for arm in arms]
     answered += [[a] for a in (simple or {}).values()]
-    target, n, beside = first.target, first.drawn, {}
+    target, n, differences = first.target, first.drawn, {}
     each = [target.statistics(own) for own in answered]
     for key in target.compared:
         statistics = [own[key] for own in each]
@@ -65,24 +65,24 @@ def add_tests(
         for i, values in enumerate(whole):
             if i == place:
                 continue
-            apart = drawn[i] - drawn[place]
+            resampled = drawn[i] - drawn[place]
             found: dict[str, Any] = {"difference": float(values.mean() - whole[place].mean())}
-            found["difference_interval"] = bounds(apart)
+            found["difference_interval"] = bounds(resampled)
             if i < len(arms):
-                arms[i][key] |= found | {"bootstrap_p": bootstrap_p(apart)}
+                arms[i][key] |= found | {"bootstrap_p": bootstrap_p(resampled)}
             elif key == measure:
-                beside[list(simple or {})[i - len(arms)]] = found
+                differences[list(simple or {})[i - len(arms)]] = found
     _correct(arms, runs, baseline, first, resamples, measure)
-    return beside
+    return differences
 
 
 def _correct(
     arms: list[dict[str, Any]], runs: Runs, baseline: str, first: Judged, resamples: int, measure: str
 ) -> None:
-    """The test of each arm beside the baseline, and its p among all of them.
+    """Test each arm against the baseline, and correct the p-values for multiple comparisons (Holm).
 
-    One seed each: the target's own test of two models, where it is one of the measure. More seeds, or another
-    measure: the bootstrap, with the seeds' scatter.
+    With one seed per arm, the test is the target's own for two models (such as McNemar's) if there is one for
+    the metric; otherwise the bootstrap, which includes the scatter over seeds.
     """
     theirs, others = runs[baseline], [arm for arm in arms if arm["name"] != baseline]
     for arm in others:
@@ -101,7 +101,7 @@ def _correct(
 
 
 def spread(values: Sequence[float | None]) -> dict[str, Any]:
-    """Values of seeds, their mean and how far they scatter; those that are None are left out."""
+    """The values over seeds without None, with mean, standard deviation, minimum and maximum."""
     known = [v for v in values if v is not None]
     if not known:
         return {"values": [], "mean": None, "sd": None, "min": None, "max": None}

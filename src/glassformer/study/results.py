@@ -1,7 +1,7 @@
-"""What a study found: each arm's figures, intervals, paired tests, cost, curves; as JSON, CSV and Markdown.
+"""Results of a study as JSON, CSV and Markdown: metrics, intervals, paired tests, cost and curves.
 
-Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json), whatever their task
-is, as long as it predicts labels, tags or numbers.
+Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json) of any task that
+predicts labels, tags, numbers or cosines.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
 from glassformer.report.metrics import COMPARED, better, leading, signed, unit_of
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
-from glassformer.study.answers import read_answers, read_simple_answers, unlike
+from glassformer.study.answers import examples_differ, read_answers, read_simple_answers
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
 from glassformer.targets.target import Judged, read_object
 
-# --- in words -------------------------------------------------------------------------------------
-#
-# A sentence for each arm and for the whole, and the Markdown table.
+# --- sentences and the Markdown table ---------------------------------------------------------------
 
 
 def sentences(results: dict[str, Any]) -> dict[str, Any]:
-    """``verdict`` for the study and ``sentences``: arm -> what can be said of it beside the baseline."""
+    """``verdict``: the study's result in words; ``sentences``: arm -> its comparison with the baseline."""
     digits, baseline = digits_for(results["n"]), results["baseline"]
     measure = measured(results)
     unit = unit_of(measure)
     others = [arm for arm in results["arms"] if arm["name"] != baseline]
-    told = {arm["name"]: _said_of_arm(arm, baseline, digits, measure) for arm in others}
+    sentence_of = {arm["name"]: _arm_sentence(arm, baseline, digits, measure) for arm in others}
     differ = [a for a in others if a["significant"] and a[measure]["difference"]]
     above = [a["name"] for a in differ if better(a[measure], unit)]
     worse = [a["name"] for a in differ if not better(a[measure], unit)]
@@ -66,8 +64,8 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
             else f"{len(rest)} arms do not differ"
         )
         parts.append(f"No significant difference: {which} from {baseline} beyond chance.")
-    parts += _along_ladder(results)
-    parts += _said_of_simple_models(results, measure, digits)
+    parts += _ladder_sentence(results)
+    parts += _simple_models_sentence(results, measure, digits)
     if missing := len(results["unfinished"]):
         parts.append(f"{missing} {'run is' if missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
@@ -77,11 +75,11 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
             "Two seeds an arm hardly say how far seeds scatter, so only a difference of many times that "
             "scatter counts: with three or more, smaller ones do."
         )
-    return {"verdict": " ".join(parts), "sentences": told}
+    return {"verdict": " ".join(parts), "sentences": sentence_of}
 
 
-def _said_of_simple_models(results: dict[str, Any], measure: str, digits: int) -> list[str]:
-    """That no arm reaches the best of the simple models, where none does."""
+def _simple_models_sentence(results: dict[str, Any], measure: str, digits: int) -> list[str]:
+    """A sentence if no arm reaches the best of the simple models."""
     simple = {name: figures.get(measure) for name, figures in results.get("baselines", {}).items()}
     simple = {name: value for name, value in simple.items() if value is not None}
     if not simple:
@@ -97,25 +95,25 @@ def _said_of_simple_models(results: dict[str, Any], measure: str, digits: int) -
 
 
 def measured(results: dict[str, Any]) -> str:
-    """The figure that a study's arms are compared by."""
+    """The metric that a study's arms are compared by."""
     return results.get("measure") or "accuracy"
 
 
 def pair_tests(arm: dict[str, Any], measure: str) -> list[dict[str, Any]]:
-    """The tests of each pair of trainings with one seed, of the measure: McNemar's is one of accuracies."""
+    """The tests of each pair of runs with the same seed, for the metric; McNemar's is only for accuracy."""
     return arm.get("permutation") or (measure == "accuracy" and arm.get("mcnemar")) or []
 
 
 def _unsettled(arm: dict[str, Any], measure: str) -> bool:
-    """Whether each pair of trainings differs, one way all of them, and the arms do not for all that."""
+    """Whether all pairs of runs differ significantly in the same direction, but the arms do not."""
     tests = pair_tests(arm, measure)
     ways = {test["wins"] > test["losses"] if "wins" in test else test["difference"] > 0 for test in tests}
-    alike = len(tests) > 1 and len(ways) == 1 and all(test["p"] < 0.05 for test in tests)
-    return not arm["significant"] and alike
+    consistent = len(tests) > 1 and len(ways) == 1 and all(test["p"] < 0.05 for test in tests)
+    return not arm["significant"] and consistent
 
 
-def _along_ladder(results: dict[str, Any]) -> list[str]:
-    """Of arms in a stated order, the first that is shown to be worse than the baseline; else: none is."""
+def _ladder_sentence(results: dict[str, Any]) -> list[str]:
+    """A sentence about the first arm of the ladder that is significantly worse than the baseline, or none."""
     measure = measured(results)
     unit = unit_of(measure)
     arms = {arm["name"]: arm for arm in results["arms"]}
@@ -127,21 +125,21 @@ def _along_ladder(results: dict[str, Any]) -> list[str]:
     for name in ladder:
         if arms[name].get("significant") and not better(arms[name][measure], unit):
             return [f"{way}, {name} is the first that is shown to be worse than {results['baseline']}."]
-    told = f"none is shown to be worse than {results['baseline']}; they were not tested against each other"
-    return [f"{way}, {told}."]
+    none = f"none is shown to be worse than {results['baseline']}; they were not tested against each other"
+    return [f"{way}, {none}."]
 
 
-def _said_of_arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
-    apart, between = arm[measure]["difference"], arm[measure]["difference_interval"]
-    side = "above" if apart > 0 else "below"
+def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
+    difference, between = arm[measure]["difference"], arm[measure]["difference_interval"]
+    side = "above" if difference > 0 else "below"
     same = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
     unit = unit_of(measure)
     of = "" if measure == "accuracy" else f" of {unit.called}"
-    size = f"{unit.apart(apart, digits)}{of} {side} {baseline}" if apart else same
+    size = f"{unit.apart(difference, digits)}{of} {side} {baseline}" if difference else same
     low, high = (unit.with_sign(x, digits) for x in between)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
     tests = pair_tests(arm, measure)
-    if tests and not apart and not any(test.get("wins", 1) or test["losses"] for test in tests):
+    if tests and not difference and not any(test.get("wins", 1) or test["losses"] for test in tests):
         return f"No difference: right on the same examples as {baseline}, and wrong on the same."
     if arm["significant"]:
         return f"{size} ({evidence})."
@@ -157,10 +155,10 @@ def _said_of_arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) 
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The study as Markdown: the verdict, one row an arm, and how to read it."""
+    """The study as Markdown: verdict, a table with one row per arm, and notes."""
     digits, by = digits_for(results["n"]), measured(results)
     unit, ((first, _), (second, other)) = unit_of(by), leading(by, results["arms"][0])
-    # Accuracy leads the table of classes whatever is compared: readers of older tables look there.
+    # For classes, the first column is always the accuracy, as in older tables.
     if first == "macro_f1" and second == "accuracy":
         first, second, other = "accuracy", "macro_f1", unit.called
     led, then = unit_of(first), unit_of(second)
@@ -234,7 +232,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def notes(results: dict[str, Any]) -> str:
-    """How the figures came about, in one paragraph."""
+    """A paragraph on how the numbers were measured."""
     seeds = ", ".join(map(str, results["seeds"]))
     machine = results["machine"].get("gpu") or results["machine"].get("cpu") or "an unnamed machine"
     return (
@@ -250,7 +248,7 @@ def _row(cells: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Text from data as a table's cell: nothing in it is markup."""
+    """Escape text for a Markdown table cell."""
     return re.sub(r"([\\|`*_\[\]#])", r"\\\1", " ".join(str(value).split())).replace("<", "&lt;")
 
 
@@ -267,12 +265,12 @@ def collect(
     failed: Mapping[str, str] | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """The results of the finished jobs, ready for JSON; ``measure``: as ``asked`` of ``beside``.
+    """The results of the finished jobs, for JSON; ``measure``: as ``asked`` in ``compare_results``.
 
     Raises:
-        GlassformerError: nothing of the baseline is finished.
+        GlassformerError: no run of the baseline is finished.
         DataError: a run folder cannot be read.
-        ConfigError: two runs were judged on different examples.
+        ConfigError: two runs were evaluated on different examples.
     """
     baseline, changes = baseline_of(study, arms_asked), {arm.name: arm.changes for arm in arms_asked}
     runs: dict[str, dict[int, tuple[Job, Judged]]] = {}
@@ -298,37 +296,38 @@ def collect(
         "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
         "failed": dict(failed or {}),
     }
-    results = beside(runs, about, study.bootstrap, "Give all arms the same data and split", measure)
+    results = compare_results(runs, about, study.bootstrap, "Give all arms the same data and split", measure)
     for arm in results["arms"]:
         arm["changes"] = changes[arm["name"]]
     return {"judged": study.split} | results
 
 
-def beside(
+def compare_results(
     runs: Mapping[str, Mapping[int, tuple[Job, Judged]]],
     about: dict[str, Any],
     resamples: int,
     fix: str,
     asked: str | None = None,
 ) -> dict[str, Any]:
-    """The results of finished runs, by the name of their arm and their seed, ready for JSON.
+    """Compare finished runs; returns the results for JSON.
 
     Args:
-        about: what is known beside them; ``baseline`` is the name of an arm that has runs.
-        fix: what to do where they were judged on different examples.
-        asked: the measure to compare by; None: what the recipes choose their best weights by.
+        runs: arm -> seed -> job and predictions.
+        about: further entries of the results; ``baseline`` is the name of an arm with runs.
+        fix: the fix in the error message for runs that were evaluated on different examples.
+        asked: the metric to compare by; None: the one that selects the best weights in the recipes.
 
     Raises:
         DataError: a run folder cannot be read.
-        ConfigError: two runs were judged on different examples, or have no such measure.
+        ConfigError: two runs were evaluated on different examples, or have no such metric.
     """
     baseline = about["baseline"]
     first_job, first = next(iter(runs[baseline].values()))
     jobs = [job for finished in runs.values() for job, _ in finished.values()]
     for finished in runs.values():
         for job, answers in finished.values():
-            if apart := unlike((job.folder, first_job.folder), (answers, first)):
-                raise ConfigError(f"{job.title} and {first_job.title} {apart}", where="compare", fix=fix)
+            if how := examples_differ((job.folder, first_job.folder), (answers, first)):
+                raise ConfigError(f"{job.title} and {first_job.title} {how}", where="compare", fix=fix)
     arms = [_arm(name, finished) for name, finished in runs.items() if finished]
     measure = measure_for(first, [job.recipe for job in jobs], asked)
     metrics = read_object(first_job.folder / "metrics.json")
@@ -336,7 +335,7 @@ def beside(
     baselines = _simple_models(simple_of.folder)
     defined = [name for name, figures in baselines.items() if figures.get(measure) is not None]
     simple = read_simple_answers(simple_of.folder, first, defined)
-    apart = add_tests(arms, runs, baseline, first, resamples, measure, simple)
+    differences = add_tests(arms, runs, baseline, first, resamples, measure, simple)
     keys = (*first.target.compared, *first.target.kept)
     kept = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
     results = (
@@ -350,7 +349,7 @@ def beside(
             "measure": measure,
             "arms": arms,
             "baselines": {
-                k: {name: b.get(name) for name in kept} | apart.get(k, {}) for k, b in baselines.items()
+                k: {name: b.get(name) for name in kept} | differences.get(k, {}) for k, b in baselines.items()
             },
             "machine": metrics.get("machine", {}),
             "versions": metrics.get("versions", {}),
@@ -363,13 +362,13 @@ def beside(
 
 
 def _simple_models(folder: Path) -> dict[str, Any]:
-    """The figures of a run's simple models, and of an embedder's the model before its training."""
+    """Metrics of a run's baselines; for an embedder including the model before training."""
     metrics = read_object(folder / "metrics.json")
     return metrics.get("baselines") or metrics.get("others") or {}
 
 
 def _arm(name: str, finished: Mapping[int, tuple[Job, Judged]]) -> dict[str, Any]:
-    """An arm's own figures; ``_test`` adds what takes a comparison."""
+    """The entries of an arm that need no comparison; ``add_tests`` adds the others."""
     folders = [job.folder for job, _ in finished.values()]
     costs = [_cost(folder) for folder in folders]
     histories = [_history(folder) for folder in folders]
@@ -389,7 +388,7 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Judged]]) -> dict[str, Any
 
 
 def _confusion(judged: Judged) -> np.ndarray:
-    """Counts ``[true][predicted]``, where each example has one class."""
+    """The confusion matrix ``[true][predicted]``; empty unless each example has one class."""
     if not judged.target.joint:
         return np.zeros((0, 0), np.int64)
     size = len(judged.classes)
@@ -415,7 +414,7 @@ def _history(folder: Path) -> list[dict[str, Any]]:
 
 
 def _cost(folder: Path) -> dict[str, float | None]:
-    """Seconds an epoch (without evaluation), parameters, peak memory where the process was the run's own."""
+    """Seconds per epoch (without evaluation), parameters, and peak memory if the run had its own process."""
     metrics, marker = read_object(folder / "metrics.json"), read_object(folder / MARKER)
     steps = [r for r in _history(folder) if r.get("kind") == "step"]
     seconds = steps[-1]["seconds"] / (steps[-1]["epoch"] + 1) if steps else None
@@ -428,23 +427,23 @@ def _cost(folder: Path) -> dict[str, float | None]:
 
 
 def _best(history: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The evaluation whose weights were kept; epochs count from 1."""
-    found = [r for r in history if r.get("kind") == "evaluation" and r.get("best")]
-    return found[-1] | {"epoch": found[-1]["epoch"] + 1} if found else None
+    """The evaluation of the best weights; epochs are counted from 1."""
+    best = [r for r in history if r.get("kind") == "evaluation" and r.get("best")]
+    return best[-1] | {"epoch": best[-1]["epoch"] + 1} if best else None
 
 
 def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Mean over seeds of each evaluation that all of them reached."""
+    """Mean over seeds of each evaluation, as far as all seeds have it."""
     evaluations = [[r for r in h if r.get("kind") == "evaluation"] for h in histories]
-    for together in zip(*evaluations):
+    for same_step in zip(*evaluations):
         keys = ("step", "epoch", *CURVES, "train_loss", "train_accuracy")
-        yield {key: _mean([r.get(key) for r in together]) for key in keys}
+        yield {key: _mean([r.get(key) for r in same_step]) for key in keys}
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """On changed images: accuracy as a mean over the kinds, of each kind, at each severity; macro-F1 too.
+    """Accuracy on changed images: the mean over kinds of change, each kind, and each severity.
 
-    All are means over the seeds.
+    All are means over seeds.
     """
     suites = [
         suite for folder in folders if (suite := read_object(folder / "metrics.json").get("robustness"))
@@ -495,11 +494,12 @@ COLUMNS: tuple[str, ...] = (
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One row an arm, as in results.csv; shares are in [0, 1], ``value`` and differences of ``measure``."""
+    """The rows of results.csv, one per arm; accuracies are in [0, 1], ``value`` and differences in the unit
+    of ``measure``."""
     measure, nothing = results.get("measure", "accuracy"), {"interval": [None, None]}
     for arm in results["arms"]:
         accuracy, macro, led = (arm.get(key, nothing) for key in ("accuracy", "macro_f1", measure))
-        apart = led.get("difference_interval") or [None, None]
+        low, high = led.get("difference_interval") or [None, None]
         yield {
             "arm": arm["name"],
             "seeds": len(arm["seeds"]),
@@ -511,8 +511,8 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "macro_f1_sd": macro.get("sd"),
             "log_loss": arm["log_loss"]["mean"],
             "difference": led.get("difference"),
-            "difference_low": apart[0],
-            "difference_high": apart[1],
+            "difference_low": low,
+            "difference_high": high,
             "p": arm.get("p"),
             "p_holm": arm.get("p_holm"),
             "test": arm.get("test"),
@@ -527,15 +527,15 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each arm, kind and severity of changed images, as in robustness.csv; may be none."""
+    """The rows of robustness.csv: one for each arm, kind and severity of changed images."""
     for arm in results["arms"]:
         for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
 
 
 def write_results(folder: Path, study: Study | None, results: dict[str, Any]) -> None:
-    """study.toml, results.json, results.csv, results.md, each in one move; robustness.csv if there is one."""
-
+    """Write study.toml, results.json, results.csv, results.md and, if there is any, robustness.csv; each
+    atomically."""
     if study is not None:
         replace_text(folder / "study.toml", to_toml(study))
     replace_text(folder / "results.json", json_text(results, indent=1) + "\n")

@@ -1,5 +1,7 @@
-"""Labels that are probably wrong, from out-of-fold predictions: review.json, review.csv, a table to be
-corrected and a ranked page."""
+"""Find labels that are probably wrong, from out-of-fold predictions.
+
+Writes review.json, review.csv, a table to correct, and a page with a ranked list.
+"""
 
 from __future__ import annotations
 
@@ -37,43 +39,42 @@ from glassformer.finite import json_text
 from glassformer.process import READING
 from glassformer.report.study import write_review_page
 from glassformer.study.folds import NAME
-from glassformer.study.word_review import judged_words, write_to_correct
+from glassformer.study.word_review import reviewed_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
 from glassformer.targets import LabelSets, Target, TokenTags, target_in
 from glassformer.targets.multiclass import Classes, no_better_than_one
 from glassformer.tasks.catalog import known_recipe_of
 
-# --- the table to be corrected --------------------------------------------------------------------
+# --- the table to correct -------------------------------------------------------------------------
 #
-# The user's own columns, the most doubtful first.
-#
-# Correct the column of labels and give the file back to ``train``: columns whose names begin with
-# ``review:`` are passed over, and the guards against formulas are taken off as the file is read.
+# It has the user's own columns, with the most suspicious rows first. Users correct the label column and pass
+# the file to ``train``, which ignores columns whose names begin with ``review:`` and undoes the escaping of
+# formulas.
 
 
 TO_CORRECT = "to_correct.csv"
 SEPARATORS = ("|", ";", "/", "¦", "‖")
-SECTIONS = ("text", "image", "model", "train")  # of a recipe: what a training does, beside its data
+SECTIONS = ("text", "image", "model", "train")  # sections of a recipe that configure training
 ADDED = tuple(f"{REVIEWED}{name}" for name in ("rank", "suggested", "suspicious", "label_probability"))
 
 
 def write_corrected(
     folder: Path, data: dict[str, Any], rows: Sequence[Prediction], judged: Any, classes: Sequence[str]
 ) -> tuple[Path, bool]:
-    """Write the table; one that has been edited since stays as it is.
+    """Write the table, unless the user has edited an earlier one.
 
     Args:
         data: the section ``data`` of the recipe.
-        rows: the out-of-fold predictions, in the order that ``judged`` numbers them.
+        rows: the out-of-fold predictions; ``judged`` has their indices.
 
     Returns:
-        The file, and whether it is the one that was written now.
+        The file, and whether it was written.
     """
     columns, cells, places = _own(data, rows)
     order = [places[i] for i in judged.order.tolist()]
     seen = set(order)
     marks = {places[i]: _mark(rank, i, judged, classes) for rank, i in enumerate(judged.order.tolist(), 1)}
-    order += [i for i in range(len(cells)) if i not in seen]  # rows that no fold has judged
+    order += [i for i in range(len(cells)) if i not in seen]  # rows without predictions
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow([*ADDED, *map(csv_safe, columns)])
@@ -86,21 +87,21 @@ def write_corrected(
 
 
 def give_back(data: dict[str, Any], path: Path) -> list[str]:
-    """The command that trains on a corrected table, with the settings of the data that it was made with.
+    """The command that trains on the corrected table, with the same settings of the data.
 
     Args:
-        data: the section ``data`` of the recipe; of lists of labels with what joins them in the table.
+        data: the section ``data`` of the recipe; for multi-label with the separator used in the table.
     """
-    pictures = "broken" in data  # a key of images
-    words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
+    has_images = "broken" in data  # a key of tasks on images
+    words = ["glassformer", "train", "--images" if has_images else "--text", str(path)]
     keys = ["label_separator"]
-    if _source(data) is not None:  # else the columns have names of ours
+    if _source(data) is not None:  # otherwise the table has our column names, which are detected
         keys = ["text_column", "pair_column", "image_column", "label_column", *keys]
     for key in keys:
         named = data.get(key) not in (None, "", "none")
         words += ["--" + key.replace("_", "-"), data[key]] if named else []
     skip = data.get("on_bad_row") == "skip"
-    words += ["--on-bad-row", "skip"] if skip and not pictures else []
+    words += ["--on-bad-row", "skip"] if skip and not has_images else []
     if data.get("drop_duplicates"):
         words += ["--set", "drop_duplicates=true"]
     words += ["--set", f"target={data['target']}"] if data.get("target") else []
@@ -112,11 +113,11 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
 
 
 def given_settings(config: dict[str, Any]) -> list[str]:
-    """The options that give another run a recipe's model and all settings beside its data's that differ from
-    the defaults.
+    """Options for a new run with a recipe's model and all its settings that differ from the defaults, except
+    those of the data.
 
     Args:
-        config: the recipe as TOML holds it.
+        config: the contents of the recipe's TOML file.
     """
     defaults = known_recipe_of(config).defaults
     model = config.get("model", {}).get("model")
@@ -141,7 +142,7 @@ def _mark(rank: int, i: int, judged: Any, classes: Sequence[str]) -> list[Any]:
 def _own(
     data: dict[str, Any], rows: Sequence[Prediction]
 ) -> tuple[list[str], list[list[str]], dict[int, int] | np.ndarray]:
-    """The columns and rows of the user's table, and where in it each prediction stands."""
+    """Columns and rows of the user's table, and the row index of each prediction."""
     table = _source(data)
     if table is not None:
         place = {str(row): i for i, row in enumerate(table.rows)}
@@ -156,7 +157,7 @@ def _own(
     if are_pairs([row.text for row in rows]):
         cells = [[first_of(row.text), second_of(row.text), row.label] for row in rows]
         return ["text", SECOND_CELL, "label"], cells, np.arange(len(rows))
-    name = "file" if "broken" in data else "text"  # a key of images
+    name = "file" if "broken" in data else "text"  # ``broken`` is a key of tasks on images
     return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
 
 
@@ -167,11 +168,10 @@ def _spell(
     place: dict[str, int],
     rows: Sequence[Prediction],
 ) -> None:
-    """Where a column holds the labels that were judged, write each in place as suggestions are written.
+    """If this is the column of the labels, write all its labels as suggestions are written, in place.
 
-    Numbers of classes become their names, lists are joined, ``True`` and ``1.0`` become 1: what is corrected
-    by a suggestion is then no further class beside them. Classes that were merged keep their own names, for
-    the next training merges them again.
+    Class indices become names, lists are joined, ``True`` and ``1.0`` become 1, so that a corrected label is
+    not a new class. Merged classes keep their own names, since the next training merges them again.
     """
     merged, separator = data.get("merge_labels"), data.get("label_separator") or JOIN.strip()
     into = merged if isinstance(merged, dict) else {}
@@ -196,18 +196,18 @@ def _spell(
 
 
 def separator_for(data: dict[str, Any], classes: Sequence[Any]) -> str:
-    """What stands between the labels of a cell: what the data have, else a sign that no label holds."""
+    """The separator between labels in a cell: the data's own, or a character that no label contains."""
     free = (sign for sign in SEPARATORS if not any(sign in str(label) for label in classes))
     return data.get("label_separator") or next(free, SEPARATORS[0])
 
 
 def as_text(value: Any) -> str:
-    """A value as a cell; what is missing is empty."""
+    """A value as text for a cell; missing values are empty."""
     return "" if value is None or isinstance(value, bytes) else str(value)
 
 
 def _source(data: dict[str, Any]) -> Table | None:
-    """The table that the folds were made of; None where they come from several files, or from none."""
+    """The table that the folds were made from; None if they come from several files, or not from a file."""
     with reading(**{key: data.get(key) for key in READING}):
         return _table(Path(str(data.get("source", ""))))
 
@@ -225,7 +225,7 @@ def _table(path: Path) -> Table | None:
 
 
 def _same(values: Sequence[Sequence[Any]], place: dict[str, int], rows: Sequence[Prediction]) -> bool:
-    """Whether the file still holds the texts that were judged, in whichever column."""
+    """Whether a column of the file still has the texts of the predictions."""
     return any(all(column[place[row.row]] == first_of(row.text) for row in rows) for column in values)
 
 
@@ -242,13 +242,13 @@ COLUMNS = (
     "suggested_probability",
     "suspicious",
 )
-ON_PAGE = 200  # suggestions that a page can carry
-TEXT = 1500  # characters of one on the page
+ON_PAGE = 200  # maximum number of suggestions on the page
+TEXT = 1500  # maximum number of characters of a text on the page
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One label, judged. ``rank`` counts from 1; ``row`` is that of the source file, where there is one."""
+    """The review of one label. ``rank`` counts from 1; ``row`` is the row in the source file, if any."""
 
     rank: int
     row: str
@@ -261,18 +261,19 @@ class Suggestion:
 
 
 def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
-    """Rank the labels of a cross-validation's examples, the most doubtful first.
+    """Rank the labels of a cross-validation's examples, the most suspicious first.
 
     Args:
-        folder: that ``cross_validate`` has filled.
-        top: suggestions to write into review.csv.
+        folder: the folder of a finished ``cross_validate``.
+        top: number of suggestions in review.csv.
 
     Returns:
-        What review.json holds: how many labels look wrong, estimated noise by class pair, first suggestions.
+        The contents of review.json: number of suspicious labels, estimated noise per pair of classes, and the
+        first suggestions.
 
     Raises:
-        ConfigError: not a cross-validation's folder, or nothing to list.
-        DataError: damaged predictions, or one class only.
+        ConfigError: the folder is not a finished cross-validation, or ``top`` is below 1.
+        DataError: damaged predictions, or only one class.
     """
     folder = Path(folder)
     if top < 1:
@@ -292,7 +293,7 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
 
 
 def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]:
-    """The out-of-fold predictions, the classes, and the probabilities ``[n, C]``."""
+    """Out-of-fold predictions, classes, and probabilities ``[n, C]``."""
     path = folder / Classes.file
     rows = [row for row in read_predictions(path) if row.split == NAME]
     if not rows:
@@ -319,12 +320,12 @@ def _review(folder: Path, top: int) -> dict[str, Any]:
         for rank, i in enumerate(chosen.tolist(), 1)
     ]
     config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
-    found = _found(config, classes, judged, suggestions)
-    return _written(folder, config, found, suggestions, rows, judged, classes)
+    record = _record(config, classes, judged, suggestions)
+    return _write(folder, config, record, suggestions, rows, judged, classes)
 
 
 def _review_sets(folder: Path, top: int) -> dict[str, Any]:
-    """The same of several labels an example: each label that is given or missing is a yes or no."""
+    """Review of multi-label data; each label of an example is a binary decision, given or missing."""
     rows, classes, p = _predictions(folder)
     config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
     known = set(classes)
@@ -348,7 +349,7 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     ]
     separator = separator_for(config.get("data", {}), classes)
     config = config | {"data": config.get("data", {}) | {"label_separator": separator}}
-    cells = [separator.join(map(str, own)) for own in sets]  # as the table's own column has them
+    cells = [separator.join(map(str, own)) for own in sets]  # the format of the table's label column
     each = [(k, has_it) for k in range(len(classes)) for has_it in (1, 0)]
     pairs = [
         {
@@ -359,72 +360,72 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
         }
         for k, has_it in each
     ]
-    apart = judged.joint[:, [0, 1], [1, 0]].sum(1)
-    found = _found(config, classes, judged, suggestions, pairs, float(apart.mean())) | {"several": True}
+    noise = judged.joint[:, [0, 1], [1, 0]].sum(1)
+    record = _record(config, classes, judged, suggestions, pairs, float(noise.mean())) | {"several": True}
     marked = _Marked(judged.quality, np.arange(len(rows)), judged.suspicious, judged.order)
     plain = [replace(row, label=separator.join(own)) for row, own in zip(rows, given, strict=True)]
-    return _written(folder, config, found, suggestions, plain, marked, cells)
+    return _write(folder, config, record, suggestions, plain, marked, cells)
 
 
 class _Marked(NamedTuple):
-    """What a table to correct says of each example."""
+    """The entries of each example in the table to correct."""
 
     quality: np.ndarray
-    suggested: np.ndarray  # places in a list of suggestions
+    suggested: np.ndarray  # indices into a list of suggestions
     suspicious: np.ndarray
     order: np.ndarray
 
 
-def _written(
+def _write(
     folder: Path,
     config: dict[str, Any],
-    found: dict[str, Any],
+    record: dict[str, Any],
     suggestions: list[Suggestion],
     rows: list[Prediction],
     judged: Any,
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """What was found, once its files are written."""
+    """Write all files of the review; returns the completed record."""
     _write_csv(folder / "review.csv", suggestions)
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, names)
-    found["pictures"] = "broken" in config.get("data", {})  # a key of images
-    found["judge"] = _judge(folder)
-    found["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
-    found["to_correct"] = {"file": path.name, "edited": not fresh}
-    replace_text(folder / "review.json", json_text(found, indent=1) + "\n")
+    record["pictures"] = "broken" in config.get("data", {})  # a key of tasks on images
+    record["judge"] = _weak_model_note(folder)
+    record["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
+    record["to_correct"] = {"file": path.name, "edited": not fresh}
+    replace_text(folder / "review.json", json_text(record, indent=1) + "\n")
     write_review_page(folder)
-    return found
+    return record
 
 
 def _review_words(folder: Path, top: int) -> dict[str, Any]:
-    """The same of the tags of words."""
-    train, classes, labels, judged = judged_words(folder)
+    """Review of the tags of words."""
+    train, classes, labels, judged = reviewed_words(folder)
     listed = [Suggestion(**s) for s in suggestions_of(train, classes, labels, judged, top)]
     config = read_toml(folder / "config.toml")
-    found = _found(config, classes, judged, listed)
+    record = _record(config, classes, judged, listed)
     _write_csv(folder / "review.csv", listed)
     path, fresh = write_to_correct(folder, train, classes, labels, judged)
-    found |= {"pictures": False, "judge": "", "to_correct": {"file": path.name, "edited": not fresh}}
-    found["give_back"] = ["glassformer", "train", str(folder / "config.toml"), "--set", f"source={path}"]
-    found["give_back"] += [
+    record |= {"pictures": False, "judge": "", "to_correct": {"file": path.name, "edited": not fresh}}
+    record["give_back"] = ["glassformer", "train", str(folder / "config.toml"), "--set", f"source={path}"]
+    record["give_back"] += [
         w
         for key in ("words_column", "tags_column")
         if config.get("data", {}).get(key)
         for w in ("--set", f"{key}=none")
     ]
-    replace_text(folder / "review.json", json_text(found, indent=1) + "\n")
+    replace_text(folder / "review.json", json_text(record, indent=1) + "\n")
     write_review_page(folder)
-    return found
+    return record
 
 
-# How the labels of a kind of target are reviewed; of the others each example has one class.
+# Kind of target -> its review; for all others ``_review``, for one class per example.
 REVIEWS: dict[type[Target], Callable[[Path, int], dict[str, Any]]] = {
     LabelSets: _review_sets,
     TokenTags: _review_words,
 }
 
 
-def _found(
+def _record(
     config: dict[str, Any],
     classes: list[str],
     judged: LabelReview | SetReview,
@@ -432,7 +433,7 @@ def _found(
     pairs: list[dict[str, Any]] | None = None,
     noise: float | None = None,
 ) -> dict[str, Any]:
-    """What review.json says of labels, of examples or of words; ``pairs`` and ``noise``: of sets."""
+    """The entries of review.json; ``pairs`` and ``noise`` are given for multi-label data."""
     n = int(np.isfinite(judged.quality).sum())
     pairs = pairs or [
         {
@@ -460,8 +461,8 @@ def _found(
     }
 
 
-def _judge(folder: Path) -> str:
-    """What is to be said of the answers that labels are doubted by; empty where they are good enough."""
+def _weak_model_note(folder: Path) -> str:
+    """A warning if the model is too weak to find label errors; otherwise empty."""
     path = folder / "metrics.json"
     plain = no_better_than_one(read_json(path)["test"]) if path.is_file() else ""
     return (

@@ -1,9 +1,9 @@
-"""Tags that are probably wrong, from the out-of-fold answers for words.
+"""Find tags that are probably wrong, from the out-of-fold predictions for words.
 
-review.json, review.csv and a ranked page as of labels; and ``to_correct.conll``: all sentences, those with
-the most doubtful words first, each word with the tag that is suggested for it, how probable its own is, and
-its own tag, which is the one to correct. A tagger reads the file as it is: the first column is the word, the
-last the tag.
+Writes review.json, review.csv and a page, as for labels, and ``to_correct.conll``: all sentences, those with
+the most suspicious tags first. Its columns are the word, the suggested tag, the probability of the given tag,
+and the given tag, which is the one to correct. A tagger can read the file: the first column is the word, the
+last one the tag.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run_folder import read_run_recipe
 
 NAME = "to_correct.conll"
-AROUND = 12  # words on each side of a doubtful one in the list
-NOTHING = "_"  # where nothing is suggested
+AROUND = 12  # context words on each side of a suspicious one
+NOTHING = "_"  # no suggestion
 
 
-def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, LabelReview]:
-    """The sentences of a cross-validation of tags, its tags, those of all words as numbers ``[W]``, and
-    what is thought of them.
+def reviewed_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, LabelReview]:
+    """The sentences of a tagger's cross-validation, the names of the tags, the tag index of all words
+    ``[W]``, and their review.
 
     Raises:
-        DataError: the data have changed since, or show one tag only.
+        DataError: the data have changed since, or have only one tag.
     """
     recipe, metrics = read_run_recipe(folder), read_json(folder / "metrics.json")
     task = TASKS[recipe.task]
@@ -53,7 +53,7 @@ def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Labe
     every: list[str] = metrics["label_names"]
     tags = [tag for own in train.tags or [] for tag in repaired(own, metrics["scheme"])]
     given = {*tags}
-    classes = [tag for tag in every if tag in given]  # others are never given, and cannot be wrong
+    classes = [tag for tag in every if tag in given]  # tags that do not occur cannot be wrong
     p = np.concatenate(answers)[:, [every.index(tag) for tag in classes]].astype(np.float64)
     p /= np.maximum(p.sum(1, keepdims=True), 1e-12)
     known = np.array([tag != NOT_TAGGED for tag in tags])
@@ -62,21 +62,21 @@ def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Labe
 
 
 def _among_all(judged: LabelReview, known: np.ndarray) -> LabelReview:
-    """What is thought of the words that count, ``known`` among all ``[W]``; the others come last."""
+    """Extend the review of the words that count (``known``) to all words ``[W]``; the others come last."""
     if known.all():
         return judged
-    at = np.flatnonzero(known)
+    rows = np.flatnonzero(known)
 
     def spread(values: np.ndarray, other: Any) -> np.ndarray:
         out = np.full(len(known), other, np.result_type(values, type(other)))
-        out[at] = values
+        out[rows] = values
         return out
 
     return LabelReview(
         spread(judged.quality, np.nan),
         spread(judged.suggested, 0),
         spread(judged.suspicious, False),
-        np.concatenate([at[judged.order], np.flatnonzero(~known)]),
+        np.concatenate([rows[judged.order], np.flatnonzero(~known)]),
         judged.joint,
         spread(judged.likeliest, np.nan),
     )
@@ -85,7 +85,7 @@ def _among_all(judged: LabelReview, known: np.ndarray) -> LabelReview:
 def suggestions(
     train: TaggedSplit, classes: list[str], labels: np.ndarray, judged: LabelReview, top: int
 ) -> list[dict[str, Any]]:
-    """The most doubtful words, each shown in its sentence between angle quotes."""
+    """The most suspicious words, each in its sentence between angle quotes."""
     starts = np.cumsum([0, *map(len, train.words)])
     out = []
     for rank, word in enumerate([w for w in judged.order[:top].tolist() if labels[w] >= 0], 1):
@@ -110,25 +110,25 @@ def suggestions(
 def write_to_correct(
     folder: Path, train: TaggedSplit, classes: list[str], labels: np.ndarray, judged: LabelReview
 ) -> tuple[Path, bool]:
-    """Write ``to_correct.conll``; one that has been edited since stays as it is.
+    """Write ``to_correct.conll``, unless the user has edited an earlier one.
 
     Returns:
-        The file, and whether it is the one that was written now.
+        The file, and whether it was written.
     """
     cuts = np.cumsum(list(map(len, train.words)))[:-1]
     place = np.empty(len(labels), np.int64)
     place[judged.order] = np.arange(len(labels))
-    doubts = [int(own.min()) for own in np.split(place, cuts)]
-    suspicious, guessed = np.split(judged.suspicious, cuts), np.split(judged.suggested, cuts)
-    order = sorted(range(len(train)), key=doubts.__getitem__)
-    shares = np.split(judged.quality, cuts)
+    first_rank = [int(own.min()) for own in np.split(place, cuts)]
+    suspicious, suggested = np.split(judged.suspicious, cuts), np.split(judged.suggested, cuts)
+    order = sorted(range(len(train)), key=first_rank.__getitem__)
+    probabilities = np.split(judged.quality, cuts)
     tags = train.tags or []
     columns = [
         [
-            [classes[g] if s else NOTHING for s, g in zip(suspicious[i], guessed[i], strict=True)]
+            [classes[g] if s else NOTHING for s, g in zip(suspicious[i], suggested[i], strict=True)]
             for i in order
         ],
-        [[NOTHING if np.isnan(share) else f"{share:.4f}" for share in shares[i]] for i in order],
+        [[NOTHING if np.isnan(p) else f"{p:.4f}" for p in probabilities[i]] for i in order],
         [tags[i] for i in order],
     ]
     path, text = folder / NAME, conll([train.words[i] for i in order], *columns)

@@ -1,1 +1,1 @@
-"""What can be learnt: a folder a task, and what all tasks share."""
+"""The tasks: one folder per task, and modules that all of them share."""

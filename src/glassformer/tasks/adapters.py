@@ -1,4 +1,4 @@
-"""What changes the weights of a fitted model: adapters in PEFT's layout, loaded and saved, and pruning."""
+"""Change the weights of a fitted model: load and save LoRA adapters in PEFT's file layout, and pruning."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from glassformer.families.pretrained import add_adapter, head_in_hub
 from glassformer.runtime import computing
 from glassformer.sklearn_base import check_is_fitted
 
-# What was measured of one set of weights -> what it is of others.
-OF_WEIGHTS = {
+# Fitted attributes that were measured with the old weights -> their values after the weights change.
+RESET_VALUES = {
     "int8_": None,
     "temperature_": 1.0,
     "threshold_": None,
@@ -25,10 +25,10 @@ OF_WEIGHTS = {
 }
 
 
-def forget_measures(est: Any) -> None:
-    """Reset what was measured of other weights; ``calibrate`` measures it again."""
+def reset_measurements(est: Any) -> None:
+    """Reset temperature, thresholds and the like after a change of weights; ``calibrate`` fits them again."""
     est._compute_model = None
-    for name, value in OF_WEIGHTS.items():
+    for name, value in RESET_VALUES.items():
         if hasattr(est, name):
             setattr(est, name, value)
 
@@ -43,13 +43,13 @@ class Adapts:
     examples_of: Any
 
     def save_adapter(self, path: str | Path, *, head: bool = False) -> Path:
-        """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
+        """Write only the low-rank updates of a fit with ``lora_rank``, in PEFT's file layout.
 
         Args:
-            head: pooling and head too, for a base of the Hub's class with a head; else the encoder.
+            head: whether to include pooling and head, for a base model of the Hub that has a head.
 
         Raises:
-            ConfigError: the fit had none, or the Hub's layout has no such head.
+            ConfigError: the fit had no ``lora_rank``, or the Hub's layout has no such head.
         """
         check_is_fitted(self, "model_")
         updates = getattr(self, "adapter_", None)
@@ -57,9 +57,9 @@ class Adapts:
             raise ConfigError(
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
-        now = self.configs()["train"]  # may differ from those of the fit, which pickles of before do not have
+        now = self.configs()["train"]  # for old pickles, which lack ``adapter_scale_``
         rank, alpha = getattr(self, "adapter_scale_", None) or (now.lora_rank, now.lora_alpha)
-        whole = head_in_hub(self.model_) if head else None
+        head_weights = head_in_hub(self.model_) if head else None
         save_adapter(
             Path(path),
             names_of(self.model_.config),
@@ -67,17 +67,17 @@ class Adapts:
             rank,
             alpha,
             with_prefix=head,
-            head=whole,
+            head=head_weights,
         )
         return Path(path)
 
     def load_adapter(self, path: str | Path) -> Self:
         """Add an adapter in PEFT's file layout to the weights: its low-rank updates, and its head if any.
 
-        The model becomes what ``PeftModel.from_pretrained(base, path)`` followed by ``merge_and_unload()``
-        gives; save it as usual. Whose base this is, nothing says: load it into the model it was trained on.
-        What was measured of the weights before (temperature, thresholds, a regressor's errors) is forgotten:
-        ``calibrate`` measures it again.
+        The result is the same as ``PeftModel.from_pretrained(base, path)`` followed by
+        ``merge_and_unload()``; save it as usual. The files do not name their base model: load them into the
+        model they were trained on. Temperature, thresholds and a regressor's errors are reset; ``calibrate``
+        fits them again.
 
         Raises:
             CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
@@ -86,22 +86,22 @@ class Adapts:
         with computing(gradients=True):
             add_adapter(self.model_, path, self.class_order_)
         self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
-        forget_measures(self)
+        reset_measurements(self)
         return self
 
     def prune(self, X: Sequence[Any], *, share: float = 0.3) -> Self:
         """A smaller, faster copy without the feed-forward units that its predictions use least.
 
-        Every layer loses the same share of its units, so the copy is a model of the usual kind: save it,
-        export it, open it in transformers, train it further. Temperature and thresholds, and a regressor's
-        intervals, are those of an uncalibrated model: ``calibrate`` measures them again.
+        Every layer loses the same share of its units, so that the copy can be saved, exported, opened in
+        transformers and trained further like any model. Temperature, thresholds and a regressor's intervals
+        are reset; ``calibrate`` fits them again.
 
         Args:
-            X: 100 or more inputs as those that will be asked about; labels are not needed.
-            share: of the units that go, between 0 and 1; the count that stays is a multiple of 16.
+            X: 100 or more inputs from the same distribution as future ones; labels are not needed.
+            share: share of units to remove, between 0 and 1; the number kept is a multiple of 16.
 
         Raises:
-            InputError: a share that cannot be, inputs that cannot be used, or a model without such units.
+            InputError: ``share`` out of range, unusable inputs, or a model without such units.
         """
         from glassformer.tasks.pruning import prune
 
@@ -109,6 +109,6 @@ class Adapts:
         return prune(self, self.examples_of(X), share)
 
     def save_beside(self, folder: Path) -> None:
-        """The low-rank updates, where the fit had some."""
+        """Save the low-rank updates in ``folder``, if the fit had any."""
         if getattr(self, "adapter_", None):
             self.save_adapter(folder / "adapter")

@@ -1,18 +1,20 @@
-"""``model = "auto"``: several models from cheap to dear, of which validation data choose one.
+"""``model = "auto"``: fit several models, from cheap to expensive, and choose one by validation.
 
-    tfidf, hog   a linear model: on TF-IDF of words and characters, of images on their edges and colors
-    frozen       a regression on the vectors of a frozen encoder: one pass over the examples
-    fine-tuned   the encoder, from that regression on: epochs
+    tfidf, hog   a linear model: texts by TF-IDF of words and characters, images by edges and colors
+    frozen       logistic regression (ridge for numbers) on the embeddings of a frozen encoder
+    fine-tuned   the encoder and its head, which starts from that regression
 
-Of pairs of texts the frozen encoder reads each side by itself (``nn/pairs.py``).
+For pairs of texts, the frozen encoder reads each text by itself (``nn/pairs.py``).
 
-Without the encoder's weights texts have tfidf, and images hog and a small encoder from scratch.
+Without pre-trained weights, the candidates are tfidf for texts, and hog and a small encoder from scratch for
+images.
 
-Each predicts the same examples, which it has not learned from: the validation examples where there are
-enough, else the training examples by cross-validation. The highest score wins, but a dearer model must be
-ahead by half a standard error of the difference. The fine-tuned encoder goes back towards its start by the
-share that does best (Wortsman et al., 2022). What is tried follows from the data alone, so that the same
-seed gives the same bits. A candidate without an error leaves the dearer ones out; so does ``time_limit``.
+All candidates predict the same examples, none of which they were trained on: the validation examples if
+there are enough, otherwise the training examples by cross-validation. The highest score wins, but a more
+expensive model must be ahead by half a standard error of the difference. The fine-tuned weights are
+interpolated towards the pre-trained ones by the share that scores best (WiSE-FT, Wortsman et al., 2022).
+Which candidates are tried depends only on the data, so that the same seed gives the same bits. After a
+candidate without an error, or after ``time_limit``, more expensive ones are skipped.
 """
 
 from __future__ import annotations
@@ -44,28 +46,30 @@ from glassformer.train.distributed import join, world
 from glassformer.train.loop import SHARES
 
 ENCODER = "all-minilm-l6-v2"
-WIDTH = 384  # of the vectors of both
-MOST_IMAGES = 1_000  # to train on, up to which an encoder of images is fine-tuned, which takes long
-SEEN_IMAGES = 1_000  # in all epochs together, where that makes no fewer or more epochs than these
-IMAGE_EPOCHS = (3, 20)
-ENOUGH = 300  # validation examples that decide alone
-FOLDS = 3  # of cross-validation, where there are fewer
-MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
-FOLDED_TOKENS = 100_000  # training tokens above which one fold decides for all of them
+WIDTH = 384  # of the embeddings of both encoders
+MOST_IMAGES = 1_000  # maximum number of training images for fine-tuning an image encoder, which is slow
+SEEN_IMAGES = 1_000  # images read in all epochs together when fine-tuning, within these numbers of epochs
+IMAGE_EPOCHS = (3, 20)  # minimum and maximum
+ENOUGH = 300  # minimum number of validation examples to choose without cross-validation
+FOLDS = 3  # of cross-validation
+MOST_FOLDED = 3_000  # maximum number of training examples for cross-validation; beyond, a part is held out
+FOLDED_TOKENS = 100_000  # with more training tokens, only one fold is scored
 PERFECT = "no error left to correct"
 FOREIGN = "the texts are in a language that it was not trained on, and frozen it is behind"
-DRAWN = 0.1  # the part that is held out
+HELD_OUT = 0.1  # share that is held out above MOST_FOLDED
 MARGIN = 0.5  # standard errors
-RESAMPLES = 50  # of the bootstrap that estimates these where the score is no mean over examples
-PASSES = 5  # of prediction that a step of training takes as long as, at most
+RESAMPLES = 50  # of the bootstrap that estimates the standard error
+PASSES = 5  # a training step takes at most as long as this many passes of prediction
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that may be chosen: its name, the settings that make it, whether it learns in steps.
+    """A model that may be chosen.
 
     Args:
-        lacks: why there is no pre-trained encoder to try in its place; "": there is one, or none is wanted.
+        settings: the estimator's parameters for it.
+        learns: whether it is trained by gradient descent.
+        lacks: a warning for the user: why there is no pre-trained encoder in its place; empty: no warning.
     """
 
     name: str
@@ -75,11 +79,11 @@ class Candidate:
 
     @property
     def fine_tunes(self) -> bool:
-        """Whether it learns from trained weights."""
+        """Whether training starts from pre-trained weights."""
         return self.learns and "head_start" in self.settings
 
     def with_share(self, share: float) -> Candidate:
-        """With that share of its start, where it learns from one."""
+        """The candidate with that ``start_share``, if it fine-tunes."""
         return replace(self, settings=self.settings | {"start_share": share}) if self.fine_tunes else self
 
 
@@ -89,57 +93,60 @@ SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, learns=True)
 SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )
-COMPARED = {"start_share": 0.0}  # marks a training that was compared with others; random weights keep none
+COMPARED = {"start_share": 0.0}  # no effect from scratch; marks a run that was compared with other candidates
 
 
 def frozen(encoder: str) -> Candidate:
-    """A head that is solved on a checkpoint's vectors."""
+    """The candidate that fits a head on the embeddings of a frozen checkpoint."""
     settings = {"model": encoder, "head_start": "solved", "train_layers": 0}
     return Candidate(f"{encoder}, frozen", settings)
 
 
-def apart(candidate: Candidate) -> Candidate:
-    """The same encoder, which reads the sides of pairs each by itself."""
+def sides_apart(candidate: Candidate) -> Candidate:
+    """The candidate with an encoder that reads the two texts of a pair separately."""
     return replace(
         candidate, name=f"{candidate.name}, sides apart", settings=candidate.settings | {"pairs": "apart"}
     )
 
 
 def fine_tuned(encoder: str, **more: Any) -> Candidate:
-    """A checkpoint that learns from such a head on."""
+    """The candidate that fine-tunes a checkpoint, starting from a head as ``frozen`` fits it."""
     settings = {"model": encoder, "head_start": "solved", **more}
     return Candidate(f"{encoder}, fine-tuned", settings, learns=True)
 
 
 @dataclass
 class Tried:
-    """A candidate with its predictions ``[m, C]`` of the examples that decide, and their score."""
+    """A candidate with its outputs ``[m, C]`` for the validation examples, and their score."""
 
     candidate: Candidate
     outputs: np.ndarray
     score: float
     seconds: float
-    fitted: Any = None  # None: by cross-validation alone
+    fitted: Any = None  # the estimator; None after cross-validation
 
     @property
     def share(self) -> float:
-        """Of the start in the weights."""
+        """The share of the pre-trained weights in the interpolation."""
         chosen = {} if self.fitted is None else self.fitted.chosen_
         return self.candidate.settings.get("start_share", chosen.get("start_share", 0.0))
 
 
 def asks_for_encoder(clf: Any) -> bool:
-    """Whether a setting is given that only an encoder has: ``auto`` then means one model (``usual``)."""
-    given = {key for key, usual in clf.defaults().items() if getattr(clf, key) != usual}
-    return bool(given - obeyed(clf.SECTIONS.values(), "search")) or clf.precision == "int8"
+    """Whether a parameter is set that only encoders have; ``auto`` then fits one model (``usual``)."""
+    changed = {key for key, default in clf.defaults().items() if getattr(clf, key) != default}
+    return bool(changed - obeyed(clf.SECTIONS.values(), "search")) or clf.precision == "int8"
 
 
 def fit_auto(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit an estimator of texts or images with ``model="auto"``; ``data`` as its ``fit`` hands them on.
+    """Fit an estimator of texts or images with ``model="auto"``.
 
-    Fitted state beside that of the winner: ``tried_``, what each candidate reached and took.
+    It takes over the fitted state of the winner, and has ``tried_``: score and time of each candidate.
+
+    Args:
+        data: X, y, validation and sample weights, as passed to ``fit``.
 
     Raises:
         DataError: unusable examples or labels.
@@ -150,7 +157,7 @@ def fit_auto(
     else:
         alone = SHIFTED if began_alone(checkpoints if resume else None) else None
     if alone is not None:  # nothing to compare
-        winner = _made(clf, alone)
+        winner = _new_estimator(clf, alone)
         X, y, validation, weights = data
         given = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
         winner.set_params(validation_fraction=clf.validation_fraction)
@@ -162,10 +169,10 @@ def fit_auto(
     fit.together = bool(clf.validation_fraction)
     fit.examples, fit.held = clf._examples(fit, *data)
     if are_pairs(fit.examples.X):
-        found = [apart(one) if one.settings.get("train_layers") == 0 else one for one in found]
-    kind, classes = clf.kind_, clf.classes_  # as given; those who watch a training see the candidate's
+        found = [sides_apart(one) if one.settings.get("train_layers") == 0 else one for one in found]
+    kind, classes = clf.kind_, clf.classes_  # restored below: callbacks see those of the candidate
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
-    if not len(search.truth):  # each class has one example: what needs the fewest is taken uncompared
+    if not len(search.truth):  # one example per class: take the candidate that needs the fewest
         found = [next((one for one in found if one.settings.get("train_layers") == 0), found[0])]
     limit = clf.time_limit
     try:
@@ -195,19 +202,19 @@ def fit_auto(
 
 
 def usual(clf: Any) -> Candidate:
-    """The one model that ``auto`` means where nothing is compared."""
+    """The candidate that ``auto`` fits when it does not compare several."""
     return SCRATCH if clf.inputs.has_images else fine_tuned(ENCODER)
 
 
 def began_alone(checkpoints: str | Path | None) -> bool:
-    """Whether a training to go on with is that of an encoder of images from scratch, which ``auto`` meant
-    alone where the Hub could not be reached, before there was a linear model to compare it with."""
+    """Whether the checkpoints are of an image encoder from scratch that was not compared with others. Older
+    versions trained only that one when the Hub could not be reached."""
     begun = (None if checkpoints is None else newest_fingerprint(checkpoints)) or {}
     return begun.get("model") == IMAGE_SCRATCH and begun.get("start_share") != COMPARED["start_share"]
 
 
 def candidates(clf: Any) -> list[Candidate]:
-    """From cheap to dear; without the encoder's weights those that need none."""
+    """The candidates, from cheap to expensive; if the encoder's weights are missing, those that need none."""
     images = clf.inputs.has_images
     encoder = IMAGE_ENCODER if images else ENCODER
     try:
@@ -222,7 +229,7 @@ def candidates(clf: Any) -> list[Candidate]:
 
 
 class Search:
-    """The candidates of one fit, and the examples that decide between them."""
+    """Fits and scores the candidates of one ``fit``."""
 
     def __init__(self, clf: Any, fit: Fit, callbacks: list[Callback], checkpoints: Any, resume: bool):
         self.clf, self.fit = clf, fit
@@ -231,16 +238,16 @@ class Search:
         self.quiet: list[Callback] = [StopUnsaved(call.folder) for call in stops]
         self.tried: list[Tried] = []
         self.left_out: dict[str, str] = {}  # candidate -> why
-        self.pass_seconds = 0.0  # of the last candidate, for one example to be predicted
+        self.pass_seconds = 0.0  # prediction time per example of the last candidate
         self.X, self.targets, self.weights = fit.examples
         rows = np.arange(len(self.X))
-        self.learned, self.decide = rows, rows[:0]  # training rows; those of them that decide
-        self.place = np.full(len(self.X), -1)  # the fold that holds each training row out
+        self.learned, self.decide = rows, rows[:0]  # rows to train on; rows to score on
+        self.place = np.full(len(self.X), -1)  # the fold that holds out each row; -1: none
         if fit.held is not None and len(fit.held[1]) >= ENOUGH:
             self.truth = fit.held[1]
         elif len(self.X) > MOST_FOLDED:
             strata = clf.kind_.stratify_by(self.raw(self.targets), self.targets)
-            self.learned, self.decide = grouped_split(strata, clf.copies_of(self.X), DRAWN, clf.seed)
+            self.learned, self.decide = grouped_split(strata, clf.copies_of(self.X), HELD_OUT, clf.seed)
             self.truth = self.targets[self.decide]
         else:
             self.place = _folds(clf, self.X, self.targets)
@@ -252,14 +259,14 @@ class Search:
         return bool((self.place >= 0).any())
 
     def raw(self, targets: np.ndarray) -> Any:
-        """Targets as ``fit`` takes them."""
+        """Convert encoded targets back to labels or numbers, as ``fit`` accepts them."""
         kind = self.clf.kind_
         if kind.binary:
             return targets.astype(int)
         return self.clf.classes_[targets] if kind.labels_given else kind.own(targets)
 
     def is_foreign(self, candidate: Candidate) -> bool:
-        """Whether an encoder that was behind when frozen does not know the language of the texts."""
+        """Whether the frozen encoder was not the best, and the texts are in a language it does not know."""
         if self.clf.inputs.has_images or not self.tried or self.tried[-1] is self.best():
             return False
         name = candidate.settings["model"]
@@ -267,7 +274,7 @@ class Search:
         return pieces_if_foreign(name, tokenizer, self.X) is not None
 
     def in_time(self, candidate: Candidate) -> Candidate:
-        """A candidate that learns images with the epochs that a processor has time for."""
+        """The candidate; for an image encoder with a number of epochs that a CPU can train."""
         if not candidate.fine_tunes or not self.clf.inputs.has_images:
             return candidate
         fewest, most = IMAGE_EPOCHS
@@ -275,10 +282,10 @@ class Search:
         return replace(candidate, settings=candidate.settings | {"epochs": epochs})
 
     def run(self, candidate: Candidate) -> None:
-        """Let a candidate predict what decides."""
+        """Fit and score a candidate."""
         if candidate.fine_tunes:
             for call in self.calls:
-                call.note(f"{candidate.name}: at most about {_spoken(self._expected(candidate))}")
+                call.note(f"{candidate.name}: at most about {_duration(self._expected(candidate))}")
         began = time.perf_counter()
         fitted = None
         if self.by_folds:
@@ -286,8 +293,8 @@ class Search:
             share = max(parts, key=lambda share: self._score(parts[share], slice(None)))
             candidate, outputs = candidate.with_share(share), parts[share]
         else:
-            dear = candidate.learns
-            fitted = self._fitted(candidate, self.learned, self.calls if dear else self.quiet, dear)
+            trains = candidate.learns
+            fitted = self._fitted(candidate, self.learned, self.calls if trains else self.quiet, trains)
             held = self.fit.held[0] if not len(self.decide) else [self.X[i] for i in self.decide]
             outputs = self._outputs(fitted, held)
         score = self._score(outputs, slice(None))
@@ -296,11 +303,11 @@ class Search:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
     def _expected(self, candidate: Candidate) -> float:
-        """Seconds that fine-tuning takes at most, by how long the frozen encoder predicted."""
+        """Upper estimate of the seconds of fine-tuning, from the prediction time of the frozen encoder."""
         suits = chosen(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))
         epochs = candidate.settings.get("epochs", suits["epochs"])
         folds = len({*self.place[self.decide].tolist()}) if self.by_folds else 0
-        fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # the last one on all examples
+        fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # + 1: the final fit on all examples
         return PASSES * epochs * fits * len(self.X) * self.pass_seconds
 
     def _outputs(self, fitted: Any, X: Sequence[Any]) -> np.ndarray:
@@ -310,11 +317,10 @@ class Search:
         return outputs
 
     def _cross_validated(self, candidate: Candidate) -> dict[float, np.ndarray]:
-        """Share of the start -> outputs ``[m, C]`` for the rows that decide, each by a model that has not
-        learned from it."""
+        """``start_share`` -> out-of-fold outputs ``[m, C]`` for the rows to score on."""
         found: dict[float, np.ndarray] = {}
         for fold in sorted({*self.place[self.decide].tolist()}):
-            held, start = np.flatnonzero(self.place == fold), Start()
+            held, start = np.flatnonzero(self.place == fold), StartWeights()
             calls = [start, *self.quiet] if candidate.fine_tunes else self.quiet
             fitted = self._fitted(candidate, np.flatnonzero(self.place != fold), calls, False)
             for share in start.shares(fitted) if candidate.fine_tunes else (0.0,):
@@ -323,15 +329,15 @@ class Search:
         return {share: outputs[self.decide] for share, outputs in found.items()}
 
     def _fitted(self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], kept: bool) -> Any:
-        """The candidate, fitted on training rows; ``kept``: with checkpoints."""
-        model = _made(self.clf, candidate)
-        inner = self.by_folds and len(rows) < len(self.X)  # a fold: nothing else may choose its epoch
+        """Fit the candidate on ``rows``; ``kept``: with checkpoints."""
+        model = _new_estimator(self.clf, candidate)
+        inner = self.by_folds and len(rows) < len(self.X)  # in a fold, no other examples select the epoch
         validation = None
         if self.fit.held is not None and not inner:
             validation = self.fit.held[0], self.raw(self.fit.held[1])
         elif not inner and len(self.decide) and not self.by_folds:
             validation = [self.X[i] for i in self.decide], self.raw(self.truth)
-        if self.by_folds and candidate.fine_tunes:  # what the folds have scored: all epochs, none chosen
+        if self.by_folds and candidate.fine_tunes:  # the folds scored the last epoch, so use it here too
             model.keep_best = False
         given: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if kept else {}
         calls = [Mirror(self.clf, model), *calls] if kept or calls is self.calls else calls
@@ -350,7 +356,7 @@ class Search:
 
     @property
     def metric(self) -> str:
-        """What decides: ``monitor``; of several labels the mean average precision, of numbers R²."""
+        """Name of the score: ``monitor``, or mean average precision for multi-label, R² for numbers."""
         kind, monitor = self.clf.kind_, self.clf.monitor
         if kind.binary:
             return "average precision"
@@ -360,7 +366,7 @@ class Search:
 
     @property
     def perfect(self) -> float:
-        """The metric of predictions without an error."""
+        """The score of predictions without an error."""
         return 0.0 if self.metric == "log loss (negative)" else 1.0
 
     def _score(self, outputs: np.ndarray, rows: Any) -> float:
@@ -383,26 +389,26 @@ class Search:
         own = found[np.arange(len(truth)), truth]
         return float(np.log(np.maximum(own, 1e-12)).mean())
 
-    def _ahead(self, dearer: Tried, cheaper: Tried) -> bool:
-        """Whether the dearer of two models is better by more than the margin."""
-        difference = dearer.score - cheaper.score
+    def _ahead(self, costlier: Tried, cheaper: Tried) -> bool:
+        """Whether the more expensive of two models is better by more than the margin."""
+        difference = costlier.score - cheaper.score
         if difference <= 0:
             return False
         n, rng = len(self.truth), np.random.default_rng(self.clf.seed)
         draws = rng.integers(0, n, (RESAMPLES, n))
-        found = [self._score(dearer.outputs, i) - self._score(cheaper.outputs, i) for i in draws]
-        return difference > MARGIN * float(np.std(found))
+        differences = [self._score(costlier.outputs, i) - self._score(cheaper.outputs, i) for i in draws]
+        return difference > MARGIN * float(np.std(differences))
 
     def best(self) -> Tried:
-        """The winner among those tried so far."""
-        best, *dearer = [tried for tried in self.tried if tried.candidate.name not in self.left_out]
-        for tried in dearer:
+        """The winner among the candidates tried so far."""
+        best, *costlier = [tried for tried in self.tried if tried.candidate.name not in self.left_out]
+        for tried in costlier:
             if self._ahead(tried, best):
                 best = tried
         return best
 
     def can_end_early(self, found: Sequence[Candidate]) -> bool:
-        """After an interruption: whether to end with the best so far; the others are then left out.
+        """After an interruption: whether to end with the best candidate so far, and skip the others.
 
         Args:
             found: all candidates.
@@ -412,7 +418,7 @@ class Search:
             return False
         scored = {tried.candidate.name for tried in self.tried}
         stopped = [one.name for one in found if one.name not in scored | self.left_out.keys()]
-        if not stopped and self.best().candidate.learns:  # in its last fit, on all examples
+        if not stopped and self.best().candidate.learns:  # interrupted in its final fit on all examples
             stopped = [self.best().candidate.name]
         if not stopped or scored == set(stopped):
             return False
@@ -423,18 +429,18 @@ class Search:
         return True
 
     def winner(self) -> Any:
-        """The best candidate, fitted on all training examples, its history told to all callbacks."""
+        """The best candidate, fitted on all training examples, with all callbacks."""
         best = self.best()
         if best.candidate.learns and not self.by_folds:
             return best.fitted
         return self.fit_whole(best.candidate)
 
     def fit_whole(self, candidate: Candidate) -> Any:
-        """A candidate, fitted on all training examples."""
+        """Fit a candidate on all training examples."""
         return self._fitted(candidate, np.arange(len(self.X)), self.calls, candidate.learns)
 
     def records(self) -> list[dict[str, Any]]:
-        """One for each candidate, for JSON: what it reached, on how many examples, and its seconds."""
+        """One JSON record per candidate: its score, the number of examples scored, and its time."""
         best, how = self.best(), "cross-validation" if self.by_folds else "validation"
         found = [
             {
@@ -459,7 +465,7 @@ class Search:
 
 
 class StopUnsaved(StopOnSignal):
-    """In a candidate's fit that nothing goes on from: it would be in the way of the winner's."""
+    """Stops the fit of a candidate without a checkpoint, which would conflict with that of the winner."""
 
     def step(self, training: Any, info: Any) -> None:
         if not training.finished and self.signals.received is not None:
@@ -467,15 +473,15 @@ class StopUnsaved(StopOnSignal):
             raise Interrupted(f"stopped while models were being compared, which starts again; {GO_ON}")
 
 
-class Start(Callback):
-    """Keeps the weights that a training begins with."""
+class StartWeights(Callback):
+    """Keeps a copy of the weights that training starts with."""
 
     def start(self, training: Any) -> None:
         self.weights = training.optimizer.weights()
 
     @torch.no_grad()
     def shares(self, fitted: Any) -> Iterator[float]:
-        """Each of ``SHARES``, while the fitted weights have that share of the start."""
+        """Yield each of ``SHARES`` after interpolating the fitted weights towards the start by it."""
         own = {n: p for n, p in fitted.model_.named_parameters() if n in self.weights}
         end = {n: p.clone() for n, p in own.items()}
         for share in SHARES:
@@ -485,7 +491,7 @@ class Start(Callback):
 
 
 class Mirror(Callback):
-    """Those who watch a training ask the outer estimator for its tokenizer and weights."""
+    """Copies the candidate's state to the user's estimator when training starts, for the user's callbacks."""
 
     def __init__(self, outer: Any, inner: Any):
         self.outer, self.inner = outer, inner
@@ -494,11 +500,11 @@ class Mirror(Callback):
         _become(self.outer, self.inner, None)
 
 
-def _made(clf: Any, candidate: Candidate) -> Any:
-    """A new estimator of the same settings, with those of the candidate; it holds nothing out by itself."""
+def _new_estimator(clf: Any, candidate: Candidate) -> Any:
+    """A new estimator with the settings of ``clf`` and the candidate, and without a validation split."""
     defaults = clf.defaults()
     settings = clf.get_params(deep=False) | {"validation_fraction": 0.0, "time_limit": None}
-    if candidate is TFIDF:  # which cuts no text, and is calibrated as it comes
+    if candidate is TFIDF:  # it does not truncate texts and needs no calibration
         idle = ("max_length", "calibration", "head_start", "start_share")
         settings |= {key: defaults[key] for key in idle if key in defaults}
     elif "calibration" in defaults:
@@ -507,7 +513,7 @@ def _made(clf: Any, candidate: Candidate) -> Any:
 
 
 def _become(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
-    """Take over the fitted state of another estimator."""
+    """Copy the fitted state of another estimator to ``clf``."""
     parameters = clf.defaults()
     vars(clf).update({name: value for name, value in vars(fitted).items() if name not in parameters})
     if tried is not None:
@@ -516,26 +522,26 @@ def _become(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
 
 
 def _folds(clf: Any, X: Sequence[Any], targets: np.ndarray) -> np.ndarray:
-    """The fold of each example ``[n]``; -1: learned from in all, for its class has too few. Copies of an
-    example share a fold, and classes keep their shares."""
+    """The fold of each example ``[n]``, stratified by class; copies of an example share a fold. -1: always in
+    the training part, because its class has too few examples."""
     number: dict[str, int] = {}
     group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(X)])
     first = np.unique(group, return_index=True)[1]
     classes = targets[first] if clf.kind_.labels_given and targets.ndim == 1 else np.zeros(len(first), int)
     order = np.random.default_rng(clf.seed).permutation(len(first))
-    place, begun = np.full(len(first), -1), 0
+    place, assigned = np.full(len(first), -1), 0
     for k in np.unique(classes):
         own = order[classes[order] == k]
         if len(own) > 1:
-            place[own] = (begun + np.arange(len(own))) % FOLDS
-            begun += len(own)
+            place[own] = (assigned + np.arange(len(own))) % FOLDS
+            assigned += len(own)
     out = place[group]
     if clf.tokens_of(X) > FOLDED_TOKENS:
-        out = np.where(out > 0, -1, out)  # one fold decides, and the rest is learned from
+        out = np.where(out > 0, -1, out)  # only the first fold is scored
     return out
 
 
-def _spoken(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 

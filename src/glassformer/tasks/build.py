@@ -1,4 +1,4 @@
-"""How a text classifier is put together from its settings: tokenizer, model, and the folder they share."""
+"""Build a text classifier's tokenizer and model from its settings, and save the tokenizer."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 from glassformer.types import HeadKind
 
-# Of sentence-transformers, as pooling is called here; and where its vectors are normalized.
+# Pooling mode of sentence-transformers -> our name for it, without and with normalized vectors.
 POOLED = {"mean": "mean", "cls": "first", "max": "max"}
 POOLED_UNIT = POOLED | {"mean": "unit-mean", "cls": "unit-first"}
-SMALLEST = 31  # words of a vocabulary, to look at an architecture
+SMALLEST = 31  # vocabulary size of an architecture that is only inspected
 SHAPE_KEYS = (
     "d_model",
     "num_layers",
@@ -68,7 +68,7 @@ def is_from_scratch(model: str) -> bool:
 
 
 def is_linear(model: str) -> bool:
-    """Whether the name means a linear model of n-grams, which has no tokens and no layers."""
+    """Whether the name means a linear model on n-grams, which has neither tokens nor layers."""
     return (
         isinstance(model, str)
         and is_from_scratch(model)
@@ -77,7 +77,7 @@ def is_linear(model: str) -> bool:
 
 
 def check_name(model: str) -> None:
-    """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
+    """Raise ConfigError, with the nearest name, unless ``model`` is an architecture, path or Hub id."""
     if model in (*IMAGE_ARCHITECTURES, *names_reading("images")):
         what = f"{model!r} reads images, and this is a model of texts"
         raise NotForThisModelError(what, where="model", fix="Use it with ImageClassifier")
@@ -87,10 +87,10 @@ def check_name(model: str) -> None:
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``, cleaned here.
+    """The checkpoint's tokenizer, one from a file, or one trained on ``texts`` after cleaning.
 
     Raises:
-        ConfigError: ``tokenizer`` is neither kind nor file, or a checkpoint is paired with a new vocabulary.
+        ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint would get a new vocabulary.
         CheckpointError: the checkpoint has no tokenizer.
     """
     check_name(model.model)
@@ -109,7 +109,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
                 fix="Use tokenizer = auto, or a from-scratch model",
             )
         return kinds[kind](
-            [clean_text(t, text.clean) for t in texts],  # as they will be at use
+            [clean_text(t, text.clean) for t in texts],
             min_count=text.min_count,
             vocab_size=text.vocab_size,
             lowercase=text.lowercase,
@@ -124,8 +124,8 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
     return load_tokenizer(kind)
 
 
-def tells_segments(model: ModelConfig) -> bool:
-    """Whether the model that these settings build for pairs of texts tells the first from the second."""
+def has_segments(model: ModelConfig) -> bool:
+    """Whether the model for pairs of texts has segment embeddings (token type ids)."""
     if not is_from_scratch(model.model):
         return segments_of(model.model, model.revision) > 1
     preset = TEXT_ARCHITECTURES[model.model](SMALLEST)
@@ -133,7 +133,7 @@ def tells_segments(model: ModelConfig) -> bool:
 
 
 def _gains_segments(preset: Any) -> bool:
-    """Whether an architecture of ours, which has no segments, gets two where its inputs are pairs."""
+    """Whether a from-scratch architecture without segments gets two of them for pairs."""
     family = family_of(preset)
     return family.hub is None and family.configure is None and not preset.embedding.segments
 
@@ -149,17 +149,17 @@ def build_model(
     head: HeadKind = "classification",
     solved: bool = False,
 ) -> Any:
-    """The encoder with its new head; ``weights_source`` says where the weights come from.
+    """The encoder with a new head; its ``weights_source`` names the origin of the weights.
 
     Args:
-        table, seed: the training texts and the seed of word vectors that are trained on them.
-        pairs: the inputs are pairs of texts: an encoder of ours tells their sides apart.
-        head: ``spans`` says where an answer begins and ends; of a checkpoint that has one, it is kept.
-        solved: the head will start from a regression: ``pooling = auto`` is what a checkpoint's
-            ``modules.json`` says.
+        table, seed: training texts and seed, for word vectors that are trained on these texts.
+        pairs: whether the inputs are pairs of texts; a from-scratch encoder then gets segment embeddings.
+        head: ``spans`` predicts start and end of an answer; a checkpoint's own spans head is kept.
+        solved: whether the head will be fitted by a regression first; ``pooling = auto`` is then the pooling
+            of the checkpoint's ``modules.json``.
 
     Raises:
-        ConfigError: an unknown name, a key that such a model does not have, too long a ``max_length``.
+        ConfigError: an unknown name, a setting that the model does not have, or too large a ``max_length``.
     """
     if is_from_scratch(model.model):
         vectors = read_word_table(model, tokenizer, table, seed)
@@ -176,7 +176,7 @@ def build_model(
         if family.configure is None:
             config = _scratch_config(preset, model, num_labels, text.max_length)
             config = replace(config, sides="apart") if apart else config
-            built: Any = family.model(_under(config, head))
+            built: Any = family.model(_with_head(config, head))
         elif head == "spans":
             raise _no_transformer(model.model)
         else:
@@ -189,24 +189,26 @@ def build_model(
         raise NotForThisModelError(
             f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
-    return _tuned(model, text, tokenizer, num_labels, head, solved, pairs and model.pairs == "apart")
+    return _from_checkpoint(
+        model, text, tokenizer, num_labels, head, solved, pairs and model.pairs == "apart"
+    )
 
 
-def _under(config: Any, head: HeadKind) -> Any:
-    """The config with that head; one that reads every row has no pooling."""
+def _with_head(config: Any, head: HeadKind) -> Any:
+    """The config with that head, and without pooling if the head reads every token."""
     return replace(config, head=head, pooling=None) if head == "spans" else config
 
 
-def _no_transformer(model: str, asked: str = "") -> ConfigError:
-    """``asked``: the setting that wants one."""
+def _no_transformer(model: str, setting: str = "") -> ConfigError:
+    """The error for a model that is not a Transformer; ``setting``: the one that needs a Transformer."""
     fix = "Use an encoder, such as encoder-mini or all-minilm-l6-v2"
-    what = (
-        f"{asked} needs a Transformer, and {model!r} is none" if asked else f"{model!r} is not a Transformer"
-    )
+    what = f"{model!r} is not a Transformer"
+    if setting:
+        what = f"{setting} needs a Transformer, and {model!r} is none"
     return NotForThisModelError(what, where="model", fix=fix)
 
 
-def _tuned(
+def _from_checkpoint(
     model: ModelConfig,
     text: TextConfig,
     tokenizer: Tokenizer,
@@ -215,7 +217,7 @@ def _tuned(
     own: bool = False,
     apart: bool = False,
 ) -> Any:
-    """A checkpoint's encoder, built once with its final settings, under a new head."""
+    """A checkpoint's encoder with a new head."""
     checkpoint = read_checkpoint(model.model, model.revision)
     if checkpoint.family.model.reads != "texts":
         raise NotForThisModelError(
@@ -229,7 +231,7 @@ def _tuned(
     if checkpoint.family.configure is not None and (head == "spans" or apart):
         raise _no_transformer(model.model)
     if checkpoint.family.configure is not None:
-        return _tuned_baseline(checkpoint, model, num_labels)
+        return _baseline_from_checkpoint(checkpoint, model, num_labels)
     limit = base.embedding.max_positions
     if text.max_length > limit:
         raise ConfigError(
@@ -241,17 +243,17 @@ def _tuned(
     pooling = model.pooling
     if pooling == "auto":
         pooling = own_pooling(checkpoint) if own or apart else usual_pooling(base)
-        if apart:  # a pooler has learned to read pairs; vectors of sides are normalized where they meet
+        if apart:  # a pooler was trained on pairs; ``nn/pairs.py`` normalizes the vectors of the two texts
             pooling = "mean" if pooling == "pooler" else pooling.removeprefix("unit-")
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
-    config = with_dropout(  # none unless asked for
+    config = with_dropout(  # off by default
         base,
         model.dropout or 0.0,
         model.attention_dropout or 0.0,
         model.embedding_dropout,
         model.feed_forward_dropout,
     )
-    final = _under(
+    final = _with_head(
         replace(
             config,
             encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
@@ -276,31 +278,31 @@ def _tuned(
 
 
 def own_pooling(checkpoint: Checkpoint) -> Any:
-    """The pooling of a folder's ``modules.json``, where a classifier has it; else the usual one."""
-    found = sentences_of(checkpoint.folder, checkpoint.config.encoder.d_model)
-    own = pooling_by(found) if isinstance(found, Sentences) else None
+    """The pooling of the folder's ``modules.json`` if classifiers support it, otherwise the default."""
+    sentences = sentences_of(checkpoint.folder, checkpoint.config.encoder.d_model)
+    own = pooling_by(sentences) if isinstance(sentences, Sentences) else None
     return own or usual_pooling(checkpoint.config)
 
 
-def pooling_by(how: Sentences) -> str | None:
-    """What a classifier's head reads, as the checkpoint makes its sentence vectors; None: nothing has it."""
-    names = POOLED_UNIT if any(isinstance(step, Normalize) for step in how.after) else POOLED
-    return names.get(how.pool.modes[0]) if len(how.pool.modes) == 1 else None
+def pooling_by(sentences: Sentences) -> str | None:
+    """The classifier's pooling that matches a checkpoint's sentence vectors; None if there is none."""
+    names = POOLED_UNIT if any(isinstance(step, Normalize) for step in sentences.after) else POOLED
+    return names.get(sentences.pool.modes[0]) if len(sentences.pool.modes) == 1 else None
 
 
 def usual_pooling(base: Any) -> Any:
-    """What a new head on a checkpoint of that config reads where nothing is said: its pooler, or the mean."""
+    """The default pooling for a new head on a checkpoint with that config: its pooler, or the mean."""
     return "pooler" if base.pooling == "pooler" else "mean"
 
 
-def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:
-    """A recurrent or convolutional classifier's body under a new head; unset settings are the checkpoint's.
+def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:
+    """A checkpoint's recurrent or convolutional encoder with a new head; unset settings are the checkpoint's.
 
     Raises:
-        ConfigError: a key that this kind of model does not have.
+        ConfigError: a setting that this kind of model does not have.
     """
     base, configure = checkpoint.config, checkpoint.family.configure
-    assert configure is not None  # of families that are no Transformers
+    assert configure is not None  # only Transformers have none
     config = configure(base, model, num_labels)
     config = replace(config, embedding=replace(config.embedding, frozen=base.embedding.frozen))
     built = checkpoint.build(config, new_head=True)
@@ -313,14 +315,14 @@ def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int)
 
 
 def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
-    """The checkpoint with a row for every id of its tokenizer.
+    """The checkpoint, with an embedding row for every id of its tokenizer.
 
-    Pieces that only stand on the way to others have ids behind the table (``Vocabulary.steps``), and are
-    unknown to it.
+    Intermediate pieces of BPE merges may have ids beyond the embedding table (``Vocabulary.steps``); their
+    new rows are copies of the unknown token's.
 
     Raises:
-        CheckpointError: the tokenizer has other ids beyond the table, or another padding token than the one
-            behind whose row the positions begin.
+        CheckpointError: the tokenizer has other ids beyond the table, or its padding token is not the one
+            that the checkpoint's position offset belongs to.
     """
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
     _check_padding(known, checkpoint)
@@ -331,15 +333,15 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
 
 
 def _check_padding(known: Vocabulary, checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError where positions begin behind the row of a token that does not pad.
+    """Raise CheckpointError if position ids start after ``pad_token_id`` and that is not the padding token.
 
-    Such a model gave each place its row by counting the tokens that are not that one, so that those of a text
-    would have had other rows there than here.
+    RoBERTa-style models number only the tokens that differ from ``pad_token_id``. If the tokenizer pads with
+    another one, real tokens would have had other position ids in training than here.
     """
-    places = getattr(checkpoint.config.embedding, "positions", None)
-    if not isinstance(places, Learned) or places.offset == 0:
+    positions = getattr(checkpoint.config.embedding, "positions", None)
+    if not isinstance(positions, Learned) or positions.offset == 0:
         return
-    pad = places.offset - 1
+    pad = positions.offset - 1
     if pad in (known.cls, known.sep, known.unk, known.mask) or known.pad not in (None, pad):
         own = "none" if known.pad is None else known.pad
         what = f"pad_token_id = {pad}, but the id of the tokenizer's padding token is {own}"
@@ -348,7 +350,7 @@ def _check_padding(known: Vocabulary, checkpoint: Checkpoint) -> None:
 
 
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
-    """Raises CheckpointError where the tokenizer has ids beyond the embedding table of a model's config."""
+    """Raise CheckpointError if the tokenizer has ids beyond the model's embedding table."""
     rows = config.embedding.vocab_size
     if (count := id_count(tokenizer)) > rows:
         what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
@@ -356,7 +358,7 @@ def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
 
 
 def check_features(ngrams: Any, model: Any, folder: Path) -> None:
-    """Raises CheckpointError where a folder's n-grams are not what its linear model has weights of."""
+    """Raise CheckpointError if a folder's n-gram features do not match the weights of its linear model."""
     known = ngrams.width if isinstance(ngrams, Ngrams) else 0
     if getattr(model, "kind", "") != "linear" or known != model.width:
         what = f"has {known:,} features of n-grams, and the model has weights of others"
@@ -364,7 +366,7 @@ def check_features(ngrams: Any, model: Any, folder: Path) -> None:
 
 
 def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length: int) -> Any:
-    """A preset with the settings laid over it; None leaves the preset's number."""
+    """A preset with the settings applied; None keeps the preset's value."""
     if model.bidirectional is not None:
         raise ConfigError("an encoder always sees both sides", where="bidirectional", fix="Leave it out")
     embedding = {
@@ -378,9 +380,9 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         "eps": model.norm_eps,
     }
     pooling = (config.pooling or "mean") if model.pooling == "auto" else model.pooling
-    places = config.embedding.positions
-    if isinstance(places, Learned) and model.positions is None:  # whose length goes before max_positions
-        embedding["positions"] = replace(places, length=max_length)
+    positions = config.embedding.positions
+    if isinstance(positions, Learned) and model.positions is None:  # their length overrides max_positions
+        embedding["positions"] = replace(positions, length=max_length)
     return replace(
         config,
         embedding=replace(config.embedding, max_positions=max_length, **given(embedding)),
@@ -405,17 +407,17 @@ def save_tokenizer(
     segments: int = 2,
     pairs: bool = False,
 ) -> None:
-    """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it.
+    """Write ``tokenizer.json`` and ``tokenizer_config.json``, which ``transformers.AutoTokenizer`` opens.
 
     Args:
-        segments: kinds that the model tells apart; with one or none it is given no ``token_type_ids``.
-        pairs: it reads pairs of texts, and those of ``segments`` are named.
+        segments: number of the model's token types; below two, inputs have no ``token_type_ids``.
+        pairs: whether the model reads pairs of texts; the file then always lists the names of its inputs.
     """
     names = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": int(max_length),  # a number of numpy from a grid is none of JSON's
+        "model_max_length": int(max_length),  # JSON cannot store NumPy integers, which a grid search may pass
         **{f"{kind}_token": token for kind, token in Vocabulary.of(tokenizer).tokens.items()},
         **({} if segments > 1 and not pairs else {"model_input_names": names}),
         **(clean_up or {}),

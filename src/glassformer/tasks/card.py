@@ -1,4 +1,4 @@
-"""What an estimator and its run give to the model card that lies beside the saved weights."""
+"""Collect the facts for a saved model's card (README.md) from its estimator and run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from glassformer.config import read_toml
 from glassformer.errors import InputError
 from glassformer.runtime import versions
 
-MOST_COUNT = 2**53  # examples; more is no count
+MOST_COUNT = 2**53  # upper bound for a number of examples in a saved file
 
 
 def counted(fit: Any) -> dict[str, int]:
-    """How many examples a fit learns from and holds out; empty where they have no targets.
+    """Number of training and validation examples of a fit; empty if examples have no targets.
 
-    What is held out in another form (labels that are judged by pairs of texts) is left out.
+    Validation data in another form (an Embedder's pairs) are not counted.
     """
     if (targets := getattr(fit.examples, "targets", None)) is None:
         return {}
@@ -28,18 +28,18 @@ def counted(fit: Any) -> dict[str, int]:
 
 
 def counts_in(about: Mapping[str, Any]) -> dict[str, int]:
-    """The same as a saved folder has it; what cannot be a count is left out."""
-    found = about.get("examples")
-    found = found if isinstance(found, dict) else {}
-    return {k: n for k, n in found.items() if type(n) is int and 0 <= n < MOST_COUNT}
+    """The same numbers from a saved folder, without values that cannot be counts."""
+    examples = about.get("examples")
+    examples = examples if isinstance(examples, dict) else {}
+    return {k: n for k, n in examples.items() if type(n) is int and 0 <= n < MOST_COUNT}
 
 
 def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
     """The model card of a fitted estimator, for ``README.md``.
 
     Args:
-        run: the folder of the run that made it; its recipe, figures and the doctor's findings go in too.
-        form: how the folder is opened, as ``Form`` of ``report/card.py`` takes it.
+        run: the run's folder, for its recipe, metrics and data checks.
+        form: arguments for ``report.card.Form``: how the saved folder is opened.
     """
     from glassformer.report.card import Form, Model, model_card
 
@@ -47,7 +47,7 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
     idle = getattr(estimator, "idle_settings", ())
     settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in idle}
     model = getattr(estimator, "model_", None)
-    classes = getattr(estimator, "classes_", None)  # None too where an embedder learned from pairs
+    classes = getattr(estimator, "classes_", None)  # None also for an Embedder trained on pairs
     classes = classes if _gives_labels(estimator) else None
     facts = Model(
         kind=type(estimator).__name__,
@@ -62,22 +62,22 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
         seconds=float(getattr(estimator, "train_seconds_", 0.0)),
         versions=versions(),
         examples=getattr(estimator, "examples_", {}),
-        judged=_judged(estimator),
-        several=_gives_several(estimator),
+        judged=_validation_metrics(estimator),
+        several=_is_multilabel(estimator),
         limits=tuple(_limits(estimator, settings, run is not None)),
     )
     return model_card(facts, *_run_facts(run), form=Form(**form) if form else None)
 
 
 def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **form: Any) -> Path:
-    """Write the card into a folder; one that somebody has edited stays, and ours lies beside it."""
+    """Write the card into a folder. An edited README.md stays; ours then gets another name."""
     path = place_of(folder)
     replace_text(path, signed(card_of(estimator, run, **form)))
     return path
 
 
 def run_around(path: str | Path) -> Path | None:
-    """The run that a path names, itself or by its ``model``; None: a saved model alone."""
+    """The run folder of ``path``, which is a run or its ``model`` folder; None if it is neither."""
     path = Path(path)
     for folder in (path, path.parent if path.name == "model" else path):
         if (folder / "config.toml").is_file() and (folder / "metrics.json").is_file():
@@ -86,7 +86,7 @@ def run_around(path: str | Path) -> Path | None:
 
 
 def _run_facts(run: str | Path | None) -> list[Any]:
-    """``config.toml``, ``metrics.json`` and ``doctor.json``; None for what is missing or damaged."""
+    """Contents of ``config.toml``, ``metrics.json`` and ``doctor.json``; None if missing or damaged."""
     found: list[Any] = []
     for name, read in (("config.toml", read_toml), ("metrics.json", read_json), ("doctor.json", read_json)):
         try:
@@ -97,17 +97,17 @@ def _run_facts(run: str | Path | None) -> list[Any]:
     return found
 
 
-def _judged(estimator: Any) -> dict[str, float]:
-    """The figures of the weights that were kept, where they were judged while training."""
+def _validation_metrics(estimator: Any) -> dict[str, float]:
+    """Validation metrics of the weights that were kept; empty if there were no evaluations in training."""
     history = getattr(estimator, "history_", [])
-    seen = [r for r in history if r.get("kind") not in ("step", None) and {"accuracy", "r2"} & r.keys()]
-    best = [r for r in seen if r.get("step") == getattr(estimator, "best_step_", None)] or seen[-1:]
+    evaluated = [r for r in history if r.get("kind") not in ("step", None) and {"accuracy", "r2"} & r.keys()]
+    best = [r for r in evaluated if r.get("step") == getattr(estimator, "best_step_", None)] or evaluated[-1:]
     keys = ("accuracy", "macro_f1", "micro_f1", "r2", "mae", "pearson", "spearman", "loss")
     return {k: best[-1][k] for k in keys if best and k in best[-1]}
 
 
 def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
-    """What bounds its answers, as far as the model itself shows it."""
+    """Sentences for the card's section on limits."""
     out = []
     texts = getattr(estimator, "reads_tokens", hasattr(estimator, "tokenizer_")) and settings.get(
         "max_length"
@@ -116,47 +116,47 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
     if settings.get("clean", "none") not in ("none", None):
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
-    several = _gives_several(estimator)
+    multilabel = _is_multilabel(estimator)
     if (errors := getattr(estimator, "errors_", None)) is not None:
         log = estimator.kind_.scale == "log"
         how = "reach as many times the number up as down" if log else "have one width for every input"
-        told = f"Its intervals rest on {len(errors):,} held-out examples, and {how}."
+        intervals = f"Its intervals rest on {len(errors):,} held-out examples, and {how}."
         if log:
             what = "It learned logarithms: it gives numbers above 0, and its errors are ratios"
             out.append(f"{what}. Opened by transformers its head gives the natural logarithm of the number.")
-        out.append(told if len(errors) else "No examples were held out: it gives numbers without intervals.")
-    elif getattr(estimator, "classes_", None) is not None and not several:
+        out.append(
+            intervals if len(errors) else "No examples were held out: it gives numbers without intervals."
+        )
+    elif getattr(estimator, "classes_", None) is not None and not multilabel:
         below = getattr(estimator, "abstain_below_", None)
         out.append(
-            "It gives one of its labels to any input, also to one that is about none of them."
+            "It gives one of its labels to any input, even if none of them fits."
             if below is None
             else f"It gives no label where the probability of the label is below {below:g}."
         )
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
     calibrated = bool(np.any(np.asarray(temperature) != 1.0))
-    if several and threshold is not None:  # chosen by the fit, and again by a calibration
-        reach = _spread(threshold)
-        out.append(f"Each label has a threshold of its own ({reach}), chosen on validation examples.")
-    if calibrated or (threshold is not None and not several):
+    if multilabel and threshold is not None:  # ``fit`` chooses them, and ``calibrate`` again
+        out.append(f"Each label has its own threshold ({_spread(threshold)}), chosen on validation examples.")
+    if calibrated or (threshold is not None and not multilabel):
         each = threshold is not None and np.ndim(threshold)
         word = "thresholds of its classes" if each else "threshold"
-        limit = "" if threshold is None or several else f", {word} {_spread(threshold)}"
+        limit = "" if threshold is None or multilabel else f", {word} {_spread(threshold)}"
         when = "; the figures above were measured before" if from_run else ""
         out.append(f"It was calibrated afterwards (temperature {_spread(temperature)}{limit}){when}.")
     return out
 
 
 def _gives_labels(estimator: Any) -> bool:
-    """Whether answers are labels, where there are classes at all."""
+    """Whether predictions are labels."""
     return bool(getattr(getattr(estimator, "kind_", None), "labels_given", True))
 
 
-def _gives_several(estimator: Any) -> bool:
-    """Whether an example may have several labels, or none."""
+def _is_multilabel(estimator: Any) -> bool:
     return bool(getattr(getattr(estimator, "kind_", None), "binary", False))
 
 
 def _spread(value: Any) -> str:
-    """A number, or the smallest and largest of several."""
+    """Format a number, or the smallest and largest of several."""
     low, high = float(np.min(value)), float(np.max(value))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

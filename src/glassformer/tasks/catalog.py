@@ -1,4 +1,4 @@
-"""Every task by its name, and a recipe of whichever task a file names."""
+"""Registry of tasks by name; build a recipe of the task that a file names."""
 
 from __future__ import annotations
 
@@ -29,46 +29,45 @@ if TYPE_CHECKING:
 
 
 class Tasks(MutableMapping[str, "Task"]):
-    """Name -> record, which is imported when it is first asked for.
+    """Name -> ``Task``, imported on first use.
 
-    Who asks a model of texts is to be ready in a few seconds, and loads nothing of images or figures; who
-    reads a recipe loads no task.
+    A process that predicts texts must start within seconds, so it imports nothing for images or plots;
+    reading a recipe imports no task.
     """
 
     def __init__(self, names: Iterable[str]):
-        self._made: dict[str, Task | None] = dict.fromkeys(names)
+        self._tasks: dict[str, Task | None] = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> Task:
-        return self._made[name] or _part(name, "run").TASK
+        return self._tasks[name] or _task_module(name, "run").TASK
 
     def recipe(self, name: str) -> type:
-        """The dataclass that holds the recipes of a task."""
-        made = self._made[name]
-        return made.recipe if made else recipe_in(_part(name, "recipe"))
+        """The class of a task's recipes."""
+        task = self._tasks[name]
+        return task.recipe if task else recipe_in(_task_module(name, "recipe"))
 
     def __setitem__(self, name: str, task: Task) -> None:
-        self._made[name] = task
+        self._tasks[name] = task
 
     def __delitem__(self, name: str) -> None:
-        del self._made[name]
+        del self._tasks[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
+        return iter(self._tasks)
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._tasks)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made
+        return name in self._tasks
 
 
-def _part(name: str, file: str) -> Any:
-    """The module of a task's folder, which has its name."""
+def _task_module(name: str, file: str) -> Any:
     return import_module(f"glassformer.tasks.{name.replace('-', '_')}.{file}")
 
 
 def recipe_in(module: Any) -> type:
-    """The one recipe that a module defines."""
+    """The recipe class that a module defines."""
     own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
     return next(one for one in own if isinstance(one, type) and issubclass(one, RecipeKeys))
 
@@ -90,7 +89,7 @@ TASKS = Tasks(
 )
 
 
-# What ``data.target`` makes of a task whose recipes have no such key.
+# (task, data.target) -> the task that the recipe is for.
 TARGETS = {
     ("text-classification", "number"): "text-regression",
     ("image-classification", "number"): "image-regression",
@@ -98,10 +97,10 @@ TARGETS = {
 
 
 def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> Any:
-    """The task that a recipe's ``data.target``, or the settings laid over it, make of one.
+    """The task of a recipe after applying its ``data.target``, which ``overrides`` may set too.
 
     Raises:
-        ConfigError: ``target`` is nothing that can be learned.
+        ConfigError: ``target`` is not supported.
     """
     data = values.get("data")
     target = data.get("target") if isinstance(data, Mapping) else None
@@ -116,13 +115,17 @@ def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[s
 
 
 def recipe_classes() -> dict[str, type]:
-    """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
+    """Task -> class of its recipes; the sections differ between tasks."""
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
 def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -> None:
-    """Raises ConfigError where the recipe's task does not predict labels; ``words``: of words will do,
-    ``folds``: so will whatever can be cross-validated."""
+    """Raise ConfigError unless the recipe's task predicts labels.
+
+    Args:
+        words: also accept tasks that label words.
+        folds: also accept tasks that can be cross-validated.
+    """
     able = [
         name
         for name, task in TASKS.items()
@@ -134,17 +137,17 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -
 
 
 def task_making(kind: str | None) -> Task | None:
-    """The task whose estimator ``glassformer.json`` calls so; none of those behind it is imported."""
+    """The task whose estimator is called ``kind`` in ``glassformer.json``; later tasks are not imported."""
     return next((task for task in TASKS.values() if task.estimator.saved_as() == kind), None)
 
 
 def task_with(estimator: type) -> Task | None:
-    """The task of an estimator's class; None: it has none."""
+    """The task of an estimator class, or None."""
     return next((task for task in TASKS.values() if task.estimator is estimator), None)
 
 
 def task_of(folder: str | Path) -> Task:
-    """The task of a run folder: of its recipe, else of its metrics; the default one where neither names it.
+    """The task of a run folder, from its recipe or else its metrics; the default task if neither names one.
 
     Raises:
         ConfigError: config.toml is not TOML.
@@ -162,7 +165,7 @@ def _task_in(config: Mapping[str, Any]) -> str:
 
 
 def known_recipe(folder: str | Path) -> KnownRecipe:
-    """What a run's page must know of recipes.
+    """The recipe information that a run's report shows.
 
     Raises:
         ConfigError: config.toml is not TOML.
@@ -173,7 +176,7 @@ def known_recipe(folder: str | Path) -> KnownRecipe:
 
 
 def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
-    """The same of a recipe's TOML."""
+    """As ``known_recipe``, from the contents of a recipe's TOML file."""
     defaults = _defaults(build_recipe({"task": _task_in(config)}, ""))
     name = str(config.get("name", ""))
     return KnownRecipe(defaults, to_dict(load_recipe(name)) if name in recipe_names() else None)
@@ -181,8 +184,8 @@ def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
 
 def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
     def value(owner: Any, name: str) -> Any:
-        found = getattr(owner, name)
-        return list(found) if isinstance(found, tuple) else found
+        setting = getattr(owner, name)
+        return list(setting) if isinstance(setting, tuple) else setting
 
     names = [f.name for f in fields(recipe)]
     sections = {n: getattr(recipe, n) for n in names if is_dataclass(getattr(recipe, n))}
@@ -191,10 +194,10 @@ def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:
-    """A recipe from what a TOML file holds, of the class that its ``task`` names.
+    """Build a recipe from the contents of a TOML file.
 
     Raises:
-        ConfigError: an unknown task or key (the nearest is named), or a value of the wrong type.
+        ConfigError: an unknown task or key (the message suggests one), or a value of the wrong type.
     """
     task = task_with_target(values.get("task", DEFAULT_TASK), values, overrides)
     if not isinstance(task, str) or task not in TASKS:
@@ -205,7 +208,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
 
 
 def _with_paths(recipe: Any) -> Any:
-    """A recipe whose data and model are found although their names are not UTF-8, which TOML cannot hold."""
+    """The recipe with its paths decoded: TOML stores file names that are not UTF-8 in an escaped form."""
     changes: dict[str, Any] = {}
     for section, key in (("data", "source"), ("data", "also"), ("model", "model")):
         if (own := getattr(recipe, section, None)) is None:
@@ -219,10 +222,10 @@ def _with_paths(recipe: Any) -> Any:
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:
-    """A recipe by its name or from a TOML file, with ``KEY=VALUE`` overrides laid over it.
+    """Load a recipe by name or from a TOML file, and apply ``KEY=VALUE`` overrides.
 
     Raises:
-        ConfigError: no such recipe (the nearest is named), unknown key, wrong type.
+        ConfigError: no such recipe (the message suggests one), an unknown key, or a value of the wrong type.
     """
     values, where = recipe_values(name_or_path)
     return build_recipe(values, where, overrides)

@@ -48,7 +48,7 @@ class Labeled(NamedTuple):
     """Training examples with targets and weights."""
 
     X: list[Any]
-    targets: np.ndarray  # [n] class numbers, or the encoding of another target
+    targets: np.ndarray  # [n] class indices, or another encoding: [n, K] for multi-label, numbers
     sample_weight: np.ndarray | None  # [n], with mean 1
 
 
@@ -59,11 +59,11 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     """
 
     SHARDS = True
-    FIGURES = (*Estimator.FIGURES, "temperature", "threshold")
+    SAVED_STATE = (*Estimator.SAVED_STATE, "temperature", "threshold")
     CHUNK: ClassVar[int]  # examples encoded at a time in prediction, so that memory stays constant
 
     classes_: np.ndarray
-    # For imported models: the number of each class among the saved outputs; None: the order is unchanged.
+    # For imported models: the index of each class in the file's order; None: the order is unchanged.
     class_order_: list[int] | None = None
     class_weight: str | dict | None
     kind_: Classes = Classes()  # kind of target: multi-class, multi-label ...
@@ -85,7 +85,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        """Train on examples and their labels (str or int).
+        """Train on examples and their labels.
 
         Args:
             validation: (examples, labels), evaluated after each epoch to select the best weights.
@@ -251,35 +251,35 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)
-        own, logits = fit.held_table, None  # the validation examples that this process evaluates
+        own, logits = fit.held_table, None  # own: the validation examples that this process evaluates
         if own is not None:
             if fit.ranks.size > 1:
                 own = self.evaluation_table(fit.ranks.own(fit.held[0]))
             logits = partial(self.table_rows, fit.network, own, "logits", fit.device)
         if not fit.ranks.sharded:
             stream, objective, logits = self._shorten(fit, stream, objective, own, logits)
-        return stream, objective, logits and self._judge(logits, fit.held[1], fit.ranks)
+        return stream, objective, logits and self._evaluator(logits, fit.held[1], fit.ranks)
 
-    def _judge(
+    def _evaluator(
         self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks
     ) -> Callable[[], dict[str, float]]:
-        def judge() -> dict[str, float]:
+        def evaluate() -> dict[str, float]:
             return self.kind_.figures(self, ranks.gather(logits())[: len(targets)], targets)
 
-        return judge
+        return evaluate
 
     def _keep(self, fit: Fit, training: Training) -> None:
         """Store the weights, and tune thresholds (if the target has any) on the outputs of prediction."""
         super()._keep(fit, training)
-        sets = fit.held is not None and self.kind_.binary
-        if fit.held is None or not (sets or self._calibrates(fit)):
+        multilabel = fit.held is not None and self.kind_.binary
+        if fit.held is None or not (multilabel or self._calibrates(fit)):
             return
         model = self.predictor("auto" if self.precision == "int8" else None)
         device = next(model.parameters()).device
         logits = finite(
             self.table_rows(model, self.evaluation_table(fit.held[0]), "logits", device), "logits"
         )
-        if sets:
+        if multilabel:
             self.threshold_ = self.kind_.threshold(fit.train, logits, fit.held[1])
         else:
             self.temperature_ = self.kind_.fit_temperature(logits, fit.held[1])
@@ -290,8 +290,10 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return asked and len(fit.held[1]) >= CALIBRATION_EXAMPLES
 
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
-        """The class number of each label ``[n]``, int64 (for multi-label ``[n, K]``, 0 or 1); messages use
-        ``origin`` and ``rows``.
+        """The class index of each label ``[n]``, int64 (for multi-label ``[n, K]``, 0 or 1).
+
+        Args:
+            origin, rows: name of the labels and their row numbers, for error messages.
 
         Raises:
             DataError: a label that was not seen in training.
@@ -324,7 +326,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return self._rows(X, "logits")
 
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Outputs from which predictions are made, fp64: probabilities ``[n, C]`` or numbers ``[n, 1]``."""
+        """Probabilities ``[n, C]`` or, for regression, numbers ``[n, 1]``, fp64."""
         return self.chances(self._rows(X, "logits", progress))
 
     def kept_outputs(self, X: Sequence[Any]) -> np.ndarray:
@@ -332,7 +334,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return self.outputs(X)
 
     def chances(self, logits: np.ndarray) -> np.ndarray:
-        """Logits ``[n, C]`` converted to probabilities with the current temperature, or to numbers."""
+        """Convert logits ``[n, C]`` to probabilities with the current temperature, or to numbers."""
         return self.kind_.probabilities(logits, getattr(self, "temperature_", 1.0))
 
     def predict(self, X: Sequence[Any]) -> Any:
@@ -341,17 +343,17 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return self.kind_.format_prediction(self.chosen(self.outputs(X)), self.classes_)
 
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
-        """Class numbers ``[n]`` from probabilities: the most probable class. With a saved threshold: for two
-        classes, the second if it reaches the threshold; for more, the class with the largest ratio to its
-        threshold. For multi-label ``[n, K]`` bool: the labels that reach their thresholds."""
+        """Class indices ``[n]`` for probabilities: the most probable class. With a saved threshold: for two
+        classes, the second if it reaches the threshold; for more, the class with the largest ratio of
+        probability to threshold. For multi-label a boolean ``[n, K]``: labels that reach their thresholds."""
         return self.kind_.predicted_index(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """The labels ``[n]`` of ``chosen``; for multi-label one ``LabelSet`` per example."""
+        """Labels ``[n]`` for probabilities, as ``chosen`` selects them; for multi-label ``LabelSet``s."""
         return self.kind_.labels(self.chosen(probabilities), self.classes_)
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
-        """The vector of each example that the head reads, ``[n, D]``, fp32."""
+        """Embed each example: the pooled vector that the head reads, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")
 
     def transform(self, X: Sequence[Any]) -> np.ndarray:
@@ -369,17 +371,16 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     def _order(self) -> list[int] | None:
         """Order of the head's rows in a file: for imported models the original order, so that adapters fit.
 
-        A threshold belongs to the second class, so it depends on the order in which it was chosen.
+        A threshold applies to the second class, so with one the order cannot change.
         """
         return self.class_order_ if self.threshold_ is None else None
 
     def _write_model(self, folder: Path) -> None:
         names, kind = self.names_on_hub(), self.kind_.problem_type
-        model = self.in_own_unit()
-        save_pretrained(model, folder, label_names=names, order=self._order(), problem_type=kind)
+        save_pretrained(self.in_own_unit(), folder, label_names=names, order=self._order(), problem_type=kind)
 
     def in_own_unit(self) -> Any:
-        """The model, or a copy whose head returns the outputs that other programs expect."""
+        """The model to save: for regression, a copy whose head returns numbers in the target's unit."""
         return self.model_
 
     def names_on_hub(self) -> tuple[str, ...]:
@@ -398,7 +399,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         where = str(folder / ABOUT)
         classes = about.get("classes")
         if not isinstance(classes, list) or not classes:
-            raise CheckpointError("'classes' is missing or no list of labels of one kind", where=where)
+            raise CheckpointError("'classes' is missing or not a list of labels of one type", where=where)
         classes = read_labels(classes, "classes", where)
         kind = kind_saved(about, where)
         temperature, threshold = kind.read_calibration(about, where, len(classes))
@@ -417,7 +418,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     @torch.no_grad()
     def _sort_classes(self) -> None:
-        """Sort the classes of a file, and the rows of the head with them."""
+        """Sort the classes of a loaded model, and reorder the rows of its head accordingly."""
         names = self.classes_.tolist()
         order = sorted(range(len(names)), key=lambda i: names[i])
         if order == list(range(len(names))):
@@ -430,15 +431,15 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         if hasattr(self.model_.config.embedding, "vocab_size") == self.INPUTS.has_images:
             raise CheckpointError(f"holds a model that does not read {self.NOUN}", where=str(folder))
 
-    # --- what each kind of example does in its own way ---------------------------------------------
+    # --- methods that texts and images implement differently --------------------------------------
 
     @abstractmethod
     def export_outputs(self) -> Any:
-        """How an export writes and checks these predictions: an ``Outputs`` of ``export``."""
+        """The ``export.outputs.Outputs`` that writes and checks these predictions in an export."""
 
     @abstractmethod
     def _is_from_scratch(self) -> bool:
-        """Whether the model begins with random weights."""
+        """Whether training starts from random weights."""
 
     @staticmethod
     @abstractmethod
@@ -465,14 +466,14 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     @abstractmethod
     def encode(self, examples: Sequence[Any]) -> Any:
-        """Checked examples as a table, each truncated to the maximum length of the model."""
+        """Encode checked examples as a table of token ids or pixels, truncated to the maximum length."""
 
     def evaluation_table(self, examples: Sequence[Any]) -> Any:
-        """Checked examples as a table for prediction."""
+        """Encode checked examples for prediction."""
         return self.encode(examples)
 
     def _training_table(self, examples: Sequence[Any]) -> Any:
-        """Checked examples as a table for training."""
+        """Encode checked examples for training."""
         return self.encode(examples)
 
     @abstractmethod
@@ -480,13 +481,13 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     @abstractmethod
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
-        """The vectors of the training examples that the head reads, ``[n, D]``; kept in the user's cache."""
+        """Pooled vectors ``[n, D]`` of the training examples; stored in the user's cache folder."""
 
     @abstractmethod
     def _objective(self, fit: Fit) -> Callable: ...
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
-        """Batches, objective and validation logits, with the features of frozen layers computed once."""
+        """Replace batches, objective and validation logits by ones that compute frozen layers only once."""
         return stream, objective, logits
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What every classifier is: a label from probabilities, by thresholds; or none where it is too unsure."""
+"""Base class of classifiers: thresholds, calibration, abstention and int8 inference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,15 @@ from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import Fit
-from glassformer.tasks.int8 import USUAL, check_count, obstacle, outcome, read_outcome, told, weights_state
+from glassformer.tasks.int8 import (
+    USUAL,
+    check_count,
+    describe_outcome,
+    obstacle,
+    outcome,
+    read_outcome,
+    weights_state,
+)
 
 LIMITS = (
     0.2,
@@ -43,18 +51,18 @@ LIMITS = (
     0.98,
     0.99,
     0.995,
-)  # below which to abstain, to choose from
+)  # probabilities below which a classifier may abstain
 
 
 def fitted_decision(
     kind: Classes, logits: np.ndarray, targets: np.ndarray, metric: Metric | None, own: Any = None
 ) -> tuple[Any, Any]:
-    """Temperature and threshold by logits ``[n, C]`` of examples that were not learned from; the threshold
-    follows the temperature.
+    """Fit temperature and threshold on the logits ``[n, C]`` of examples that were not trained on. The
+    threshold applies to the probabilities after the temperature.
 
     Args:
-        metric: that the threshold serves; None: no threshold, but for several labels with ``own`` ones.
-        own: the thresholds that a fit chose.
+        metric: the metric that the threshold maximizes; None: no threshold, except multi-label with ``own``.
+        own: the thresholds that ``fit`` chose.
     """
     temperature, limit = kind.fit_temperature(logits, targets), None
     if metric is not None or (kind.binary and own is not None):
@@ -63,7 +71,7 @@ def fitted_decision(
 
 
 def check_abstain(below: float | None, kind: Classes) -> float | None:
-    """The same; ConfigError for what is no probability, or where each label has a threshold already."""
+    """Validate ``abstain_below``: ConfigError if it is not a probability, or for multi-label targets."""
     if below is None:
         return None
     if kind.binary:
@@ -80,15 +88,15 @@ def check_abstain(below: float | None, kind: Classes) -> float | None:
 def abstention(
     kind: Classes, probabilities: np.ndarray, targets: np.ndarray, threshold: Any, below: float
 ) -> dict[str, Any]:
-    """What abstaining leaves of some examples, for JSON.
+    """Effect of abstaining below a probability, for JSON.
 
     Returns:
-        ``below``, ``n``, ``answered`` (how many of them), ``accuracy`` of these with its 95 %
-        ``accuracy_interval``; both None where none is answered.
+        ``below``, ``n``, ``answered`` (number of examples that get a label), their ``accuracy`` and its 95 %
+        ``accuracy_interval``; both None if no example gets a label.
     """
     chosen = kind.predicted_index(probabilities, threshold)
-    sure = kind.confidence(probabilities, chosen) >= below
-    n, right = int(sure.sum()), int((chosen == targets)[sure].sum())
+    confident = kind.confidence(probabilities, chosen) >= below
+    n, right = int(confident.sum()), int((chosen == targets)[confident].sum())
     out: dict[str, Any] = {"below": below, "n": len(targets), "answered": n}
     known = share_interval(right / n, n) if n else None
     return out | {"accuracy": right / n if n else None, "accuracy_interval": known}
@@ -97,26 +105,26 @@ def abstention(
 def abstaining(
     kind: Classes, probabilities: np.ndarray, targets: np.ndarray, threshold: Any
 ) -> list[dict[str, Any]]:
-    """As ``abstention`` at each of ``LIMITS``; of those that leave nothing out, the highest alone, and
-    none that leaves nothing."""
-    found = [abstention(kind, probabilities, targets, threshold, below) for below in LIMITS]
-    whole = sum(left["answered"] == len(targets) for left in found)
-    return [left for left in found[max(whole - 1, 0) :] if left["answered"]]
+    """``abstention`` at each of ``LIMITS``, without those that abstain from all examples. Of the limits that
+    abstain from none, only the highest."""
+    records = [abstention(kind, probabilities, targets, threshold, below) for below in LIMITS]
+    without_effect = sum(record["answered"] == len(targets) for record in records)
+    return [record for record in records[max(without_effect - 1, 0) :] if record["answered"]]
 
 
 class Classifier(ClassifierMixin, Supervised):
-    """A classifier of raw examples.
+    """Base class of classifiers of raw examples.
 
-    Fitted state beside ``Supervised``'s: ``abstain_below_``, the probability of its label below which
-    ``predict`` gives None; None: it always gives a label. ``int8_``: what ``check_int8`` found; None: nothing
-    was measured.
+    Fitted attributes in addition to ``Supervised``'s: ``abstain_below_``: ``predict`` returns None if the
+    label's probability is below it; None: always a label. ``int8_``: the result of ``check_int8``; None: not
+    measured.
     """
 
-    FIGURES = (*Supervised.FIGURES, "abstain_below", "int8")
+    SAVED_STATE = (*Supervised.SAVED_STATE, "abstain_below", "int8")
 
     abstain_below_: float | None = None
     int8_: dict[str, Any] | None = None
-    _int8_of: tuple[int, int] | None = None  # the ``weights_state`` that ``int8_`` is of
+    _int8_of: tuple[int, int] | None = None  # the ``weights_state`` when ``int8_`` was measured
 
     @classmethod
     def learns(cls, kind: Classes) -> bool:
@@ -139,19 +147,19 @@ class Classifier(ClassifierMixin, Supervised):
     # --- products in int8 ------------------------------------------------------------------------
 
     def check_int8(self, X: Sequence[Any], y: Sequence[Any]) -> dict[str, Any]:
-        """Whether ``precision="int8"`` may be used, by examples that the model was not trained on.
+        """Check whether ``precision="int8"`` may be used, on examples that the model was not trained on.
 
         Args:
-            X, y: at least 200 examples and their labels, drawn as those that will be asked about.
+            X, y: at least 200 examples and their labels, from the same distribution as future inputs.
 
         Returns:
-            What becomes ``int8_`` and is saved: ``n``, ``agree`` (the share of labels as in fp32),
-            ``accuracy`` and ``accuracy_int8``, ``level``, and ``passed``: at least 99.5 % agree, and the
-            accuracies are at most 0.2 points apart.
+            The record that becomes ``int8_`` and is saved: ``n``, ``agree`` (share of labels equal to those
+            in fp32), ``accuracy`` and ``accuracy_int8``, ``level``, and ``passed``: at least 99.5 % agree,
+            and the accuracies differ by at most 0.2 points.
 
         Raises:
-            ConfigError: too few examples, or a machine or model that does not multiply in int8.
-            DataError: examples that cannot be used, or labels that were not trained.
+            ConfigError: too few examples, or a machine or model without int8 inference.
+            DataError: unusable examples, or labels that were not seen in training.
         """
         check_is_fitted(self, "model_")
         word = self.kind_.word
@@ -164,7 +172,7 @@ class Classifier(ClassifierMixin, Supervised):
         return self._measure_int8(examples, self.targets(labels, word))
 
     def hold_int8(self, fit: Fit) -> None:
-        """After a fit with ``precision="int8"``: measure on what was held out."""
+        """After a fit with ``precision="int8"``: check int8 on the validation examples."""
         if self.precision != "int8" or fit.held is None:
             return
         if obstacle(self.model_, choose_device(self.device)) is None:
@@ -172,17 +180,16 @@ class Classifier(ClassifierMixin, Supervised):
 
     def _measure_int8(self, examples: Sequence[Any], targets: np.ndarray) -> dict[str, Any]:
         check_count(len(examples))
-        full, small = (
+        fp32, int8 = (
             self.chosen(self.chances(self._rows(examples, "logits", precision=precision)))
             for precision in ("fp32", "int8")
         )
-        found = outcome(full, small, targets)
-        self.int8_, self._compute_model = found, None
+        self.int8_, self._compute_model = outcome(fp32, int8, targets), None
         self._int8_of = weights_state(self.model_)
-        return found
+        return self.int8_
 
     def _forget_stale_int8(self) -> None:
-        """An outcome is of the weights that it was measured on; a loaded model keeps its own."""
+        """Reset ``int8_`` if the weights have changed since it was measured; a loaded model keeps it."""
         now, of = weights_state(self.model_), self._int8_of
         if of is not None and of[0] == now[0] and of != now:
             self.int8_ = None
@@ -193,25 +200,25 @@ class Classifier(ClassifierMixin, Supervised):
         return super()._about()
 
     def _precision(self, device: torch.device) -> str:
-        """int8 where its gate was passed; else a line says why it is off.
+        """The precision to predict with: int8 only if its check passed; otherwise a warning says why not.
 
         Raises:
-            ConfigError: it was not measured.
+            ConfigError: the check was not run.
         """
         if self.precision != "int8":
             return self.precision
         self._forget_stale_int8()
-        reason, found = obstacle(self.model_, device), self.int8_
-        if reason is None and found is None:
+        reason, result = obstacle(self.model_, device), self.int8_
+        if reason is None and result is None:
             raise ConfigError(
                 "int8 was not held to this model's validation labels yet",
                 where="precision",
                 fix="Call check_int8(X, y) with examples that it has not learned from, then save",
             )
-        if reason is None and found is not None and found["passed"]:
+        if reason is None and result is not None and result["passed"]:
             return "int8"
-        said = f"off: {reason}" if reason or found is None else told(found)
-        warnings.warn(f"int8 is {said}; {USUAL}", IdleSettingWarning, stacklevel=2)
+        state = f"off: {reason}" if reason or result is None else describe_outcome(result)
+        warnings.warn(f"int8 is {state}; {USUAL}", IdleSettingWarning, stacklevel=2)
         return "auto"
 
     def calibrate(
@@ -222,18 +229,19 @@ class Classifier(ClassifierMixin, Supervised):
         threshold: Metric | None = None,
         abstain_below: float | None = None,
     ) -> Self:
-        """Settle temperature and decision by examples that the model was not trained on.
+        """Fit temperature and threshold on examples that the model was not trained on.
 
         Args:
-            X, y: examples and their labels, drawn as those that will be asked about.
-            threshold: ``accuracy``, ``macro_f1``, or of two classes ``f1`` of the second: what ``threshold_``
-                is chosen to serve. None: the likeliest label; several labels keep thresholds a label.
-            abstain_below: between 0 and 1: ``predict`` gives None where its label is less likely than this.
+            X, y: examples and their labels, from the same distribution as future inputs.
+            threshold: the metric that ``threshold_`` maximizes: ``accuracy``, ``macro_f1``, or for two
+                classes ``f1`` of the second. None: predict the most probable label; multi-label models keep
+                one threshold per label.
+            abstain_below: between 0 and 1; ``predict`` returns None if the label's probability is below it.
 
         Raises:
-            ConfigError: ``abstain_below`` that cannot be.
-            DataError: examples that cannot be used, or labels that were not trained.
-            InputError: another metric.
+            ConfigError: an invalid ``abstain_below``.
+            DataError: unusable examples, or labels that were not seen in training.
+            InputError: an unknown metric.
         """
         check_is_fitted(self, "model_")
         below, word = check_abstain(abstain_below, self.kind_), self.kind_.word
@@ -242,27 +250,29 @@ class Classifier(ClassifierMixin, Supervised):
         logits, targets = self.logits(examples), self.targets(labels, word)
         found = fitted_decision(self.kind_, logits, targets, threshold, self.threshold_)
         (self.temperature_, self.threshold_), self.abstain_below_ = found, below
-        self.int8_ = self._compute_model = None  # it was of other decisions
+        self.int8_ = self._compute_model = None  # it was measured with the old threshold
         return self
 
     def abstains(self, probabilities: np.ndarray) -> np.ndarray:
-        """Whether each answer of probabilities ``[n, C]`` is less sure than ``abstain_below_``, ``[n]``."""
+        """Boolean ``[n]``: whether the label's probability is below ``abstain_below_``."""
         if self.abstain_below_ is None:
             return np.zeros(len(probabilities), bool)
         return self.kind_.confidence(probabilities, self.chosen(probabilities)) < self.abstain_below_
 
     def answers(self, probabilities: np.ndarray) -> np.ndarray:
-        """As ``decide``, with None where the classifier abstains ``[n]``."""
-        labels, unsure = self.decide(probabilities), self.abstains(probabilities)
-        if unsure.any():
+        """The labels ``[n]`` as ``decide`` returns them, None where the classifier abstains."""
+        labels, abstained = self.decide(probabilities), self.abstains(probabilities)
+        if abstained.any():
             labels = labels.astype(object)
-            labels[unsure] = None
+            labels[abstained] = None
         return labels
 
     def predict(self, X: Sequence[Any]) -> Any:
-        """The label of each example, as ``threshold_`` says; of several labels a 0/1 matrix ``[n, K]`` where
-        training had one, else a list of tuples of labels. Where ``abstain_below_`` is set, an array of
-        objects, with None for what is too unsure."""
+        """Predict the label of each example, using ``threshold_`` if there is one.
+
+        For multi-label a 0/1 matrix ``[n, K]`` if training had one, otherwise a list of tuples of labels.
+        With ``abstain_below_``, an object array with None where the classifier abstains.
+        """
         if self.abstain_below_ is None:
             return super().predict(X)
         return self.kind_.as_given(self.answers(self.outputs(X)))
@@ -272,19 +282,20 @@ class Classifier(ClassifierMixin, Supervised):
         return self.outputs(X, progress=progress)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of examples whose label is right, also where ``predict`` abstains; of several labels, of
-        those with all of them right. A label that was not trained counts as wrong, one in another spelling
-        as the label that it means, with an ``OtherSpellingWarning``.
+        """Accuracy; for multi-label, the share of examples with all labels right. Abstention is ignored.
+
+        A label in ``y`` that was not seen in training counts as wrong. One in another spelling counts as the
+        label it means, with an ``OtherSpellingWarning``.
 
         Raises:
-            DataError: examples or labels that cannot be used, another number of labels, or no weights.
+            DataError: unusable examples or labels, or different numbers of examples and labels.
         """
         check_is_fitted(self, "model_")
         kind = self.kind_
         examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.examples_of, kind.read)
         truth = kind.normalize(labels, self.classes_.tolist())
         self._warn_of_spelling(labels)
-        return share_right(self.decide(self.outputs(examples)).tolist(), truth, sample_weight)
+        return accuracy(self.decide(self.outputs(examples)).tolist(), truth, sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -305,15 +316,17 @@ class Classifier(ClassifierMixin, Supervised):
         return super().restore(folder, about | {"int8": read_outcome(about["int8"], str(folder))})
 
 
-def share_right(answers: Sequence[Any], truth: Sequence[Any], weights: Any = None) -> float:
-    """The share of answers that are right, weighted.
+def accuracy(predictions: Sequence[Any], truth: Sequence[Any], weights: Any = None) -> float:
+    """The weighted share of predictions that are right.
 
     Raises:
-        DataError: another number of answers or weights, or weights that are all 0.
+        DataError: different numbers of predictions, labels or weights, or weights that are all 0.
     """
-    if len(answers) != len(truth):
+    if len(predictions) != len(truth):
         raise UnequalLengthsError(
-            f"{len(answers)} answers, {len(truth)} labels", where="score", fix="Give one each"
+            f"{len(predictions)} predictions, {len(truth)} labels",
+            where="score",
+            fix="Give one label for each example",
         )
-    right = [a == b for a, b in zip(answers, truth, strict=True)]
+    right = [a == b for a, b in zip(predictions, truth, strict=True)]
     return float(np.average(right, weights=None if weights is None else check_weights(weights, len(right))))

@@ -61,13 +61,14 @@ from glassformer.train.state import Training
 
 T = TypeVar("T")
 FORMAT = 1  # format version of glassformer.json
-NOT_DECIDING = {
+# Settings that do not affect the result, or only through the data, which the fingerprint covers too.
+NOT_FINGERPRINTED = {
     "checkpoint_every",
     "verbose",
     "device",
     "strategy",
     "scheme",
-}  # settings that do not affect the result, or only through the data, which the fingerprint also covers
+}
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Fit:
     held_table: Any = None
     network: Any = None
     solved: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
-    begun: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that it resumes from
+    begun: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that the fit resumes from
     together: bool = False  # whether ``validation_fraction`` keeps copies of an example in one split
 
     @property
@@ -126,12 +127,11 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
     RECIPE: ClassVar[type]
     SECTIONS: ClassVar[dict[str, type]]  # inherited sections of the recipe
-    FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")  # kept
-    SECTIONS: ClassVar[dict[str, type]]  # inherited sections of the recipe
+    SAVED_STATE: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")
     SHARDS: ClassVar[bool] = False  # whether FSDP may shard the model
     INNER: ClassVar[tuple[str, ...]] = ()  # names of fitted state that do not end in an underscore
     SAVED_AS: ClassVar[str] = ""  # name of the class in saved folders, if it differs
-    ALONE: ClassVar[str] = ""  # why only one process can train it, which handles signals itself; "": any can
+    ALONE: ClassVar[str] = ""  # why only one process can train this class; "": several can
 
     __eq__, __hash__ = object.__eq__, object.__hash__  # by identity, unlike sections
 
@@ -164,7 +164,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return {k: v for config in cls.SECTIONS.values() for k, v in settings_of(config).items()}
 
     def __post_init__(self) -> None:
-        """Parameters are stored unchanged, as scikit-learn requires; ``configs`` checks them."""
+        """Empty: parameters are stored unchanged, as scikit-learn requires; ``configs`` checks them."""
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as in scikit-learn.
@@ -200,8 +200,8 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         Raises:
             ConfigError: no such recipe, or one of another task.
         """
-        given = isinstance(recipe, str | Path)
-        values, where = recipe_values(recipe) if given else (vars(recipe), "")
+        is_name = isinstance(recipe, str | Path)
+        values, where = recipe_values(recipe) if is_name else (vars(recipe), "")
         task = cls.RECIPE.task  # every recipe class has one
         if values["task"] != task:
             raise ConfigError(
@@ -209,7 +209,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
                 where=cls.__name__,
                 fix=f"Name one of the task {task!r}",
             )
-        if given:
+        if is_name:
             recipe = build(cls.RECIPE, with_values_in_files(cls.RECIPE, values), where)
         settings: dict[str, Any] = {}
         for section in cls.SECTIONS:
@@ -255,7 +255,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         device = choose_device(train.device)
         with own_generators(device), computing(train.threads, gradients=True), self._rollback():
             if train.strategy == "fsdp" and not self.SHARDS:
-                refuse_several("fsdp lays classifiers in pieces only", "Use --set strategy=ddp")
+                refuse_several("fsdp can only shard classifiers", "Use --set strategy=ddp")
             fit = Fit(configs, device, join(train.strategy, device, train.seed))
             fit.begun = newest_fingerprint(checkpoints) if resume and checkpoints else None
             fit.together = bool(train.validation_fraction) and (fit.begun is None or "copies" in fit.begun)
@@ -286,7 +286,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return self
 
     def _chooses_share(self, fit: Fit) -> bool:
-        """Whether validation data decide how far the weights move back towards their start."""
+        """Whether validation data choose how far the weights are interpolated towards their start."""
         return False
 
     @contextmanager
@@ -350,7 +350,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
     def _fingerprint(self, **data: str) -> dict[str, Any]:
         """Settings and data that must be the same to resume a checkpoint: all that affect the result."""
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_DECIDING}
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_FINGERPRINTED}
         return plain({**settings, **self.chosen_, **data})
 
     def _given(self) -> dict[str, Any]:
@@ -371,16 +371,16 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         """The model in a precision (None: as set), rebuilt when weights or settings have changed."""
         self._check_fitted()
         settings = (self.device, precision or self.precision, weights_state(self.model_))
-        made = getattr(self, "_compute_model", None)
-        if made is None or made[0] != settings:
+        cached = getattr(self, "_compute_model", None)
+        if cached is None or cached[0] != settings:
             device = choose_device(self.device)
             with computing(gradients=True):  # the weights of a copy may change later
                 model = compute_model(self.model_.to(device), precision or self._precision(device), device)
-            made = self._compute_model = settings, model
-        return made[1]
+            cached = self._compute_model = settings, model
+        return cached[1]
 
     def _precision(self, device: torch.device) -> str:
-        """The effective ``precision`` on a device. Only classifiers support int8, checked on labels."""
+        """The precision that ``self.precision`` means on a device. Only classifiers support int8."""
         return refuse_int8(self.precision, type(self).__name__)
 
     def __getstate__(self):
@@ -427,7 +427,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def _about(self) -> dict[str, Any]:
         """The fitted state as stored in ``glassformer.json``."""
         counts = {"examples": found} if (found := getattr(self, "examples_", {})) else {}
-        return {name: getattr(self, f"{name}_") for name in self.FIGURES} | counts | self.about_columns()
+        return {name: getattr(self, f"{name}_") for name in self.SAVED_STATE} | counts | self.about_columns()
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -445,7 +445,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         out = cls(**before | known)
         check_parameters(out.configs, folder)
         out.history_, out.examples_ = Records(), counts_in(about)
-        for name in cls.FIGURES:
+        for name in cls.SAVED_STATE:
             setattr(out, f"{name}_", about[name])
         out.read_columns(about, str(folder / ABOUT))
         out._read_model(folder)
@@ -453,7 +453,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         out.check_parts(folder)
         return out
 
-    # --- what each task does in its own way --------------------------------------------------------
+    # --- methods that tasks implement ---------------------------------------------------------------
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
         """The checked arguments of ``fit``: training and validation examples (None: none held out)."""

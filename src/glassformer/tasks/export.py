@@ -1,4 +1,4 @@
-"""How every task exports its estimators: a folder in a form, with a model card where the form has one."""
+"""Export an estimator of any task as a Hugging Face or ONNX folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from glassformer.tasks.card import card_of, run_around
 def export(
     clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Write an estimator in a form, ``hf`` or ``onnx``; what its check on ``samples`` found.
+    """Export an estimator, check the export on ``samples``, and return the results of the check.
 
     Args:
-        run: that the estimator comes from, for the model card of the Hub's form.
-        options: of ``export_onnx``.
+        form: ``hf`` or ``onnx``.
+        run: the run that the estimator comes from, for the model card of the ``hf`` form.
+        options: arguments of ``export_onnx``.
     """
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx

@@ -1,6 +1,6 @@
-"""What cross-validation asks of a task: how examples are dealt out, judged in a fold and put together.
+"""Task-specific parts of cross-validation: assign examples to folds, evaluate a fold, pool the predictions.
 
-``study.folds`` trains and keeps the folds; a task's record names its ``OutOfFold``.
+``study.folds`` trains the folds and stores them; ``Task.folds`` names a task's ``OutOfFold``.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from glassformer.targets.multilabel import spread
 from glassformer.targets.target import Target
 from glassformer.tasks.judging import measure_of
 
-NAME = "out-of-fold"  # of the split that the figures are of
+NAME = "out-of-fold"  # name of the split in metrics and predictions
 
 
 class OutOfFold(ABC):
-    """The folds of one recipe.
+    """Cross-validation of one recipe.
 
     Args:
-        recipe, splits: what is cross-validated, and its data.
-        estimator: the class that is trained.
+        recipe, splits: the recipe and its data.
+        estimator: the class to train.
     """
 
     NOUN: ClassVar[str] = "examples"
-    ANSWERS: ClassVar[str] = "probabilities.npy"  # of a fold: what the model gave; or a .json
-    FIGURES: tuple[str, ...]  # of each fold, and over the folds
-    PACKAGES: ClassVar[tuple[str, ...]] = ("tokenizers", "safetensors")  # metrics.json states their versions
+    ANSWERS: ClassVar[str] = "probabilities.npy"  # file of a fold's predictions; may be a .json
+    METRICS: tuple[str, ...]  # reported per fold and summarized over the folds
+    PACKAGES: ClassVar[tuple[str, ...]] = ("tokenizers", "safetensors")  # metrics.json has their versions
     target: Target
-    measure: str = ""  # that a line on each fold names
-    GROUP: ClassVar[tuple[str, str]]  # what an example without a class is, and what its groups are, in words
+    measure: str = ""  # the metric in the log line of a fold
+    GROUP: ClassVar[tuple[str, str]]  # noun of an example (singular) and of its groups (plural), for messages
 
     def __init__(self, recipe: Any, splits: Splits, estimator: Any):
         self.recipe, self.splits, self.estimator, self.train = recipe, splits, estimator, splits.train
 
     def assign(self, folds: int) -> np.ndarray:
-        """The fold of each training example ``[n]``; those of one group share one.
+        """The fold of each training example ``[n]``; examples of one group share a fold.
 
         Raises:
             DataError: fewer groups than folds.
@@ -57,42 +57,42 @@ class OutOfFold(ABC):
             )
         return stratified_folds([kind] * len(self.train), folds, self.recipe.data.split_seed, groups)
 
-    def given(self, split: Any) -> tuple[Any, ...]:
-        """A split as ``fit`` takes it."""
+    def fit_arguments(self, split: Any) -> tuple[Any, ...]:
+        """X and y of a split, for ``fit``."""
         return split.examples, split.labels
 
     @property
     def validation(self) -> tuple[Any, ...] | None:
-        """What chooses the best epoch of every fold; None: nothing."""
+        """X and y of the validation split, which selects the best epoch of every fold; None: no split."""
         held = labelled(self.splits.validation)
-        return None if held is None else self.given(held)
+        return None if held is None else self.fit_arguments(held)
 
     @abstractmethod
     def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], Any]:
-        """How many answers are judged, their figures, and the answers: an array, or a list for JSON."""
+        """Number of predictions scored, their metrics, and the predictions (an array, or a list for JSON)."""
 
-    def of_each(self, answers: Any, held: np.ndarray) -> Any:
-        """The answers of a fold, one for each example in ``held``; None: they are of other data."""
+    def per_example(self, answers: Any, held: np.ndarray) -> Any:
+        """A fold's stored predictions, one per example in ``held``; None if they belong to other data."""
         return answers if len(answers) == len(held) else None
 
-    def figure(self, figures: dict[str, Any]) -> str:
-        """What is said of a fold."""
-        return f"{self.target.metrics[self.measure].called} {(figures[self.measure] or 0.0):.4f}"
+    def summary(self, metrics: dict[str, Any]) -> str:
+        """The log line's text about a fold."""
+        return f"{self.target.metrics[self.measure].called} {(metrics[self.measure] or 0.0):.4f}"
 
     @abstractmethod
-    def together(
+    def pooled_metrics(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Write the out-of-fold predictions; what metrics.json says of them.
+        """Write the out-of-fold predictions of all folds, and return their entries of metrics.json.
 
         Args:
-            answers: of each fold the places of its examples, and ``of_each``.
-            found: the figures of the folds.
+            answers: for each fold the row numbers of its examples, and the result of ``per_example``.
+            found: the metrics of each fold.
         """
 
 
 class LabelsOutOfFold(OutOfFold):
-    """Labels, several labels or numbers."""
+    """Cross-validation of classifiers (also multi-label) and regressors."""
 
     PACKAGES = ("scikit-learn",)
 
@@ -102,22 +102,22 @@ class LabelsOutOfFold(OutOfFold):
         self.kind = self.target = estimator.kind_for(train.labels)
         self.classes = list(self.kind.classes(train.labels))
         self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
-        self.measure, self.FIGURES = self.kind.measure or measure_of(recipe), self.kind.each_fold
+        self.measure, self.METRICS = self.kind.measure or measure_of(recipe), self.kind.each_fold
 
     def assign(self, folds: int) -> np.ndarray:
-        """Classes keep their shares in every fold."""
+        """The fold of each training example ``[n]``, stratified by class."""
         d, train = self.recipe.data, self.train
         groups = groups_of(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
         return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
     def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], np.ndarray]:
-        """Figures, and probabilities or numbers ``[m, C]``."""
+        """Number of predictions, their metrics, and probabilities or numbers ``[m, C]``."""
         kind, own, cut = model.kind_, model.classes_.tolist(), model.threshold_
         classes, p = (
             model.kind_for(self.train.labels).classes(self.train.labels),
             model.kept_outputs(held.examples),
         )
-        if own != classes:  # a rare label stands in the held part alone: it is never given
+        if own != classes:  # a rare label occurs only in the held-out fold: the model never predicts it
             cut = spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0] if kind.binary else cut
             p = spread(p, own, classes, 0.0)
         meter = kind.meter(classes)
@@ -125,16 +125,16 @@ class LabelsOutOfFold(OutOfFold):
             p, kind.encode(held.labels, classes, held.origin), predicted=kind.predicted_index(p, cut)
         )
         scores = meter.result(bootstrap=0)
-        figures = {key: scores[key] for key in self.FIGURES if key in scores}
-        return scores["n"], figures | ({"threshold": plain(cut)} if kind.binary else {}), p
+        metrics = {key: scores[key] for key in self.METRICS if key in scores}
+        return scores["n"], metrics | ({"threshold": plain(cut)} if kind.binary else {}), p
 
-    def together(
+    def pooled_metrics(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         kind, classes, train = self.kind, np.asarray(self.classes), self.train
         out, chosen = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
-        for (held, p), figures in zip(answers, found, strict=True):
-            out[held], chosen[held] = p, kind.predicted_index(p, figures.get("threshold"))
+        for (held, p), of_fold in zip(answers, found, strict=True):
+            out[held], chosen[held] = p, kind.predicted_index(p, of_fold.get("threshold"))
         meter = kind.meter(self.classes)
         meter.update(out, self.targets, predicted=chosen)
         metrics = {"test": meter.result(self.recipe.evaluate.bootstrap), "measure": self.measure}

@@ -1,7 +1,6 @@
-"""A simple model: regression on the vectors of a frozen encoder.
+"""Baseline: logistic regression (ridge for numbers) on the embeddings of a frozen encoder.
 
-What fine-tuning has to beat: one pass over the texts, and a head that is solved. Of pairs each side is read
-by itself.
+Fine-tuning has to beat it; it needs one pass over the texts. The two texts of a pair are encoded separately.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from glassformer.config import obeyed
 from glassformer.data.splits import stratified_subset
 from glassformer.errors import OtherLanguageWarning
 from glassformer.process import without_warnings
-from glassformer.tasks.auto import ENCODER, Candidate, apart
+from glassformer.tasks.auto import ENCODER, Candidate, sides_apart
 from glassformer.tasks.auto import frozen as candidate
 
 FROZEN = candidate(ENCODER)
 NAME = f"frozen {ENCODER}"
-MOST = 10_000  # training texts, unless ``auto`` has read them all
-LENGTH = 128  # tokens at which texts are cut, unless ``auto`` has cut them elsewhere
+MOST = 10_000  # maximum number of training texts, unless ``auto`` has already encoded all
+LENGTH = 128  # maximum length in tokens, unless ``auto`` used another
 
 
 def fit_frozen(
@@ -33,23 +32,23 @@ def fit_frozen(
     weights: np.ndarray | None = None,
     held: tuple[Sequence[Any], Sequence[Any]] | None = None,
 ) -> tuple[str, Any] | None:
-    """A regression on the encoder's vectors, to compare a text classifier or regressor with.
+    """Fit the baseline for a text classifier or regressor.
 
     Args:
-        est: the estimator that is compared, fitted.
-        weights: ``[n]``, of the training texts; None: all count the same.
-        held: texts and labels that choose thresholds, as they choose the estimator's.
+        est: the fitted estimator that the baseline is compared with.
+        weights: ``[n]``, of the training texts; None: equal weights.
+        held: validation texts and labels, which choose thresholds.
 
     Returns:
-        The model's name and the fitted estimator; None: the weights are not at hand, or ``est`` is this
-        very model.
+        The baseline's name and the fitted estimator; None if the encoder is not downloaded, or if ``est`` is
+        the same model.
     """
     if is_frozen(est) or not is_available(ENCODER):
         return None
     name, settings = NAME, {key: getattr(est, key) for key in sorted(obeyed(est.SECTIONS.values(), "frozen"))}
     settings["precision"] = "auto" if est.precision == "int8" else est.precision
     settings["max_length"] = est.max_length if est.tried_ else LENGTH
-    if len(texts) > MOST and not est.tried_:  # else the vectors are still in the cache
+    if len(texts) > MOST and not est.tried_:  # after ``auto`` the embeddings are in the cache
         strata = list(map(str, labels)) if est.kind_.labels_given else [0] * len(labels)
         rows = stratified_subset(strata, MOST, 0).tolist()
         texts, labels = [texts[i] for i in rows], [labels[i] for i in rows]
@@ -61,12 +60,12 @@ def fit_frozen(
 
 
 def left_out(est: Any) -> dict[str, str]:
-    """The name of the model and why it is not there; empty: it is, or ``est`` is this very model."""
+    """The baseline's name -> why it is missing; empty if it is not, or if ``est`` is the same model."""
     return {} if is_frozen(est) or is_available(ENCODER) else {NAME: "its weights are not at hand"}
 
 
 def is_frozen(est: Any) -> bool:
-    """Whether an estimator is this very model: the encoder as it came, with a head."""
+    """Whether an estimator is itself the frozen encoder with a new head."""
     if est.tried_:
         return any(tried["model"] == _model(est).name and tried.get("chosen") for tried in est.tried_)
     name = (ENCODER if est.model == AUTO else est.model).lower()
@@ -77,5 +76,5 @@ def is_frozen(est: Any) -> bool:
 
 
 def _model(est: Any) -> Candidate:
-    """The one that an estimator is compared with."""
-    return apart(FROZEN) if est.pairs_ else FROZEN
+    """The candidate to compare an estimator with."""
+    return sides_apart(FROZEN) if est.pairs_ else FROZEN

@@ -1,4 +1,4 @@
-"""Classes from vectors of a backbone that stays as it is: a linear head, or the nearest examples' classes."""
+"""Classification heads on the vectors of a frozen backbone: logistic regression and k-nearest neighbors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.process import without_warnings
 
 Kind = Literal["linear", "knn"]
 KINDS = ("linear", "knn")
-CLOSE = 0.07  # of the softmax over cosines that weighs neighbors (Wu et al., 2018; Caron et al., 2021)
+TEMPERATURE = 0.07  # of the softmax over cosines that weights neighbors (Wu et al., 2018; Caron et al., 2021)
 
 
 @dataclass(frozen=True)
@@ -24,37 +24,37 @@ class LinearHead:
     bias: np.ndarray  # [C]
 
     def probabilities(self, vectors: np.ndarray) -> np.ndarray:
-        """``[n, C]`` of vectors ``[n, E]``."""
+        """Probabilities ``[n, C]`` for vectors ``[n, E]``."""
         return _softmax(vectors @ self.weight.T + self.bias)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """For a file."""
+        """The arrays to save."""
         return {"weight": self.weight, "bias": self.bias}
 
 
 @dataclass(frozen=True)
 class NearestHead:
-    """The classes of the ``neighbors`` nearest examples by cosine, the nearer ones with more weight."""
+    """The classes of the ``neighbors`` nearest examples by cosine; nearer ones have more weight."""
 
     ARRAYS: ClassVar = ("vectors", "targets", "numbers")  # in a file
     vectors: np.ndarray  # [m, E] fp32, each of length 1
-    targets: np.ndarray  # [m] class numbers
+    targets: np.ndarray  # [m] class indices
     neighbors: int
     classes: int
 
     def probabilities(self, vectors: np.ndarray) -> np.ndarray:
-        """``[n, C]`` of vectors ``[n, E]``; a class without a near example has none."""
+        """Probabilities ``[n, C]`` for vectors ``[n, E]``; 0 for a class without a near example."""
         cosines = unit(vectors) @ self.vectors.T  # [n, m]
         k = min(self.neighbors, len(self.vectors))
         near = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-        weights = _softmax(np.take_along_axis(cosines, near, 1) / CLOSE)
+        weights = _softmax(np.take_along_axis(cosines, near, 1) / TEMPERATURE)
         out = np.zeros((len(vectors), self.classes))
         for column in range(k):
             np.add.at(out, (np.arange(len(vectors)), self.targets[near[:, column]]), weights[:, column])
         return out
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """For a file."""
+        """The arrays to save."""
         numbers = np.array([self.neighbors, self.classes])
         return dict(zip(self.ARRAYS, (self.vectors, self.targets.astype(np.int64), numbers), strict=True))
 
@@ -65,15 +65,15 @@ Head = LinearHead | NearestHead
 def fit_head(
     vectors: np.ndarray, targets: np.ndarray, kind: Kind = "linear", neighbors: int = 5, C: float = 1.0
 ) -> Head:
-    """A head behind vectors ``[n, E]`` of examples whose classes are ``targets`` ``[n]``, from 0 on.
+    """Fit a head on the vectors ``[n, E]`` of examples with class indices ``targets`` ``[n]``.
 
     Args:
-        kind: ``linear``: a logistic regression; ``knn``: the nearest examples.
-        neighbors: of ``knn``.
-        C: of ``linear``: how weakly its weights are kept small, as in scikit-learn.
+        kind: ``linear`` (logistic regression) or ``knn`` (nearest neighbors).
+        neighbors: number of neighbors for ``knn``.
+        C: inverse regularization strength for ``linear``, as in scikit-learn.
 
     Raises:
-        ConfigError: no such kind, or a number out of its range.
+        ConfigError: an unknown kind, or a number out of range.
     """
     if kind not in KINDS:
         raise ConfigError(f"no head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
@@ -85,19 +85,19 @@ def fit_head(
         return NearestHead(unit(vectors), np.asarray(targets), neighbors, int(np.max(targets)) + 1)
     from sklearn.linear_model import LogisticRegression
 
-    with without_warnings(r"sklearn\."):  # on few examples a class
+    with without_warnings(r"sklearn\."):  # about few examples per class
         fitted = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
     weight, bias = fitted.coef_.astype(np.float32), fitted.intercept_.astype(np.float32)
-    if len(weight) == 1:  # of two classes: one row, of the second
+    if len(weight) == 1:  # for two classes scikit-learn has only the row of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     return LinearHead(weight, bias)
 
 
 def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str) -> Head:
-    """The head that ``tensors()`` has given.
+    """Restore a head from the arrays of ``tensors()``.
 
     Raises:
-        CheckpointError: arrays that do not fit vectors of ``width`` numbers and so many classes.
+        CheckpointError: the arrays do not fit vectors of ``width`` numbers and this number of classes.
     """
     shapes = {name: array.shape for name, array in tensors.items()}
     if shapes == {"weight": (classes, width), "bias": (classes,)}:
@@ -113,10 +113,10 @@ def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Each row at length 1; a row of zeros stays.
+    """Normalize each row to length 1; a row of zeros stays.
 
     Raises:
-        DataError: a row holds NaN or infinity, or is too long for fp32 (about 1e19).
+        DataError: a row holds NaN or infinity, or its norm exceeds fp32 (about 1e19).
     """
     vectors = np.asarray(vectors, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,9 +1,8 @@
-"""Prediction with products in int8, and the gate before it: held-out labels decide whether it is used.
+"""Int8 inference, and the check on held-out labels that must pass before it is used.
 
-    labels of the fp32 model and of the int8 model agree on at least 99.5 % of the validation examples,
-    and their accuracies differ by at most 0.2 points
-
-The outcome is kept with the model. Where it is not passed, prediction goes on in the usual format.
+The check passes if the labels of the fp32 and the int8 model agree on at least 99.5 % of the validation
+examples, and their accuracies differ by at most 0.2 points. Its result is saved with the model. If it does
+not pass, prediction uses the default precision.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from glassformer.nn.int8 import in_int8, multiplies
 from glassformer.nn.kernels import int8, level
 from glassformer.runtime import choose_dtype
 
-AGREE = 0.995  # of the labels, at least
-APART = 0.002  # between the accuracies, at most
-FEWEST = 200  # examples: among fewer one label is more than the gate allows
-FIGURES = ("agree", "accuracy", "accuracy_int8")
+AGREE = 0.995  # minimum share of equal labels
+APART = 0.002  # maximum difference of the accuracies
+FEWEST = 200  # minimum number of examples; among fewer, a single label already exceeds 0.5 %
+METRICS = ("agree", "accuracy", "accuracy_int8")
 USUAL = "prediction computes as with precision=auto"
 
 
 def weights_state(model: Any) -> tuple[int, int]:
-    """What is another where a model, or one of its weights in place, was changed (but through ``.data``)."""
-    # tensors made in inference mode count no changes
+    """A key that changes if the model is replaced or a weight changes in place (except through ``.data``)."""
+    # tensors created in inference mode have no version counter
     return id(model), sum(0 if p.is_inference() else p._version for p in model.parameters())
 
 
 def compute_model(model: Any, precision: str, device: torch.device) -> Any:
-    """A model on ``device``, in evaluation mode and the format of ``precision``; unless fp32, a copy."""
+    """The model in evaluation mode, in the dtype of ``precision``; a copy unless that is fp32."""
     if precision == "int8":
         return in_int8(model).eval()
     dtype = choose_dtype(precision, device)
@@ -45,7 +44,7 @@ def compute_model(model: Any, precision: str, device: torch.device) -> Any:
 
 
 def refuse_int8(precision: str, kind: str) -> str:
-    """The same; ConfigError for int8, where ``kind`` is no classifier."""
+    """Return ``precision``; raise ConfigError for int8, since ``kind`` is not a classifier."""
     if precision == "int8":
         what = f"int8 is checked on validation labels, which {with_article(kind)} does not have"
         raise NotForThisModelError(what, where="precision", fix="Use auto, fp32 or bf16")
@@ -53,7 +52,7 @@ def refuse_int8(precision: str, kind: str) -> str:
 
 
 def obstacle(model: Any, device: torch.device) -> str | None:
-    """Why a model is not computed in int8 there, whatever its labels; None where it can be."""
+    """Why int8 is not possible for this model and device; None if it is."""
     if device.type != "cpu":
         return "it is for the CPU"
     if not multiplies(model):
@@ -62,51 +61,51 @@ def obstacle(model: Any, device: torch.device) -> str | None:
 
 
 def check_count(count: int) -> None:
-    """Raises ConfigError where so many held-out examples decide nothing."""
+    """Raise ConfigError if there are too few held-out examples for the check."""
     if count < FEWEST:
         what = f"int8 is checked on validation labels: it needs at least {FEWEST}, and there are {count}"
         raise ConfigError(what, where="precision", fix="Hold more examples out, or use auto")
 
 
 def outcome(full: np.ndarray, small: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-    """What the gate says of the answers in fp32 and in int8, and the true ones: class numbers ``[n]``, or of
-    several labels ``[n, K]``, where an example counts as one answer.
+    """Compare class indices ``[n]`` (multi-label ``[n, K]``) of the fp32 model, the int8 model and the truth.
 
     Returns:
-        ``n``, ``agree``, ``accuracy``, ``accuracy_int8`` (shares), ``level`` and ``passed``, for JSON.
+        The record for JSON: ``n``, ``agree``, ``accuracy``, ``accuracy_int8`` (shares of examples), ``level``
+        (instruction set) and ``passed``.
     """
     full, small, targets = (x.reshape(len(targets), -1) for x in (full, small, targets))
-    share = [float((a == b).all(1).mean()) for a, b in ((full, small), (full, targets), (small, targets))]
-    found = dict(zip(FIGURES, share, strict=True))
-    apart = abs(found["accuracy"] - found["accuracy_int8"])
-    passed = found["agree"] >= AGREE - 1e-12 and apart <= APART + 1e-12
+    shares = [float((a == b).all(1).mean()) for a, b in ((full, small), (full, targets), (small, targets))]
+    metrics = dict(zip(METRICS, shares, strict=True))
+    difference = abs(metrics["accuracy"] - metrics["accuracy_int8"])
+    passed = metrics["agree"] >= AGREE - 1e-12 and difference <= APART + 1e-12
     own = level()
-    return {"n": len(targets), **found, "level": "" if own is None else own.title, "passed": passed}
+    return {"n": len(targets), **metrics, "level": "" if own is None else own.title, "passed": passed}
 
 
-def told(found: Mapping[str, Any]) -> str:
-    """The outcome in words, with its figures."""
-    figures = (
-        f"{100 * found['agree']:.2f} % of {found['n']:,} validation labels as in fp32, accuracy "
-        f"{100 * found['accuracy_int8']:.2f} % against {100 * found['accuracy']:.2f} %"
+def describe_outcome(result: Mapping[str, Any]) -> str:
+    """The result of the check in words, with its numbers."""
+    metrics = (
+        f"{100 * result['agree']:.2f} % of {result['n']:,} validation labels as in fp32, accuracy "
+        f"{100 * result['accuracy_int8']:.2f} % against {100 * result['accuracy']:.2f} %"
     )
-    asked = f"(asked: {100 * AGREE:.1f} %, and {100 * APART:.1f} points at most between them)"
-    return f"on with precision=int8: {figures}" if found["passed"] else f"off: {figures} {asked}"
+    limits = f"(asked: {100 * AGREE:.1f} %, and {100 * APART:.1f} points at most between them)"
+    return f"on with precision=int8: {metrics}" if result["passed"] else f"off: {metrics} {limits}"
 
 
-def read_outcome(found: Any, where: str) -> dict[str, Any] | None:
-    """The outcome in a file, checked; None where none was measured.
+def read_outcome(result: Any, where: str) -> dict[str, Any] | None:
+    """Validate the result of the check from a file; None if it was not measured.
 
     Raises:
-        CheckpointError: what no measurement gives.
+        CheckpointError: an invalid record.
     """
-    if found is None:
+    if result is None:
         return None
-    numbers = [found.get(name) for name in FIGURES] if isinstance(found, dict) else [None]
+    numbers = [result.get(name) for name in METRICS] if isinstance(result, dict) else [None]
     shares = all(isinstance(x, int | float) and math.isfinite(x) and 0 <= x <= 1 for x in numbers)
-    whole = isinstance(found, dict) and isinstance(found.get("n"), int) and found["n"] >= 1
-    if not (shares and whole and isinstance(found.get("passed"), bool)):
+    counted = isinstance(result, dict) and isinstance(result.get("n"), int) and result["n"] >= 1
+    if not (shares and counted and isinstance(result.get("passed"), bool)):
         raise CheckpointError(
-            "'int8' is not an outcome of its gate", where=where, fix="Take the key out of it"
+            "'int8' is not a valid result of the int8 check", where=where, fix="Remove this key"
         )
-    return found
+    return result

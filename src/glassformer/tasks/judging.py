@@ -1,4 +1,4 @@
-"""What runs share: the fit, the scores of all splits, and the split that a saved model is judged on anew."""
+"""Steps that all runs share: fit, score the splits, and find the split to evaluate a saved model on."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from glassformer.errors import NoSuchSplitError
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import RunContext
 
-Scored = Callable[[Any], tuple[dict[str, Any], Any]]  # a split -> its scores, and what was predicted
+Scored = Callable[[Any], tuple[dict[str, Any], Any]]  # split -> its metrics and predictions
 
 
 def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
-    """What a run's lines, tables and verdict begin with: what its best weights are chosen by, if a share."""
+    """The main metric of a classification run: macro F1 if ``monitor`` is, otherwise accuracy."""
     monitor = getattr(getattr(recipe, "train", None), "monitor", None)
     return "macro_f1" if monitor == "macro_f1" else "accuracy"
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training split; the validation split chooses."""
+    """Train on the training split; the validation split selects the best epoch."""
     train, held = context.data.train, context.data.validation
     validation = (held.examples, held.labels) if held else None
     context.estimator.fit(train.examples, train.labels, validation=validation, **options)
 
 
 def score_splits(context: RunContext, scored: Scored, sample: Any, measure: str) -> dict[str, Any]:
-    """What metrics.json says of the splits; the judged one is looked at once, and its predictions stay in
-    ``work``.
+    """Metrics of the splits, for metrics.json. The predictions for the test split (or its substitute) become
+    ``context.answers``.
 
     Args:
-        sample: training examples, to see what was learned by heart.
+        sample: training examples, whose metrics show overfitting.
     """
     splits = context.data
     out: dict[str, Any] = {
@@ -52,7 +52,7 @@ def score_splits(context: RunContext, scored: Scored, sample: Any, measure: str)
     return out
 
 
-def split_to_judge(
+def split_to_evaluate(
     context: RunContext,
     source: str | None,
     load: Callable[..., Any],
@@ -60,11 +60,11 @@ def split_to_judge(
     needed: str = "",
     also: Callable[[Any], str] = lambda dataset: "",
 ) -> Any:
-    """The judged split of a run's own data, or of another source, which is said.
+    """The split to evaluate, of a run's own data or of another source; logs its size.
 
     Args:
-        needed: what it must have, in words; empty: nothing beside its examples.
-        also: what else is said, from the data set.
+        needed: noun of the targets that it must have, for the message; empty: examples are enough.
+        also: returns more text for the log line, given the data set.
 
     Raises:
         DataError: there is no such split, or data that cannot be read.

@@ -1,7 +1,6 @@
-"""Runs of examples with a label, several labels or a number each: inputs times target.
+"""Stages of a run for classifiers and regressors of texts or images: load, preview, fit, evaluate.
 
-What is particular to texts or images their ``Inputs`` know, what is particular to labels or numbers their
-``Target``; here is the order: load, preview, fit, evaluate, evaluate again.
+``Inputs`` has what differs between texts and images, ``Target`` what differs between labels and numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from glassformer.targets.multilabel import HALF, one_vs_rest, tune_thresholds
 from glassformer.targets.regression import furthest
 from glassformer.tasks import judging
 from glassformer.tasks.decisions import abstention
-from glassformer.tasks.epochs import judge_epochs
+from glassformer.tasks.epochs import evaluate_epochs
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.judging import measure_of, score_splits
@@ -49,10 +48,10 @@ from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
-FEW = 100  # validation examples: one of them is a point or more
-LEARNED = 0.01  # a validation loss below which nothing is left to learn
-STILL = 0.05  # by which share an epoch lowers the validation loss that is not the last one wanted
-JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
+FEW = 100  # number of validation examples below which selecting an epoch is noisy
+LEARNED = 0.01  # a validation loss below which training has converged
+STILL = 0.05  # relative improvement of the validation loss in the last epoch that calls for more epochs
+TRAINING_SAMPLE = 1000  # training examples that are evaluated, to show overfitting
 
 
 def labelled(
@@ -64,44 +63,44 @@ def labelled(
     report: str,
     **more: Any,
 ) -> Task:
-    """The task that learns one target from the inputs of an estimator.
+    """The ``Task`` of an estimator that learns one target per example.
 
     Args:
-        name: as a recipe's ``task`` says it.
-        label_of: the target of an example of ``INPUTS.example_fixture()``, for the contract tests.
+        name: the value of a recipe's ``task``.
+        label_of: returns the target of an example of ``INPUTS.example_fixture()``, for the contract tests.
         report: the kind of report.
-        more: fields of ``Task`` that differ from the usual ones.
+        more: fields of ``Task`` that differ from the defaults here.
     """
 
     inputs: Inputs = estimator.INPUTS
 
-    def made() -> tuple[Any, tuple]:
+    def fixture() -> tuple[Any, tuple]:
         examples = inputs.example_fixture()
         settings: dict[str, Any] = {**TINY, **inputs.fixture_settings}
         return estimator(**settings), (examples, [label_of(x) for x in examples])
 
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "load": partial(load, inputs, target),
         "preview_data": preview_data,
         "evaluate": evaluate,
-        "evaluate_saved": judge_again,
+        "evaluate_saved": evaluate_saved,
         "drop_unreadable": lambda splits, context: inputs.drop_unreadable(
             splits, context.estimator, context.recipe
         ),
         "gives": "labels" if target.labels_given else "numbers",
         "packages": inputs.packages,
         "fit": fit,
-        "example_fixture": made,
+        "example_fixture": fixture,
         "render_report": report_of(report),
         "answer": answers,
         "folds": LabelsOutOfFold,
         "export": export,
     }
-    return Task(name=name, recipe=recipe, estimator=estimator, target=target, **usual | more)
+    return Task(name=name, recipe=recipe, estimator=estimator, target=target, **defaults | more)
 
 
 def parts_of(task: Task) -> tuple[Inputs, Classes]:
-    """What a task of labels or numbers reads, and what it learns."""
+    """Inputs and target of a task."""
     assert isinstance(task.target, Classes)
     return task.estimator.INPUTS, task.target
 
@@ -110,10 +109,10 @@ def parts_of(task: Task) -> tuple[Inputs, Classes]:
 
 
 def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None, **columns: Any) -> Splits:
-    """The examples of a recipe, split as it says; or those of another source, as they are.
+    """Load the examples of a recipe and split them; or load another source, without splitting.
 
     Args:
-        columns: ``trained``: those of the training's texts, for another source.
+        columns: for another source ``trained``: the names of the text columns in training.
 
     Raises:
         DataError: no such source, no training split, no column of labels or numbers.
@@ -123,8 +122,8 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
         part |= {"limit": d.limit, "seed": d.split_seed}
     dataset = inputs.read(recipe, source or d.source, not target.labels_given, **part)
     merge = getattr(d, "merge_labels", "none")
-    dataset, said = mended(dataset, merge, d.drop_duplicates and source is None)
-    dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *said)})
+    dataset, messages = mended(dataset, merge, d.drop_duplicates and source is None)
+    dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *messages)})
     dataset = target.prepared(dataset, recipe.train, inputs.skips(d))
     if source is not None:
         return as_they_are(dataset)
@@ -136,10 +135,10 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """What the training could not use is found before it, not after it.
+    """Check the data before training, and describe them.
 
     Raises:
-        DataError: a label that training would not show, or an input that cannot be read.
+        DataError: a validation or test label that is missing in training, or an input that cannot be read.
     """
     (inputs, target), recipe = parts_of(context.task), context.recipe
     context.data, unknown = target.checked(context.data, inputs.skips(recipe.data))
@@ -151,29 +150,29 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def _examine(context: RunContext) -> DoctorReport:
-    """The data as they are trained on."""
+    """The data doctor's report on the data that training uses."""
     d, splits, dataset = context.recipe.data, context.data, context.data.dataset
     inputs, target = parts_of(context.task)
-    there = splits.parts()
-    others = {name: split for name, split in dataset.splits.items() if name not in there}
-    taken = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
-    held_out = d.hold_out if taken and target.labels_given else None
-    used = target.examined(replace(dataset, splits=there | others))
+    used_splits = splits.parts()
+    others = {name: split for name, split in dataset.splits.items() if name not in used_splits}
+    holds_out = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
+    held_out = d.hold_out if holds_out and target.labels_given else None
+    used = target.examined(replace(dataset, splits=used_splits | others))
     report = inputs.examine(used, context.estimator, context.recipe, held_out)
     return replace(report, findings=[*report.findings, *target.findings(splits, context.recipe.train)])
 
 
 def training_sample(splits: Splits) -> Any:
-    """Training examples to be judged like the others once training is over, classes in proportion."""
+    """A stratified sample of the training examples, to be evaluated after training."""
     train = splits.train
-    return train.select(stratified_subset(train.labels or [], JUDGED_OF_TRAINING, 0).tolist())
+    return train.select(stratified_subset(train.labels or [], TRAINING_SAMPLE, 0).tolist())
 
 
 def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any, str]:
-    """The examples of a split whose labels a classifier can give, and a sentence where some are left out.
+    """The split without labels that were not seen in training, and a message if examples were left out.
 
     Raises:
-        DataError: a label that was not seen in training, or with ``leave_out`` none that was.
+        DataError: an unseen label and ``drop_unreadable`` is False, or no example is left.
     """
     kind, classes = clf.kind_, clf.classes_.tolist()
     if not drop_unreadable or not kind.labels_given:
@@ -185,18 +184,18 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
             fix = or_else(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
             raise error.but(fix=fix) from None
         return split, ""
-    found = unseen(kind.normalize(split.labels, classes), classes)
-    counts = Counter(map(repr, found.values()))
+    unseen_labels = unseen(kind.normalize(split.labels, classes), classes)
+    counts = Counter(map(repr, unseen_labels.values()))
     labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
-    said = f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"
-    return without_unseen(split, found), said if found else ""
+    message = f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"
+    return without_unseen(split, unseen_labels), message if unseen_labels else ""
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training split; the validation split chooses."""
+    """Train on the training split; the validation split selects the best epoch."""
     held = context.data.validation if context.task.target.labels_given else None
-    if held and context.estimator.learns_in_steps and (said := few_to_choose_by(held, context.recipe.train)):
-        context.log(said)
+    if held and context.estimator.learns_in_steps and (note := small_validation(held, context.recipe.train)):
+        context.log(note)
     try:
         judging.fit(context, **options)
     except OneClassError as error:
@@ -207,34 +206,34 @@ def fit(context: RunContext, **options: Any) -> None:
 
 
 def name_columns(context: RunContext) -> None:
-    """A data frame is then read by the names that the training's table had; folders of texts have none."""
+    """Tell the estimator the names of the table's columns, so that it finds them in a data frame."""
     dataset = context.data.dataset
     text = getattr(dataset, "columns", (None, None))[0]
     context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
 
 
-def few_to_choose_by(held: Any, train: Any) -> str:
-    """A sentence if few validation examples select the best weights; else empty."""
+def small_validation(held: Any, train: Any) -> str:
+    """A warning if too few validation examples select the best epoch; else empty."""
     if len(held) >= FEW or train.monitor == "loss" or not train.keep_best:
         return ""
     if getattr(train, "method", None) == "few-shot" and train.epochs in (None, 1):
-        return ""  # one epoch: nothing is chosen
+        return ""  # one epoch: there is no choice
     rare, count = min(Counter(each(held.labels)).items(), key=lambda item: item[1])
     advice = "--set monitor=loss is less noisy"
-    if train.monitor != ClassifierFitConfig.monitor:  # chosen by the user: it stays
+    if train.monitor != ClassifierFitConfig.monitor:  # the user's choice
         advice = f"with monitor={train.monitor} more of them are less noisy (--set validation_size=COUNT)"
     few = f"{len(held)} validation examples only, {count} of class {rare!r}"
     return f"the best epoch is selected by {few}: {advice}"
 
 
-# --- judging --------------------------------------------------------------------------------------
+# --- evaluation -----------------------------------------------------------------------------------
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Figures of the splits beside baselines, and what else metrics.json says of inputs and target."""
+    """The contents of metrics.json: metrics of the splits and of the baselines, facts about the inputs."""
     started = time.perf_counter()
     context.log("evaluating")
-    out = judge_readable(context)
+    out = evaluate_readable(context)
     est, recipe = context.estimator, context.recipe
     out |= parts_of(context.task)[0].facts(est, context.data, recipe)
     if est.tried_:
@@ -243,35 +242,35 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     return out
 
 
-def judge_readable(context: RunContext) -> dict[str, Any]:
-    """The figures of every split; an example that cannot be read any more does not take them along.
+def evaluate_readable(context: RunContext) -> dict[str, Any]:
+    """Metrics of every split, without examples that have become unreadable since training.
 
     Raises:
-        DataError: what else is wrong with the examples, or none of a split is left.
+        DataError: another fault of the examples, or no example of a split is left.
     """
     try:
-        return judge_splits(context)
+        return evaluate_splits(context)
     except DataError:
-        kept, said = context.task.drop_unreadable(context.data, context)
-        if not said:
+        kept, messages = context.task.drop_unreadable(context.data, context)
+        if not messages:
             raise
-    for line in said:
+    for line in messages:
         context.log(line)
     context.data = kept
-    return judge_splits(context) | {"left_out": said}
+    return evaluate_splits(context) | {"left_out": messages}
 
 
-def judge_splits(context: RunContext) -> dict[str, Any]:
-    """Figures on every split, the judged one looked at once, beside baselines; and ``predictions.csv``."""
+def evaluate_splits(context: RunContext) -> dict[str, Any]:
+    """Metrics of every split and of the baselines; also writes ``predictions.csv``."""
     est, recipe, splits, judged = context.estimator, context.recipe, context.data, context.data.judged
-    kind, seen = est.kind_, {}
+    kind, outputs = est.kind_, {}
 
     def scored(split: Any) -> tuple[dict[str, Any], np.ndarray]:
-        scores, seen[id(split)] = figures(est, split, recipe, context.count)
-        return scores, seen[id(split)]
+        scores, outputs[id(split)] = metrics_of(est, split, recipe, context.count)
+        return scores, outputs[id(split)]
 
     out = score_splits(context, scored, training_sample(splits), kind.measure or measure_of(recipe))
-    out |= kind.about_run(est, splits, recipe.train, seen.get(id(splits.validation)))
+    out |= kind.about_run(est, splits, recipe.train, outputs.get(id(splits.validation)))
     if kind.labels_given and (still := still_learning(est.history_)) is not None:
         lr = getattr(est, "lr", None) or est.chosen_.get("lr")
         out["still_learning"] = still | ({"lr": lr} if lr else {})
@@ -280,11 +279,11 @@ def judge_splits(context: RunContext) -> dict[str, Any]:
     out |= kind.coverage(est, context.answers, judged.labels, own=splits.judged_name == "validation")
     if getattr(recipe.train, "keep_epochs", False):
         context.log("evaluating every epoch's weights")
-        out["epochs"] = judge_epochs(context, lambda: scored(judged)[0], out["test"])
+        out["epochs"] = evaluate_epochs(context, lambda: scored(judged)[0], out["test"])
     if recipe.evaluate.baselines:
         context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
         chosen = est.chosen(context.answers)
-        out["baselines"] = judge_baselines(
+        out["baselines"] = evaluate_baselines(
             context.task.baselines,
             est,
             recipe,
@@ -300,23 +299,29 @@ def judge_splits(context: RunContext) -> dict[str, Any]:
     return out
 
 
-def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tuple[dict[str, Any], np.ndarray]:
-    """The figures of a split and its probabilities ``[n, C]``."""
-    with count("evaluating", len(split)) as told:
-        probabilities = clf.outputs(split.examples, progress=told)
-    found = measured(clf, split, probabilities, recipe, clf.chosen(probabilities))
+def metrics_of(
+    clf: Any, split: Any, recipe: Any, count: Count = uncounted
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Metrics of a split and its probabilities ``[n, C]``."""
+    with count("evaluating", len(split)) as progress:
+        probabilities = clf.outputs(split.examples, progress=progress)
+    metrics = metrics_from(clf, split, probabilities, recipe, clf.chosen(probabilities))
     if probabilities.ndim == 2 and probabilities.shape[1] > 1 and not clf.kind_.binary:
-        found["confidence"] = float(probabilities.max(1).mean())  # on average, of the likeliest class
+        metrics["confidence"] = float(probabilities.max(1).mean())  # mean probability of the predicted class
     if (below := getattr(clf, "abstain_below_", None)) is not None:
         targets = clf.targets(split.labels or [], split.origin, split.rows)
-        found["abstention"] = abstention(clf.kind_, probabilities, targets, clf.threshold_, below)
-    return found, probabilities
+        metrics["abstention"] = abstention(clf.kind_, probabilities, targets, clf.threshold_, below)
+    return metrics, probabilities
 
 
-def measured(
+def metrics_from(
     clf: Any, split: Any, probabilities: np.ndarray, recipe: Any, predicted: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """The figures of probabilities ``[n, C]``; ``predicted``: what ``chosen`` gives, None: the likeliest."""
+    """Metrics of a split from probabilities ``[n, C]``.
+
+    Args:
+        predicted: the result of ``clf.chosen``; None: the most probable class.
+    """
     meter = clf.kind_.meter(clf.classes_.tolist())
     targets = clf.targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=predicted)
@@ -324,15 +329,16 @@ def measured(
 
 
 def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
-    """The weight ``[n]`` that the classifier's own training gave each example by its class; None: all 1."""
+    """The class weight of each example ``[n]`` as in the classifier's training; None: all 1."""
     return None if clf.kind_.binary else class_weights(targets, clf.classes_.tolist(), clf.class_weight)
 
 
-def a_regression_a_label(
+def one_vs_rest_baseline(
     clf: Any, splits: Splits, targets: np.ndarray, featurize: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and answers ``[m, K]`` of ``one_vs_rest`` on the judged split; thresholds are chosen as
-    the classifier's were, else they are one half.
+    """Multi-label baseline: probabilities and predictions ``[m, K]`` of one logistic regression per label.
+
+    Thresholds are tuned on the validation split if the classifier's are; otherwise they are one half.
 
     Args:
         featurize: ``word_features`` or ``pixel_features``.
@@ -347,7 +353,7 @@ def a_regression_a_label(
     return p, p >= cut
 
 
-def judge_baselines(
+def evaluate_baselines(
     baselines: Any,
     clf: Any,
     recipe: Any,
@@ -357,60 +363,60 @@ def judge_baselines(
     keep: Path | None = None,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
-    """The figures of simple models, trained and judged on the same splits.
+    """Metrics of the baselines, trained and evaluated on the same splits as the classifier.
 
     Args:
-        chosen: what the classifier itself answers on the judged split, as ``clf.chosen`` gives it.
-        measure: what its ``difference`` from each baseline is of.
-        keep: a file for what the simple models answer, see ``write_simple``.
-        say: called with a line for each simple model, once it has answered.
+        chosen: the classifier's own predictions on the evaluated split, from ``clf.chosen``.
+        measure: the metric to report as ``difference`` from each baseline.
+        keep: a file for the baselines' predictions, see ``write_simple``.
+        log: called with one line per baseline.
     """
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
     truth = clf.targets(judged.labels or [], judged.origin, judged.rows)
     out: dict[str, Any] = {}
-    said: dict[str, list[Any]] = {}
+    predictions: dict[str, list[Any]] = {}
     for baseline in baselines:
         started = time.perf_counter()
         try:
-            made = baseline(clf, recipe, splits, targets)
-        except DataError as error:  # such as texts without a word: the model that was trained has its figures
+            result = baseline(clf, recipe, splits, targets)
+        except DataError as error:  # such as texts without a word; only this baseline is missing then
             log(f"left out: {error}")
             continue
-        if made is None:  # it has no form for this kind of target, or nothing to compare with
+        if result is None:  # not for this kind of target, or the same model as the classifier
             continue
-        name, probabilities, *decided = made
-        found = measured(clf, judged, probabilities, recipe, *decided)
-        out[name] = found | {"seconds": time.perf_counter() - started}
+        name, probabilities, *decided = result
+        metrics = metrics_from(clf, judged, probabilities, recipe, *decided)
+        out[name] = metrics | {"seconds": time.perf_counter() - started}
         log(f"baseline {name}: {out[name]['seconds']:.1f} s")
-        theirs = decided[0] if decided else clf.kind_.predicted_index(probabilities)
-        given = clf.kind_.labels(theirs, clf.classes_).tolist()
-        said[name] = list(map(str, given)) if clf.kind_.labels_given else given
-        answered, resamples = (truth, chosen, theirs, len(clf.classes_)), recipe.evaluate.bootstrap
-        if resamples and (apart := clf.kind_.difference(answered, measure, resamples)) is not None:
-            out[name]["difference"] = apart
+        indices = decided[0] if decided else clf.kind_.predicted_index(probabilities)
+        labels = clf.kind_.labels(indices, clf.classes_).tolist()
+        predictions[name] = list(map(str, labels)) if clf.kind_.labels_given else labels
+        compared, resamples = (truth, chosen, indices, len(clf.classes_)), recipe.evaluate.bootstrap
+        if resamples and (difference := clf.kind_.difference(compared, measure, resamples)) is not None:
+            out[name]["difference"] = difference
         if getattr(clf, "class_weight", None) is not None:
             out[name]["class_weight"] = clf.class_weight
     if keep is not None:
-        write_simple(keep, said)
+        write_simple(keep, predictions)
     return out
 
 
 def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The validation losses before and after the last epoch, where that one still lowered it by a share of
-    ``STILL`` or more: the training ended too soon."""
-    found = [one for one in history if one.get("kind") == "evaluation" and one.get("loss") is not None]
-    losses = [float(one["loss"]) for one in found]
+    """The validation losses before and after the last epoch if training ended too soon, that is, if the last
+    epoch lowered the loss by a share of ``STILL`` or more. Otherwise None."""
+    evaluations = [one for one in history if one.get("kind") == "evaluation" and one.get("loss") is not None]
+    losses = [float(one["loss"]) for one in evaluations]
     if len(losses) < 2 or losses[-2] < LEARNED:
         return None
     if losses[-1] > min(losses) or losses[-1] > (1 - STILL) * losses[-2]:
         return None
-    return {"epochs": found[-1]["epoch"] + 1, "before": losses[-2], "after": losses[-1]}
+    return {"epochs": evaluations[-1]["epoch"] + 1, "before": losses[-2], "after": losses[-1]}
 
 
-def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
-    """The label of each of a recipe's own sentences, and how sure it is."""
+def predict_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
+    """Predicted label and probability for each of a recipe's example sentences."""
     labels, shares = answers(clf, clf.predict_proba(sentences))
     return [
         {"text": text, "label": "" if label is None else str(label), "probability": share}
@@ -419,11 +425,11 @@ def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
 
 
 def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
-    """The data of another source as a run's model reads them: one text a row or pairs, in the columns of
-    the training where these are there.
+    """Load another source for a run's model: single texts or pairs, from the columns used in training if
+    they exist.
 
     Raises:
-        DataError: data that cannot be read, or columns of pairs that cannot be told.
+        DataError: data that cannot be read, or unclear columns of pairs.
     """
     if not hasattr(recipe.data, "pair_column"):
         return task.load(recipe, source)
@@ -433,33 +439,34 @@ def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
 
 
 def _load_again(context: RunContext, source: str | None) -> Any:
-    """A run's own data, or those of another source."""
+    """Load a run's own data, or those of another source."""
     if source is None:
         return own_data(context)
     return load_other(context.task, context.recipe, context.estimator, source)
 
 
-def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of a saved estimator on its own judged split, or on other data; these stay in ``work``.
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
+    """Metrics of a saved estimator on its own test split, or on other data. The splits become
+    ``context.data``.
 
     Raises:
-        DataError: no labeled split, data that cannot be read, or own ones that have changed (``own_data``).
+        DataError: no labeled split, data that cannot be read, or changed data of the run (``own_data``).
     """
     clf = context.estimator
     try:
         splits = _load_again(context, source)
-    except NoSuchColumnError as error:  # perhaps there are no labels, and predictions were meant
+    except NoSuchColumnError as error:  # without labels, ``predict`` may have been meant
         fix = f"{error.fix}. The true labels are needed; without them: "
         raise error.but(fix=f"{fix}glassformer predict {context.folder} {source or 'FILE'}") from None
-    said = []
+    messages = []
     if context.drop_unreadable:
-        splits, said = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
+        splits, messages = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
     if source is not None:
-        said += getattr(splits.dataset, "said", ())
+        messages += getattr(splits.dataset, "said", ())
     if (source is not None or context.drop_unreadable) and (
         rejected := getattr(splits.dataset, "rejected", ())
     ):
-        said += [summary(rejected, listed=False)]
+        messages += [summary(rejected, listed=False)]
     split = splits.judged
     if split is None or split.labels is None:
         raise NoSuchSplitError(
@@ -467,9 +474,9 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
         )
     split, unknown = with_known_labels(clf, split, context.drop_unreadable)
     splits = replace(splits, judged=split)
-    said += [unknown] if unknown else []
-    left = [line for line in said if "left out" in line]
-    for line in said:
+    messages += [unknown] if unknown else []
+    left = [line for line in messages if "left out" in line]
+    for line in messages:
         context.log(line)
     context.log(f"{len(split):,} {clf.NOUN} of {split.origin}")
     seen = None if source is None else seen_in_training(context, split)
@@ -479,7 +486,7 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
     if other := other_spellings(each(split.labels), clf.classes_.tolist()):
         context.log(other)
     try:
-        found, context.answers = figures(clf, split, context.recipe, context.count)
+        metrics, context.answers = metrics_of(clf, split, context.recipe, context.count)
     except DataError as error:
         if context.drop_unreadable or not error.where:
             raise
@@ -493,22 +500,22 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
     about = {} if source is None else {"seen_in_training": seen}
     own = source is None and splits.judged_name == "validation"
     about |= clf.kind_.coverage(clf, context.answers, split.labels, own)
-    return found | about | ({"left_out": left} if left else {})
+    return metrics | about | ({"left_out": left} if left else {})
 
 
 def seen_in_training(context: RunContext, split: Any) -> int | None:
-    """How many examples of other data, or copies of them, were trained on; None: it is not known."""
+    """Number of examples of other data that were in training, or are copies of such; None: unknown."""
     if (train := training_part(context)) is None:
         return None
     known = set(groups_of(train))
     return sum(key in known for key in groups_of(split))
 
 
-def judge_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
-    """As ``judge_again`` by the weights of each epoch; see ``judge_epochs``.
+def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
+    """Like ``evaluate_saved``, for the weights of each epoch; see ``evaluate_epochs``.
 
     Raises:
-        ConfigError: no epochs were kept.
+        ConfigError: no weights of epochs were saved.
         DataError: no labeled split, or data that cannot be read.
     """
     splits = _load_again(context, source)
@@ -521,19 +528,21 @@ def judge_every_epoch(context: RunContext, source: str | None) -> list[dict[str,
     for line in (unknown, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
         if line:
             context.log(line)
-    return judge_epochs(context, lambda: figures(context.estimator, split, context.recipe, context.count)[0])
+    return evaluate_epochs(
+        context, lambda: metrics_of(context.estimator, split, context.recipe, context.count)[0]
+    )
 
 
 def show_numbers(context: RunContext) -> dict[str, Any]:
-    """Predicted and true numbers of the judged split, for the report, and the examples furthest off."""
-    split, found = context.data.judged, context.answers
-    if split is None or found is None:
+    """``numbers.json`` for the report: predicted and true numbers of the test split, and largest errors."""
+    split, outputs = context.data.judged, context.answers
+    if split is None or outputs is None:
         return {}
-    return {"numbers.json": furthest(context.estimator, split, found[:, 0], context.recipe.evaluate.shown)}
+    return {"numbers.json": furthest(context.estimator, split, outputs[:, 0], context.recipe.evaluate.shown)}
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
-    """The label of each row of probabilities ``[n, C]``, None where the classifier abstains, and that label's
-    own probability; of several labels their set, and how sure the least sure answer of it is."""
+    """Labels (None where the classifier abstains) and their probabilities, from probabilities ``[n, C]``.
+    For multi-label: label sets, and the confidence of the least confident label decision."""
     labels = getattr(clf, "answers", clf.decide)(probabilities).tolist()
     return labels, clf.kind_.confidence(probabilities, clf.chosen(probabilities)).tolist()

@@ -1,4 +1,4 @@
-"""The layers of a from-scratch encoder of texts or images, from a preset and a recipe's model section."""
+"""Encoder layers of a from-scratch model, from a preset and a recipe's model section."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from glassformer.errors import NotForThisModelError
 from glassformer.nn.encoder import EncoderConfig
 
-SAME = (
+SAME = (  # settings with the same name in both
     "d_model",
     "num_layers",
     "num_heads",
@@ -27,15 +27,15 @@ SAME = (
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what is unset, so that a preset keeps its own."""
+    """The settings that are not None; the preset keeps its value for the others."""
     return {key: value for key, value in values.items() if value is not None}
 
 
 def layers_over(preset: EncoderConfig, model: Any) -> EncoderConfig:
-    """The preset's layers with a model section's settings over them.
+    """The preset's layers with a model section's settings applied.
 
     Raises:
-        ConfigError: sizes that do not fit, or a window for an attention that has none.
+        ConfigError: sizes that do not fit together, or a window for attention without one.
     """
     if model.attention_window is not None and model.attention != "local":
         what = "only local attention has a window"

@@ -1,4 +1,4 @@
-"""A fitted classifier as one folder: the Hub's layout, ``glassformer.json``, and a manifest written last."""
+"""Load saved estimators, and checkpoints of transformers or sentence-transformers, as estimators."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ from glassformer.tasks.probe import Probe
 from glassformer.tasks.task import Task
 
 SENTENCES = "similarity"  # the task of folders of sentence-transformers
-LARGER = 4  # an image of other people's models than the one that its positions belong to
+LARGER = 4  # maximum ratio of the preprocessor's image size to that of the model's position embeddings
 THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() if f.hub}
 THEIR_TAGGERS = {f.hub.classes["tokens"] for f in FAMILIES.values() if f.hub and "tokens" in f.hub.classes}
 
 
 def load(path: str | Path) -> Any:
-    """A saved estimator of any kind, every byte checked against its manifest.
+    """Load a saved estimator of any class; every file is verified by its checksum.
 
-    A model that ``transformers`` trained and saved, of any of ``FAMILIES``, is opened too, where its head is
-    for classes (of texts, images or words), numbers, answers from a text or masked words: its own head
-    answers. A folder of sentence-transformers opens as an ``Embedder``. What another process saves there
-    meanwhile is the old model or the new one, never parts of both.
+    It also opens models saved by ``transformers``, of any of ``FAMILIES``, with a head for classification (of
+    texts, images or tokens), regression, extractive question answering or masked language modeling; a folder
+    of sentence-transformers becomes an ``Embedder``. If another process saves to the folder meanwhile, you
+    get the old model or the new one, never a mixture.
 
     Args:
-        path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
+        path: the folder that ``save`` wrote, or a run folder, which has it as ``model``.
 
     Raises:
-        CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format; a folder
-            of ``transformers`` without such a head.
+        CheckpointError: no such folder, a missing, truncated or changed file, a newer format, or a folder of
+            ``transformers`` without such a head.
         ConfigError: a run whose training is not finished.
     """
     folder = Path(path)
@@ -77,17 +77,17 @@ def _load(folder: Path, path: str | Path) -> Any:
         raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
     if not folder.is_dir():
         raise no_folder(path)
-    folder = folder.resolve()  # a folder may be called as a checkpoint of the Hub is
+    folder = folder.resolve()  # a relative path may look like a Hub id
     if not (folder / ABOUT).exists() and (folder / "config.json").is_file():
-        if (folder / MANIFEST).exists():  # an export of ours has one; so has an estimator that lost its file
+        if (folder / MANIFEST).exists():  # from an export, or from an estimator that lost glassformer.json
             verify_folder(folder)
         return _of_transformers(folder)
     if (
         not (folder / MANIFEST).exists()
         and not (folder / ABOUT).exists()
-        and (found := models_below(folder, ABOUT, "config.json"))
+        and (models := models_below(folder, ABOUT, "config.json"))
     ):
-        raise CheckpointError("holds no model itself", where=str(path), fix=f"Give one below it: {found}")
+        raise CheckpointError("holds no model itself", where=str(path), fix=f"Give one below it: {models}")
     check_is_model(folder)
     verify_folder(folder)
     about = read_about(folder, FORMAT)
@@ -101,15 +101,15 @@ def _load(folder: Path, path: str | Path) -> Any:
 
 
 def estimators() -> dict[str, type[Estimator]]:
-    """Every estimator by what ``glassformer.json`` calls it."""
+    """Name in ``glassformer.json`` -> estimator class."""
     return {task.estimator.saved_as(): task.estimator for task in TASKS.values()}
 
 
 def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
-    """What a folder of other people's holds that is no classifier, and what opens it.
+    """Message and fix for a folder of ``transformers`` that is not a classifier.
 
     Args:
-        other: what its head's outputs are, in words, where they are no scores of classes.
+        other: description of its head's outputs; empty: it has no head for classes.
     """
     what = f"holds a model whose head is for {other}" if other else "holds a model without a head for classes"
     tuned = "TextClassifier(path)" if checkpoint.family.model.reads == "texts" else "ImageClassifier(path)"
@@ -117,29 +117,29 @@ def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
 
 
 def task_opening(checkpoint: Checkpoint) -> Task | None:
-    """The task that makes use of a checkpoint's own head, where that is no head for classes."""
+    """The task that uses a checkpoint's own head, such as masked language modeling; None: there is none."""
     return next((task for task in TASKS.values() if checkpoint.head in task.opens), None)
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a folder holds, told without its weights."""
+    """Description of a model folder, read without its weights."""
 
-    path: Path  # of the model: of a run the folder in it
-    about: Mapping[str, Any]  # what ``glassformer.json`` says; empty: others wrote it, or no model is there
-    task: Task | None  # whose estimator ``load`` gives; None: there is none, and ``load`` says why
+    path: Path  # of the model folder, for a run its ``model``
+    about: Mapping[str, Any]  # contents of ``glassformer.json``; empty: another library's folder, or no model
+    task: Task | None  # the task of the estimator that ``load`` returns; None: ``load`` raises an error
 
     @property
     def inputs(self) -> Inputs | None:
-        """The kind of what it reads; None: only the model can tell."""
+        """The kind of inputs; None if that is only known after loading the model."""
         return None if self.task is None or not self.about else self.task.estimator.INPUTS.of(self.about)
 
 
 def describe(folder: str | Path) -> SavedModel:
-    """What a run, a saved model, or a folder of ``transformers`` or sentence-transformers holds.
+    """Describe a run, a saved model, or a folder of ``transformers`` or sentence-transformers.
 
     Raises:
-        CheckpointError: a folder that cannot be read.
+        CheckpointError: the folder cannot be read.
     """
     path, about = about_in(folder)
     if about:
@@ -151,66 +151,66 @@ def describe(folder: str | Path) -> SavedModel:
 
 
 def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
-    """The task whose estimator ``load`` gives for a folder of others; None: none, and ``load`` says why."""
+    """The task of the estimator that ``load`` returns for another library's folder; None: ``load`` raises."""
     if (task := task_opening(checkpoint)) is not None:
         return task
-    if _answers_tokens(checkpoint):
+    if _classifies_tokens(checkpoint):
         return next(task for task in TASKS.values() if task.target.word_labels)
     if checkpoint.head == "classification" and checkpoint.family.hub is not None:
         return _task_learning(checkpoint, kind_on_hub(checkpoint.settings, checkpoint.config.num_labels))
-    return TASKS[SENTENCES] if _makes_vectors(checkpoint) else None
+    return TASKS[SENTENCES] if _embeds_sentences(checkpoint) else None
 
 
-def _makes_vectors(checkpoint: Checkpoint) -> bool:
-    """Whether a folder of sentence-transformers says how its encoder makes one vector of a text."""
+def _embeds_sentences(checkpoint: Checkpoint) -> bool:
+    """Whether the folder is one of sentence-transformers."""
     return checkpoint.head is None and (checkpoint.folder / MODULES).exists()
 
 
-def _answers_tokens(checkpoint: Checkpoint) -> bool:
-    """Whether the head of a checkpoint of others gives classes for each token."""
+def _classifies_tokens(checkpoint: Checkpoint) -> bool:
+    """Whether the checkpoint has a head for token classification."""
     return getattr(checkpoint.config, "pooling", None) == "tokens" and checkpoint.family.hub is not None
 
 
 def _task_learning(checkpoint: Checkpoint, kind: Classes) -> Task:
-    """The task of a checkpoint with a head of that kind of target."""
+    """The task for a checkpoint's inputs and that kind of target."""
     able = (task for task in TASKS.values() if issubclass(task.estimator, Supervised))
     reads = checkpoint.family.model.reads
     return next(t for t in able if reads == t.estimator.NOUN and t.estimator.learns(kind))
 
 
 def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
-    """Raises CheckpointError where ``config.json`` makes answers of logits in another way than the kind does.
+    """Raise CheckpointError if ``config.json`` asks for another function on the logits than the target's.
 
-    ``function_to_apply`` is of pipelines of transformers, the others of the cross-encoders of
+    ``function_to_apply`` is a key for pipelines of transformers; the others are for cross-encoders of
     sentence-transformers.
     """
-    usual = {"softmax"} if kind.joint else {"sigmoid"} if kind.binary else {"none"}
-    asked = settings.get("function_to_apply")
-    if asked is not None and asked not in usual:
-        raise UnsupportedModelError(f"function_to_apply = {shown(asked)} is not supported", where=where)
-    theirs, old = settings.get("sentence_transformers"), "sbert_ce_default_activation_function"
-    own = theirs.get("activation_fn") if isinstance(theirs, dict) else None
-    named = {"sentence_transformers.activation_fn": own, old: settings.get(old)}
-    for key, name in named.items():
+    supported = {"softmax"} if kind.joint else {"sigmoid"} if kind.binary else {"none"}
+    function = settings.get("function_to_apply")
+    if function is not None and function not in supported:
+        raise UnsupportedModelError(f"function_to_apply = {shown(function)} is not supported", where=where)
+    section, old_key = settings.get("sentence_transformers"), "sbert_ce_default_activation_function"
+    activation = section.get("activation_fn") if isinstance(section, dict) else None
+    activations = {"sentence_transformers.activation_fn": activation, old_key: settings.get(old_key)}
+    for key, name in activations.items():
         if name is not None and str(name).rpartition(".")[2] != "Identity":
             raise UnsupportedModelError(f"{key} = {shown(name)} is not supported", where=where)
 
 
 def _of_transformers(folder: Path) -> Any:
-    """What a folder that ``transformers`` wrote answers with; texts are cut where its tokenizer and the
-    model's positions say. A head that answers each token makes it a tagger.
+    """The estimator for a folder that ``transformers`` wrote.
 
-    Its labels are sorted, as ``classes_`` always is, and the rows of its head with them. A head of several
-    labels at once gives label sets.
+    Texts are truncated to the limit of its tokenizer and position embeddings. Labels are sorted, as
+    ``classes_`` always is, and the rows of the head with them.
     """
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
     if (task := task_opening(checkpoint)) is not None:
         return task.estimator.opened(checkpoint)
-    model, made_as = load_pretrained(checkpoint), settings.get("architectures") or []
-    if _makes_vectors(checkpoint):
+    model, classes = load_pretrained(checkpoint), settings.get("architectures") or []
+    if _embeds_sentences(checkpoint):
         return TASKS[SENTENCES].estimator(str(folder)).opened()
-    if _answers_tokens(checkpoint) and isinstance(made_as, list) and set(map(str, made_as)) <= THEIR_TAGGERS:
+    is_list = isinstance(classes, list)
+    if _classifies_tokens(checkpoint) and is_list and set(map(str, classes)) <= THEIR_TAGGERS:
         tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "of_tokens"))
         return tagger.of_tokens(folder, checkpoint)
     count = getattr(model.config, "num_labels", 0)
@@ -220,9 +220,9 @@ def _of_transformers(folder: Path) -> Any:
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
         or model.config.head != "classification"
-        or _answers_tokens(checkpoint)
-        or not isinstance(made_as, list)
-        or not set(map(str, made_as)) <= THEIR_CLASSIFIERS
+        or _classifies_tokens(checkpoint)
+        or not is_list
+        or not set(map(str, classes)) <= THEIR_CLASSIFIERS
         or other
     ):
         what, fix = _no_classifier(checkpoint, other)
@@ -238,13 +238,13 @@ def _of_transformers(folder: Path) -> Any:
             what, where=where, fix="For a score set problem_type to regression, or take it out"
         )
     _check_applied(settings, kind_of_target, where)
-    kind: Any = _task_learning(checkpoint, kind_of_target).estimator
-    most = {}
+    estimator: Any = _task_learning(checkpoint, kind_of_target).estimator
+    limits = {}
     if model.reads == "texts":
         check_cut(folder, "Fine-tune it: TextClassifier(path)")
         positions = model.config.embedding.max_positions
-        most["max_length"] = min(positions, model_max_length(folder) or positions)
-    clf = kind(str(folder), **most)
+        limits["max_length"] = min(positions, model_max_length(folder) or positions)
+    clf = estimator(str(folder), **limits)
     clf.read_parts(folder, {})
     if model.reads == "texts":
         fitted = fitting(checkpoint, clf.tokenizer_, str(folder))

@@ -1,4 +1,4 @@
-"""The columns that an estimator was fitted on, by name: ``feature_names_in_`` and ``n_features_in_``."""
+"""Mixin for the column names of an estimator: ``feature_names_in_`` and ``n_features_in_``."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from glassformer.train.config import outside
 
 
 class NamedColumns:
-    """Reads what ``fit`` and later questions are given; tables by the names of their columns.
+    """Reads lists and tables of examples; tables by the names of their columns.
 
-    Fitted state: ``n_features_in_``, the inputs of one example (2: pairs), and ``feature_names_in_`` where
-    ``fit`` was given a table with names. Columns are then taken by name, in any order; others are left
-    aside. A model that was fitted without names takes the columns of a table as they stand.
+    Fitted attributes: ``n_features_in_``, the number of inputs per example (2: pairs), and
+    ``feature_names_in_`` if ``fit`` got a table with column names. Columns are then selected by name, in any
+    order, and other columns are ignored. A model that was fitted without names takes columns by position.
     """
 
     INPUTS: ClassVar[Inputs] = Inputs()  # the kind of the examples
-    NOUN: ClassVar[str] = Inputs.noun  # what they are called in messages
-    TARGETS: ClassVar[str] = "labels"  # and what is learned of them
-    MOST: ClassVar[int] = 1  # columns that an example may have
+    NOUN: ClassVar[str] = Inputs.noun  # name of the examples in messages
+    TARGETS: ClassVar[str] = "labels"  # name of the targets in messages
+    MOST: ClassVar[int] = 1  # maximum number of columns of an example
 
     feature_names_in_: np.ndarray
     n_features_in_: int
@@ -46,23 +46,23 @@ class NamedColumns:
 
     @property
     def inputs(self) -> Inputs:
-        """The kind of what this model reads."""
+        """The kind of inputs that this model reads."""
         return self.INPUTS
 
     @staticmethod
     def is_example(row: Any) -> bool:
-        """Whether a row of a list is an example although it is a dict, or a list of one."""
+        """Whether a dict (or a list with one dict) is an example, rather than a table row."""
         return False
 
     def fit_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
-        """The examples that ``fit`` was given, of a table as a list; the names of its columns are kept.
+        """The examples of ``X`` for ``fit``; a table becomes a list, and its column names are stored.
 
         Args:
-            y: what is learned; a column of ``X`` that holds it raises.
-            names: the columns that the task reads, whatever else stands beside them.
+            y: targets; a column of ``X`` that equals them is an error.
+            names: the columns to read; others are ignored.
 
         Raises:
-            DataError: columns that cannot be told, or one that holds ``y``.
+            DataError: unclear columns, or a column that equals ``y``.
         """
         warn_of_order(X, y)
         vars(self).pop("feature_names_in_", None)
@@ -82,13 +82,13 @@ class NamedColumns:
         return out
 
     def rows_of(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
-        """Examples as they are given; of a table, as a list, the columns that ``fit`` had.
+        """The examples of ``X`` for prediction; a table becomes a list of the columns that ``fit`` used.
 
         Args:
-            width: columns of one example where they are others than in ``fit``.
+            width: number of columns per example, if it differs from ``fit``.
 
         Raises:
-            DataError: no such column, or columns that cannot be told.
+            DataError: a missing column, or unclear columns.
         """
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
         origin, most = origin or self.NOUN, width or self.asked_columns()
@@ -101,21 +101,21 @@ class NamedColumns:
         if names is not None and len(names) != most:
             names = None
         if names is None and most > 1 and len(table) == most:
-            self._note_places(table)
+            self._warn_of_positions(table)
         return take_columns(table, origin, self.NOUN, most, None if names is None else names.tolist())
 
     def name_columns(self, *names: str | None) -> None:
-        """Keeps the names of a file's columns that ``fit`` was given as lists; None stands for no column."""
+        """Store the names of the columns that ``fit`` got as lists; None means no column."""
         known = [name for name in names if name is not None]
         if len(known) == self.n_features_in_:
             self.feature_names_in_ = np.asarray(known, object)
 
     def asked_columns(self) -> int:
-        """The columns of one example that a fitted model is asked about."""
+        """Number of columns per example in prediction."""
         return getattr(self, "n_features_in_", self.MOST)
 
-    def _note_places(self, table: MemoryTable) -> None:
-        """Says once that columns with names are taken by their places."""
+    def _warn_of_positions(self, table: MemoryTable) -> None:
+        """Warn once that named columns are taken by position."""
         if table.names is None or getattr(self, "_noted", False):
             return
         self._noted = True
@@ -125,15 +125,15 @@ class NamedColumns:
         warnings.warn(f"{what}. {fix}", UnnamedColumnsWarning, stacklevel=5)
 
     def about_columns(self) -> dict[str, Any]:
-        """What ``glassformer.json`` says of the columns; nothing where they had no names."""
+        """The entry ``columns`` of ``glassformer.json``; empty if they had no names."""
         names = getattr(self, "feature_names_in_", None)
         return {} if names is None else {"columns": names.tolist()}
 
     def read_columns(self, about: Mapping[str, Any], where: str) -> None:
-        """The reverse of ``about_columns``; a folder of an earlier version has no names.
+        """Restore the names from ``glassformer.json``; folders of earlier versions have none.
 
         Raises:
-            CheckpointError: names that cannot be.
+            CheckpointError: invalid names.
         """
         names = about.get("columns")
         if names is not None:
@@ -146,12 +146,12 @@ class NamedColumns:
             self.n_features_in_ = width
 
     def saved_width(self, about: Mapping[str, Any]) -> int | None:
-        """The inputs of one example, by what else a saved folder says; None: it is not known."""
+        """The number of inputs per example from other entries of ``glassformer.json``; None: unknown."""
         return 1
 
 
 def warn_of_order(X: Any, y: Any) -> None:
-    """Warn where both are of pandas and their rows have the same names in another order."""
+    """Warn if X and y are pandas objects with the same index in another order."""
     a, b = (getattr(one, "index", None) for one in (X, y))
     if a is None or b is None or callable(a) or callable(b) or len(a) != len(b) or a.equals(b):
         return

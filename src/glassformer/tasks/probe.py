@@ -1,11 +1,11 @@
-"""``Probe``: classes, neighbors and reasons from a backbone that stays as it is.
+"""``Probe``: classify by the vectors of a frozen backbone, find neighbors, explain similarity.
 
 probe = gf.Probe("google/vit-base-patch16-224", head="knn").fit(images, labels)
 probe.predict(others); probe.neighbors(others, images, k=5)
 gf.Probe(clf, pooling="patches").explain_similarity(image, other).save("page.html")
 
-``train_layers=0`` of a classifier trains its head by gradient steps on the same features; here a logistic
-regression is solved, or the nearest examples are asked.
+A classifier with ``train_layers=0`` trains its head on the same features by gradient descent; a probe fits a
+logistic regression, or uses the nearest examples.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ from glassformer.runtime import choose_device, computing, drawing_own, own_gener
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
-from glassformer.tasks.decisions import share_right
+from glassformer.tasks.decisions import accuracy
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
 from glassformer.tasks.named_columns import NamedColumns
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
 POOLINGS = ("auto", "patches")
-BATCH = 64  # images computed at once
+BATCH = 64  # images per forward pass
 
 
 @dataclass(frozen=True)
-class PictureSimilarity:
-    """``table[i, j]`` is what patch i of one image and patch j of the other add to ``score``."""
+class ImageSimilarity:
+    """Similarity of two images by pairs of patches: ``table[i, j]`` is the contribution of patch i of the
+    first and patch j of the second to ``score``."""
 
     a: str
     b: str
@@ -68,26 +69,26 @@ class PictureSimilarity:
 
     @property
     def rows(self) -> list[str]:
-        """What to call the patches of the first image."""
+        """Names of the patches of the first image."""
         return _places(self.grids[0])
 
     @property
     def columns(self) -> list[str]:
-        """What to call the patches of the second one."""
+        """Names of the patches of the second image."""
         return _places(self.grids[1])
 
     def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
-        """The pairs of patches that add most."""
+        """The ``k`` pairs of patches with the largest contributions."""
         best = np.argsort(-self.table, axis=None, kind="stable")[:k]
         places = zip(*np.unravel_index(best, self.table.shape), strict=True)
         rows, columns = self.rows, self.columns
         return [(rows[i], columns[j], float(self.table[i, j])) for i, j in places]
 
     def save(self, path: str | Path) -> Path:
-        """Write a page (``.html``) or the figures (``.json``).
+        """Write a page (``.html``) or the numbers (``.json``).
 
         Raises:
-            ConfigError: another ending.
+            ConfigError: another file name extension.
         """
         path = Path(path)
         if path.suffix.lower() == ".html":
@@ -105,21 +106,21 @@ def _places(grid: tuple[int, int]) -> list[str]:
 
 
 class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
-    """A head of classes on vectors of a frozen backbone.
+    """Classifier on the vectors of a frozen backbone.
 
     Args:
         backbone: a fitted ``ImageClassifier``, ``TextClassifier`` or ``Embedder``, or the name or folder of a
             checkpoint.
-        head: ``linear``: a logistic regression; ``knn``: the nearest examples by cosine.
-        k: examples that ``knn`` looks at.
-        C: of ``linear``: how weakly its weights are kept small, as in scikit-learn.
-        pooling: ``auto``: the vectors that the backbone gives to a head; ``patches``: of images the mean
-            over all patches, whose similarity is a sum over pairs of patches.
+        head: ``linear`` (logistic regression) or ``knn`` (nearest examples by cosine).
+        k: number of neighbors for ``knn``.
+        C: inverse regularization strength for ``linear``, as in scikit-learn.
+        pooling: ``auto``: the vectors that the backbone passes to its head; ``patches``: for images, the mean
+            over all patches, whose cosine is a sum over pairs of patches.
     """
 
     classes_: np.ndarray
     head_: Head
-    truth_ = False  # whether the training's labels were truth values, and so are those of ``predict``
+    truth_ = False  # whether the training labels were booleans, so that ``predict`` returns booleans
 
     def __init__(
         self, backbone: Any, *, head: str = "linear", k: int = 5, C: float = 1.0, pooling: str = "auto"
@@ -127,38 +128,39 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         self.backbone, self.head, self.k, self.C, self.pooling = backbone, head, k, C, pooling
 
     def __sklearn_clone__(self) -> Probe:
-        """A probe that is not fitted, on the same backbone, which stays fitted as it is."""
+        """An unfitted probe on the same (fitted) backbone."""
         return type(self)(self.backbone, head=self.head, k=self.k, C=self.C, pooling=self.pooling)
 
     def set_params(self, **params: Any) -> Probe:
-        """As scikit-learn's; settings of the backbone (``backbone__max_length``) become those of a copy."""
+        """Set parameters, as in scikit-learn; those of the backbone (``backbone__max_length``) are set on a
+        copy of it."""
         if any(name.startswith("backbone__") for name in params) and "backbone" not in params:
             self.backbone = copy(self.backbone)
         return super().set_params(**params)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of examples whose label is right; labels are read as a classifier's ``score`` reads them.
+        """Accuracy; labels are read as in a classifier's ``score``.
 
         Raises:
-            DataError: examples or labels that cannot be used, another number of labels, or no weights.
+            DataError: unusable examples or labels, or different numbers of examples and labels.
         """
         check_is_fitted(self, "head_")
         labels, classes = check_labels(y), self.classes_.tolist()
         truth = as_known(labels, classes, spelling=True)
         warn_of_spelling(labels, classes)
-        return share_right(self.predict(X).tolist(), truth, sample_weight)
+        return accuracy(self.predict(X).tolist(), truth, sample_weight)
 
     def fit(self, X: Sequence[Any], y: Sequence[Any]) -> Probe:
-        """Put a head behind the vectors of examples and their labels.
+        """Fit the head on examples and their labels.
 
         Raises:
-            DataError: examples or labels that cannot be used, or one class only.
-            ConfigError: a setting that cannot be.
+            DataError: unusable examples or labels, or only one class.
+            ConfigError: an invalid setting.
         """
         before = vars(self).copy()
         try:
             return self._fit(X, as_targets(y, "labels"))
-        except BaseException:  # a fit that fails leaves the one before
+        except BaseException:  # a failed fit restores the previous state
             vars(self).clear()
             vars(self).update(before)
             raise
@@ -188,17 +190,17 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return Classes(truth=self.truth_).as_given(self.classes_[self.predict_proba(X).argmax(1)])
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
-        """The vector of each example, ``[n, E]`` fp32.
+        """Embed each example, ``[n, E]`` fp32.
 
         Raises:
-            DataError: an example that cannot be used.
+            DataError: an unusable example.
             ConfigError: no such backbone or pooling.
         """
         if self.pooling not in POOLINGS:
             fix = f"Known: {', '.join(POOLINGS)}"
             raise ConfigError(f"no pooling {self.pooling!r}", where="pooling", fix=fix)
         opened = self._opened()
-        if hasattr(self, "feature_names_in_"):  # else the backbone may know the columns' names
+        if hasattr(self, "feature_names_in_"):  # otherwise the backbone may have the columns' names
             X = self.rows_of(X)
         if self.pooling == "auto":
             return opened.embed(X)
@@ -228,13 +230,13 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             write_tensors(folder, tensors, name=HEAD)
             (folder / ABOUT).write_text(json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8")
 
-        with TemporaryDirectory() as scratch:  # one folder is written at a time
+        with TemporaryDirectory() as scratch:  # ``write_folder`` cannot be nested
             saved = opened.save(Path(scratch) / BACKBONE)
             return write_folder(path, write, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
-        """What ``save`` wrote, every byte checked against its manifest; ``gf.load`` opens it too.
+        """Load a saved probe; every file is verified by its checksum. ``gf.load`` opens it too.
 
         Raises:
             CheckpointError: no such folder, a damaged one, or one of another kind.
@@ -267,7 +269,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return out
 
     def neighbors(self, X: Sequence[Any], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """The ``k`` nearest of ``table`` for each example, and their cosines, ``[n, k]`` each.
+        """For each example the indices of its ``k`` nearest in ``table``, and their cosines, ``[n, k]`` each.
 
         Args:
             table: examples, or their vectors ``[m, E]``.
@@ -288,11 +290,11 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             raise DataError(what, where="neighbors", fix="Give examples, or vectors of this backbone")
         return nearest(queries, vectors, k)
 
-    def explain_similarity(self, a: Any, b: Any) -> PictureSimilarity:
-        """What each pair of patches of two images adds to the cosine of their means over patches.
+    def explain_similarity(self, a: Any, b: Any) -> ImageSimilarity:
+        """Explain the similarity of two images: the contribution of each pair of patches to the cosine.
 
         Raises:
-            ConfigError: a backbone of texts, or vectors that are no means over patches.
+            ConfigError: a backbone for texts, or ``pooling`` is not ``patches``.
         """
         from glassformer.explain.view import picture_url
 
@@ -311,10 +313,10 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         seen = read_pictures([a, b], opened.transform_)
         urls = tuple(picture_url(_shown(pixels)) for pixels in seen.pixels)
         names = [str(x) if isinstance(x, str | Path) else name for x, name in ((a, "first"), (b, "second"))]
-        return PictureSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each
+        return ImageSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each
 
     def _patches(self, X: Sequence[Any]) -> list[np.ndarray]:
-        """The states of each image's patches, ``[P, D]`` fp32; a class token is none."""
+        """Hidden states of each image's patches, ``[P, D]`` fp32, without the class token."""
         opened = self._opened()
         if not opened.INPUTS.has_images:
             raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
@@ -346,21 +348,21 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return self._opened().is_example(row)
 
     def _opened(self) -> Any:
-        """The backbone as an estimator that is fitted, or as good as that."""
+        """The backbone as an estimator that can embed."""
         if not isinstance(self.backbone, str | Path):
             if not hasattr(self.backbone, "embed"):
                 kind = type(self.backbone).__name__
                 fix = "Give a fitted classifier, an Embedder, or a checkpoint"
                 raise ConfigError(f"a {kind} gives no vectors", where="backbone", fix=fix)
             return self.backbone
-        made = getattr(self, "_made", None)
-        if made is None or made[0] != self.backbone:
-            made = self._made = self.backbone, open_backbone(str(self.backbone))
-        return made[1]
+        cached = getattr(self, "_cached", None)
+        if cached is None or cached[0] != self.backbone:
+            cached = self._cached = self.backbone, open_backbone(str(self.backbone))
+        return cached[1]
 
 
 def _backbones() -> tuple[Any, ...]:
-    """The estimators that a saved probe can stand on."""
+    """The estimators that can be the backbone of a saved probe."""
     from glassformer.tasks.image_classification.estimator import ImageClassifier
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
@@ -369,10 +371,10 @@ def _backbones() -> tuple[Any, ...]:
 
 
 def open_backbone(name: str) -> Any:
-    """A checkpoint of texts or images as an estimator that gives vectors, its weights as they are.
+    """Open a checkpoint for texts or images as an estimator that can embed.
 
     Raises:
-        ConfigError: an architecture with random weights.
+        ConfigError: the name of an architecture, which has random weights.
         CheckpointError: no such checkpoint.
     """
     from glassformer.families import IMAGE_ARCHITECTURES
@@ -394,13 +396,13 @@ def open_backbone(name: str) -> Any:
     configs = clf.configs()
     choose_device(clf.device)
     clf.transform_ = build_transform(configs["image"], configs["model"])
-    with own_generators(), computing(gradients=True), drawing_own():  # its head is not asked
+    with own_generators(), computing(gradients=True), drawing_own():  # the random head is not used
         model = build_model(configs["model"], clf.transform_, 2).eval()
     decides = {"temperature": 1.0, "threshold": None, "class_order": None}
     return clf._with_parts(model, classes=np.array([0, 1]), kind=kind_of_targets([0, 1]), **decides)
 
 
 def _shown(pixels: np.ndarray) -> np.ndarray:
-    """Pixels ``[C, H, W]`` uint8 as ``[H, W, 3]``."""
-    picture = np.moveaxis(pixels, 0, -1)
-    return np.ascontiguousarray(np.repeat(picture, 3, -1) if picture.shape[-1] == 1 else picture[..., :3])
+    """Convert pixels ``[C, H, W]`` uint8 to RGB ``[H, W, 3]``."""
+    image = np.moveaxis(pixels, 0, -1)
+    return np.ascontiguousarray(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image[..., :3])

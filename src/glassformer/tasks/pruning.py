@@ -1,4 +1,4 @@
-"""A smaller, faster model: feed-forward units that a model's own predictions hardly use are taken out."""
+"""Prune a fitted model: remove the feed-forward units that its predictions use least."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from glassformer.explain.methods import subject_of
 from glassformer.explain.subject import model_of, run_rows
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
 from glassformer.runtime import computes_gradients
-from glassformer.tasks.adapters import forget_measures
+from glassformer.tasks.adapters import reset_measurements
 
-MULTIPLE = 16  # of the units that stay: sizes at which products of matrices are fast
+MULTIPLE = 16  # the number of units kept is a multiple of it, which makes matrix products fast
 
 
 @computes_gradients
 def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
-    """``[L, d_ff]``: by how much the explained logit would change without each unit, to first order.
+    """Importance of each unit ``[L, d_ff]``: how much the predicted class's logit changes without it, to
+    first order.
 
-    The mean over inputs of ``|sum over tokens of h * dlogit/dh|``, with ``h`` the units' values (Molchanov et
-    al., 2017). No labels are needed: the logit is that of the model's own prediction.
+    It is the mean over inputs of ``|sum over tokens of h * dlogit/dh|``, where ``h`` are the activations
+    (Molchanov et al., 2017). No labels are needed.
     """
     model, values = model_of(est), []
     hooks = [
@@ -36,7 +37,7 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
     try:
         for x in X:
             subject = subject_of(est, x)
-            values.clear()  # finding the subject has run the model, too
+            values.clear()  # ``subject_of`` has run the model too
             logits = run_rows(model, subject.rows, subject.packing()).logits
             slopes = torch.autograd.grad(logits[0, subject.target], values)
             total += torch.stack(
@@ -67,7 +68,7 @@ def prune(est: Any, X: Sequence[Any], share: float) -> Any:
         _keep(layer.feed_forward, values.topk(count).indices.sort().values)
     encoder = replace(model.config.encoder, d_ff=count)
     model.encoder.config, model.config = encoder, replace(model.config, encoder=encoder)
-    forget_measures(pruned)
+    reset_measurements(pruned)
     return pruned
 
 

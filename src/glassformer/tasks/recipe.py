@@ -1,4 +1,4 @@
-"""The recipes that ship with the package."""
+"""Find and read the recipes that ship with the package."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from glassformer.config import nearest, read_toml
 from glassformer.errors import NoSuchRecipeError
 
-DEFAULT_TASK = "text-classification"  # of a recipe that names none
+DEFAULT_TASK = "text-classification"  # for a recipe without the key ``task``
 RECIPES = Path(__file__).parents[1] / "recipes"
-STUDIES = "study"  # the folder in it that holds comparisons of recipes, read by study/grid.py
+STUDIES = "study"  # subfolder with comparisons of recipes, read by study/grid.py
 
 
 def recipe_names() -> dict[str, Path]:
@@ -19,10 +19,10 @@ def recipe_names() -> dict[str, Path]:
 
 
 def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
-    """What a recipe's file holds, name and task filled in where missing; and the file's name, for messages.
+    """The contents of a recipe's file, with name and task filled in, and the file's name for messages.
 
     Raises:
-        ConfigError: no such recipe (the nearest is named), or not TOML.
+        ConfigError: no such recipe (the message suggests one), or not TOML.
     """
     known = recipe_names()
     path = Path(name_or_path)

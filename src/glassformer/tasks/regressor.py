@@ -1,4 +1,4 @@
-"""What every regressor is: one number an example, and intervals that held-out examples vouch for."""
+"""Base class of regressors: predicted numbers, and split conformal prediction intervals."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from glassformer.tasks.classifier import Labeled, Supervised
 from glassformer.tasks.estimator import Fit
 from glassformer.train.state import Training
 
-ERRORS = "intervals"  # of the file that holds the held-out errors
+ERRORS = "intervals"  # name of the file with the errors on validation examples
 
 
 class Regressor(RegressorMixin, Supervised):
-    """A regressor of raw examples: ``y`` are numbers, and so are answers.
+    """Base class of regressors of raw examples.
 
-    Fitted state beside ``Supervised``'s: ``errors_``, the absolute errors of the examples that were held out,
-    ascending ``[m]`` fp64, which ``predict_interval`` goes by; empty where none were. With
-    ``number_scale="log"`` they are differences of logarithms.
+    Fitted attributes in addition to ``Supervised``'s: ``errors_``, the absolute errors on the validation
+    examples, ascending ``[m]`` fp64, which determine ``predict_interval``; empty without validation examples.
+    With ``number_scale="log"`` they are differences of logarithms.
     """
 
     TARGETS = "targets"
@@ -57,7 +57,7 @@ class Regressor(RegressorMixin, Supervised):
     # --- training --------------------------------------------------------------------------------
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
-        """The examples with their numbers standardized by those that are learned from alone."""
+        """Examples with targets standardized by mean and standard deviation of the training targets."""
         (X, numbers, weights), held = super()._examples(fit, *data)
         self.kind_ = Numbers.fitted(numbers, fit.train.number_scale)
         if held is not None:
@@ -65,7 +65,7 @@ class Regressor(RegressorMixin, Supervised):
         return Labeled(X, self.kind_.standardized(numbers), weights), held
 
     def _keep(self, fit: Fit, training: Training) -> None:
-        """Beside the weights, how far off they are on the held-out examples."""
+        """Store the weights, and their errors on the validation examples."""
         super()._keep(fit, training)
         self.errors_ = np.zeros(0)
         if fit.held is not None:
@@ -75,24 +75,24 @@ class Regressor(RegressorMixin, Supervised):
             logits = self.table_rows(model, self.evaluation_table(X), "logits", device)
             self.errors_ = self._errors(self.chances(finite(logits, "logits"))[:, 0], self.kind_.own(targets))
 
-    def _errors(self, found: np.ndarray, true: np.ndarray) -> np.ndarray:
-        """Absolute errors ``[m]``, ascending, as intervals go by them."""
-        return np.sort(errors_on(self.kind_.scale, found, true))
+    def _errors(self, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
+        """Absolute errors ``[m]``, ascending, on the scale of the intervals."""
+        return np.sort(errors_on(self.kind_.scale, predicted, true))
 
     # --- prediction ------------------------------------------------------------------------------
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:
-        """The number of each example ``[n]``, fp64, in the unit of the training numbers."""
+        """Predict the number of each example ``[n]``, fp64, in the unit of the training numbers."""
         return self.outputs(X)[:, 0]
 
     def calibrate(self, X: Sequence[Any], y: Sequence[Any]) -> Self:
-        """Take the intervals from other examples than those that a fit held out.
+        """Compute ``errors_`` on other examples than the validation examples of ``fit``.
 
         Args:
-            X, y: examples that the model has not learned from, drawn as those that will be asked about.
+            X, y: examples that the model was not trained on, from the same distribution as future inputs.
 
         Raises:
-            DataError: examples or numbers that cannot be used.
+            DataError: unusable examples or numbers.
         """
         check_is_fitted(self, "model_")
         X, numbers = check_pairs(X, y, "calibrate", self.NOUN, "targets", self.examples_of, self.kind_.read)
@@ -108,20 +108,20 @@ class Regressor(RegressorMixin, Supervised):
     def predict_interval(self, X: Sequence[Any], coverage: float = COVERAGE) -> np.ndarray:
         """Lower and upper bounds of each example's number ``[n, 2]`` fp64, by split conformal prediction.
 
-        With ``m`` held-out examples an interval reaches as far as the ``ceil((m + 1) coverage)``-th smallest
-        of their absolute errors. Of examples drawn as those were, at least the share ``coverage`` lies
-        inside, on average over such draws. Held-out examples that also chose the best epoch are a little
-        too easy; ``calibrate`` takes others. All intervals have one width; with ``number_scale="log"`` they
-        reach as many times the number up as down.
+        With ``m`` validation examples, half the width is the ``ceil((m + 1) coverage)``-th smallest of their
+        absolute errors. For examples from the same distribution, at least the share ``coverage`` lies inside,
+        on average over such samples. Validation examples that also selected the best epoch make intervals
+        slightly too narrow; call ``calibrate`` with others. All intervals have the same width; with
+        ``number_scale="log"`` they extend by the same factor up and down.
 
         Args:
             coverage: between 0 and 1.
 
         Raises:
-            ConfigError: no held-out examples, or too few for that coverage.
-            DataError: an example that cannot be used.
+            ConfigError: no validation examples, or too few for that coverage.
+            DataError: an unusable example.
         """
-        self._calibrated(coverage)  # before the work
+        self._calibrated(coverage)  # raise errors before the prediction
         half_width(self.errors_, coverage)
         return self.interval(self.predict(X), coverage)
 
@@ -134,22 +134,22 @@ class Regressor(RegressorMixin, Supervised):
         return self.errors_
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R²: 1 - squared errors over those of the mean.
+        """The coefficient of determination, R².
 
         Raises:
-            DataError: examples or numbers that cannot be used, or another number of them.
+            DataError: unusable examples or numbers, or different numbers of examples and targets.
         """
         from sklearn.metrics import r2_score
 
         check_is_fitted(self, "model_")
-        given = check_pairs(X, y, "score", self.NOUN, "targets", self.examples_of, self.kind_.read)
-        return float(r2_score(given[1], self.predict(given[0]), sample_weight=sample_weight))
+        X, y = check_pairs(X, y, "score", self.NOUN, "targets", self.examples_of, self.kind_.read)
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
 
     # --- files -----------------------------------------------------------------------------------
 
     def in_own_unit(self) -> Any:
-        """The model with a head of its own, whose output is the number itself, as other programs read it, or
-        the logarithm that was learned."""
+        """A copy of the model whose head returns the number itself (or its logarithm, with
+        ``number_scale="log"``) instead of the standardized one, for other programs."""
         model, kind = copy.copy(self.model_), self.kind_
         model._modules = dict(model._modules) | {"head": copy.deepcopy(model.head)}
         out = model.head.out
@@ -170,7 +170,7 @@ class Regressor(RegressorMixin, Supervised):
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         super().read_parts(folder, about)
-        if not about:  # a folder that others wrote
+        if not about:  # a folder of another library
             return
         errors = read_tensors(folder, ERRORS).get("errors")
         fits = errors is not None and errors.dim() == 1 and errors.dtype == torch.float64
@@ -182,8 +182,8 @@ class Regressor(RegressorMixin, Supervised):
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """As in ``Supervised``; the head gets back what learned it: powers of two lose no bit, and the bias
-        stands in ``glassformer.json``."""
+        """As in ``Supervised``; the head is converted back to standardized outputs without loss: weights were
+        scaled by a power of two, and ``glassformer.json`` has the bias."""
         out = super().restore(folder, about)
         if not cls.learns(out.kind_):
             raise CheckpointError("its targets are not numbers", where=str(folder))

@@ -1,10 +1,10 @@
-"""One recipe of any task, from data to report, in one run folder; and a finished run judged again.
+"""Run a recipe of any task, from data to report, in a run folder; evaluate a finished run.
 
     config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html
-    and what the task shows
+    and further files of the task
 
-The order is here, the parts are the task's. Training can be killed at any instant: ``resume=True`` goes on
-from the newest whole checkpoint to the same bits.
+This module has the order of the stages, each task their implementation. Training can be killed at any time:
+``resume=True`` continues from the newest complete checkpoint, bit-identically.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions, world
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, known_recipe
-from glassformer.tasks.labelled import judge_every_epoch
+from glassformer.tasks.labelled import evaluate_every_epoch
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import (
     Run,
-    alone,
     as_begun,
     begin,
-    one_writer,
+    main_process_only,
     read_run_recipe,
     with_bad_rows,
     with_columns,
+    with_lock,
 )
 from glassformer.tasks.same_data import KEY, check_resumed, part_digests
 from glassformer.tasks.slices import check_column, slices
@@ -60,16 +60,16 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
     """Run a recipe of any task in ``folder``.
 
     Args:
-        options: ``resume``: continue what was begun there; without it an existing folder is refused.
-            ``log``: called with one line at each stage. ``callbacks``: told of every step.
-            ``best_so_far``: a signal that comes while models are compared ends the run with the best so far,
-            judged and reported, before ``Interrupted`` is raised.
+        options: ``resume``: continue a run in that folder; without it an existing folder is an error.
+            ``log``: called with one line per stage. ``callbacks``: called at every training step.
+            ``best_so_far``: a signal during the comparison of models ends the run with the best model so
+            far, evaluated and reported, before ``Interrupted`` is raised.
 
     Raises:
-        ConfigError: the folder exists and ``resume`` is False, or it holds another recipe.
-        InputError: whatever is wrong with the data, the settings or the checkpoint.
-        Helped: under ``torchrun``, in every process but the first, which alone writes the run.
-        Interrupted: a signal; ``resume`` goes on.
+        ConfigError: the folder exists and ``resume`` is False, or it has a run of another recipe.
+        InputError: the data, the settings or the checkpoint are invalid.
+        NotMainProcess: with ``torchrun``, in every process except the first, which writes the run.
+        Interrupted: a signal; ``resume`` continues the run.
     """
     if why := TASKS[recipe.task].estimator.ALONE:
         refuse_several(why, "Run it without torchrun")
@@ -79,7 +79,7 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
         return _run(recipe, Path(scratch) / "run", resume=options.get("resume", False))
 
 
-@alone
+@with_lock
 def _run(
     recipe: Any,
     folder: Path,
@@ -97,8 +97,8 @@ def _run(
     if resume:
         check_resumed(folder, context.data, recipe.data.source)
     if late:
-        context.data, said = task.drop_unreadable(context.data, context)
-        for line in said:
+        context.data, messages = task.drop_unreadable(context.data, context)
+        for line in messages:
             log(line)
     preview = task.preview_data(context)
     context.estimator = task.estimator.from_recipe(recipe)
@@ -107,7 +107,7 @@ def _run(
     doctor = Examine(context, preview)
     setup = time.perf_counter() - started
     begun = time.perf_counter()
-    calls = _beside(doctor, callbacks, best_so_far)
+    calls = _all_callbacks(doctor, callbacks, best_so_far)
     try:
         task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
     except CheckpointError as error:
@@ -118,7 +118,7 @@ def _run(
         fix = "Put it back as it was, or start a new run with another --out"
         raise error.but(what=what, where=str(folder), fix=fix) from None
     fitted = time.perf_counter() - begun
-    with one_writer():
+    with main_process_only():
         context.estimator.save(folder / "model", overwrite=True)
         context.estimator.save_beside(folder)
         metrics: dict[str, Any] = _facts(context) | task.evaluate(context)
@@ -126,7 +126,7 @@ def _run(
         metrics["seconds"] = {
             "setup": setup + doctor.seconds,
             "train": context.estimator.train_seconds_ - doctor.seconds,
-            # A run that was stopped and went on has the time of all its parts.
+            # including the training time before an interruption
             "total": time.perf_counter() - started + max(0.0, context.estimator.train_seconds_ - fitted),
         } | metrics.get("seconds", {})
         if digests:
@@ -146,7 +146,7 @@ def _run(
 
 
 def best_of_interrupted(metrics: Mapping[str, Any]) -> str:
-    """The model that a run has ended with because a signal stopped its comparison; empty: none did."""
+    """The model that a run ended with because a signal stopped the comparison; empty if none did."""
     tried = metrics.get("tried") or []
     stopped = any(one.get("left out") == STOPPED for one in tried)
     return next((one["model"] for one in tried if stopped and one.get("chosen")), "")
@@ -163,18 +163,20 @@ def evaluate_task(
     every_epoch: bool = False,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """Judge the saved model of a run again, on its own split or on other data.
+    """Evaluate the saved model of a run again, on its own split or on other data.
 
     Args:
-        on_bad_row: ``skip`` leaves out rows and images that cannot be used, and says which; ``refuse``
-            ends at the first. None: as the recipe says.
-        columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
-        every_epoch: of a classifier with ``keep_epochs``, the weights of each epoch: ``{"epochs": [...]}``.
-        by: a column of the judged table, whose values are judged each for itself too: ``by``, see ``slices``.
+        on_bad_row: ``skip`` leaves out unusable rows and images and logs them; ``refuse`` raises an error at
+            the first. None: as in the recipe.
+        columns: names of columns in ``data`` that differ from the run's: key of its recipe -> name.
+        every_epoch: evaluate the weights of each epoch of a classifier with ``keep_epochs``; the result is
+            ``{"epochs": [...]}``.
+        by: a column of the evaluated table; the result also has metrics per value, see ``slices``.
 
     Raises:
-        ConfigError: the folder's model is none of its recipe's task, no epochs were kept, or no such column.
-        InputError: a damaged model, or data that cannot be judged.
+        ConfigError: the model does not belong to its recipe's task, no weights of epochs were saved, or no
+            such column.
+        InputError: a damaged model, or data that cannot be evaluated.
     """
     trained = read_run_recipe(Path(folder))
     recipe = with_columns(trained, columns or {})
@@ -188,12 +190,12 @@ def evaluate_task(
         with reading_as(recipe.data, other=data is not None):
             if by is not None:
                 check_column(context, data, by)
-            found = task.evaluate_saved(context, data)
-            return found if by is None else found | {"by": slices(context, by)}
+            metrics = task.evaluate_saved(context, data)
+            return metrics if by is None else metrics | {"by": slices(context, by)}
     if task.answer is None:
-        what = f"{recipe.task} keeps no weights of its epochs"
+        what = f"{recipe.task} does not save the weights of each epoch"
         raise NotForThisModelError(what, where=str(folder), fix="Leave --every-epoch out")
-    return {"epochs": judge_every_epoch(context, data)}
+    return {"epochs": evaluate_every_epoch(context, data)}
 
 
 def _counter(callbacks: Sequence[Callback]) -> Count:
@@ -201,7 +203,7 @@ def _counter(callbacks: Sequence[Callback]) -> Count:
 
 
 def _log_preview(context: RunContext, preview: DataPreview) -> None:
-    """What is known of the data before the training; rows that were left out are listed."""
+    """Log the description of the data, and write the rows that were left out to a file."""
     for line in preview.lines:
         context.log(line)
     if preview.rejected:
@@ -210,7 +212,7 @@ def _log_preview(context: RunContext, preview: DataPreview) -> None:
 
 
 def _facts(context: RunContext) -> dict[str, Any]:
-    """What metrics.json says of every run."""
+    """The entries of metrics.json that all tasks have."""
     estimator = context.estimator
     facts: dict[str, Any] = {
         "task": context.recipe.task,
@@ -234,23 +236,23 @@ def _facts(context: RunContext) -> dict[str, Any]:
     }
 
 
-def _beside(doctor: Examine, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
-    """What goes on beside the training, in this order."""
+def _all_callbacks(doctor: Examine, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
+    """The callbacks of a training, in the order in which they are called."""
     context = doctor.context
     calls: list[Callback] = [HistoryFile(context.folder / "history.jsonl")]
-    if context.estimator.ALONE:  # it stops on signals and says how far it is by itself
+    if context.estimator.ALONE:  # it handles signals and shows its progress itself
         return [*calls, *callbacks]
     stop = StopOnSignal(context.folder / "checkpoints", best_so_far=best_so_far)
     return [*calls, doctor, Announce(context), *callbacks, stop]
 
 
 class Examine(Callback):
-    """The data doctor between preparation, which settles how data are read, and the first step."""
+    """Runs the data doctor before the first step, when the tokenizer or transform is known."""
 
     def __init__(self, context: RunContext, preview: DataPreview):
         self.context, self.preview = context, preview
-        self.seconds = 0.0  # what it took, which is no time of training
-        self.said: set[str] = set()  # by an earlier training of the same run, where models are compared
+        self.seconds = 0.0  # the doctor's time, which does not count as training time
+        self.logged: set[str] = set()  # lines, which several trainings of one run would repeat
 
     def start(self, training: Training) -> None:
         if self.preview.doctor is None or not training.ranks.leads:
@@ -259,8 +261,8 @@ class Examine(Callback):
         report = without_advice_to_skip(self.preview.doctor())
         write_json(self.context.folder / "doctor.json", report.to_dict())
         for line in in_lines([f for f in report.findings if f.severity in self.preview.severities]):
-            if line not in self.said:
-                self.said.add(line)
+            if line not in self.logged:
+                self.logged.add(line)
                 self.context.log(f"data doctor: {line}")
         seconds = time.perf_counter() - started
         self.seconds += seconds
@@ -268,7 +270,7 @@ class Examine(Callback):
 
 
 class Announce(Callback):
-    """Say where the weights come from, how large the model is, and where a resume goes on."""
+    """Logs the origin of the weights, the size of the model, and the step at which a run resumes."""
 
     def __init__(self, context: RunContext):
         self.log, self.estimator = context.log, context.estimator

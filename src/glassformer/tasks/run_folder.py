@@ -1,4 +1,4 @@
-"""The folder of a run: who may write there, what is a run and what is none, and what it says of itself."""
+"""Run folders: locking, checks before a run starts or resumes, and reading their recipe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from glassformer.tasks.same_data import is_named
 
 @dataclass
 class Run:
-    """A finished run: its folder, its figures and its report."""
+    """A finished run: its folder, its metrics and the path of its report."""
 
     folder: Path
     metrics: dict[str, Any]
@@ -37,40 +37,40 @@ class Run:
 
     @classmethod
     def of(cls, folder: str | Path) -> Run:
-        """A run that has ended, from its folder.
+        """Open a finished run.
 
         Raises:
-            CheckpointError: it has no figures.
+            CheckpointError: it has no metrics.json.
         """
         folder = Path(folder)
         return cls(folder, read_json(folder / "metrics.json"), folder / "report.html")
 
     @property
     def history(self) -> Records:
-        """The records of its training, from ``history.jsonl``."""
+        """The training history, from ``history.jsonl``."""
         return Records(read_history(self.folder / "history.jsonl"))
 
     def plot(self) -> Any:
-        """Loss, and what was held out, over the steps: a figure of matplotlib, which a notebook shows."""
+        """A matplotlib figure of training loss and validation metrics over the steps."""
         return self.history.plot(self.folder.name)
 
     def _repr_html_(self) -> str:
         return str(run_html(self.folder, self.metrics))
 
 
-class Helped(Exception):
-    """This process has helped to train, and another one writes what came of it."""
+class NotMainProcess(Exception):
+    """Raised after training in processes that do not write the results."""
 
 
 @contextmanager
-def one_writer() -> Iterator[None]:
-    """Entered once training is over: of several processes, one goes on alone, to judge and to write.
+def main_process_only() -> Iterator[None]:
+    """Context manager after training: only the first of several processes evaluates and writes the results.
 
     Raises:
-        Helped: in all the others.
+        NotMainProcess: in all other processes.
     """
     if world()[0]:
-        raise Helped
+        raise NotMainProcess
     with the_others_ended():
         yield
 
@@ -78,21 +78,21 @@ def one_writer() -> Iterator[None]:
 def read_run_recipe(folder: Path) -> Any:
     """The resolved recipe of a run folder."""
     config = folder / "config.toml"
-    recipe = build_recipe(read_toml(config), str(config))
-    said = read_toml(config)
-    if hasattr(recipe.data, "pair_column") and "pair_column" not in said.get("data", {}):  # before pairs
+    values = read_toml(config)
+    recipe = build_recipe(values, str(config))
+    if hasattr(recipe.data, "pair_column") and "pair_column" not in values.get("data", {}):  # an old run
         return replace(recipe, data=replace(recipe.data, pair_column=NONE))
-    if hasattr(getattr(recipe, "text", None), "scheme") and "scheme" not in said.get("text", {}):
-        return replace(recipe, text=replace(recipe.text, scheme=EXACT))  # a run before tags were looked at
+    if hasattr(getattr(recipe, "text", None), "scheme") and "scheme" not in values.get("text", {}):
+        return replace(recipe, text=replace(recipe.text, scheme=EXACT))  # an old run, without this key
     return recipe
 
 
 def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
-    """The columns of texts that a run or a saved model was trained on, of pairs both: as the model keeps
-    their names, else as the run's recipe names them; empty: neither does."""
+    """The names of the text columns (two for pairs) that a run or a saved model was trained on: from the
+    model, or else from the run's recipe; empty if both lack them."""
     folder = Path(folder)
     names = about_in(folder)[1].get("columns")
-    if isinstance(names, list) and names:  # ``load`` says what is wrong with others
+    if isinstance(names, list) and names:  # ``load`` reports invalid ones
         return tuple(map(str, names))
     if not (folder / "config.toml").is_file():  # a saved model alone
         return ()
@@ -103,18 +103,18 @@ def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
 
 
 def trained_column(folder: str | Path) -> str | None:
-    """The first of ``trained_columns``, or a translation's source; None: it is not known."""
+    """The first of ``trained_columns``, or the source column of a translation; None: unknown."""
     return next(iter(trained_columns(folder)), None)
 
 
 def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
-    """A recipe that reads other columns: of data that are not its own.
+    """The recipe with other column names, for evaluation on other data.
 
     Args:
-        columns: key of the recipe's data -> the column's name.
+        columns: key of the recipe's section ``data`` -> name of the column.
 
     Raises:
-        ConfigError: a recipe of this task has no such column.
+        ConfigError: recipes of this task have no such key.
     """
     for key in columns:
         if not hasattr(recipe.data, key):
@@ -125,48 +125,48 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
 
 
 FOLDERS = {"checkpoints", "tensorboard"}
-UNBEGUN = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", LOCK, *FOLDERS}
+# Everything that a run writes before its first step or checkpoint.
+FIRST_FILES = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", LOCK, *FOLDERS}
 
 
-def alone(run: Callable[..., Run]) -> Callable[..., Run]:
-    """A runner of recipes that holds the lock of its folder from its start to its end, and that leaves
-    nothing where it is stopped, or fails, before there is anything to go on from.
-    """
+def with_lock(run: Callable[..., Run]) -> Callable[..., Run]:
+    """Decorator: lock the run folder while ``run`` works. If it fails or is stopped before there is anything
+    to resume, its files are removed."""
 
     @wraps(run)
     def guarded(recipe: Any, folder: str | Path, *, resume: bool = False, **options: Any) -> Run:
         folder = check_folder_path(Path(folder))
         refuse_held(folder)
-        # The lock of a process that was killed: what it left is no run as long as nothing was begun.
+        # A lock that nobody holds is of a killed process. Its files count as a run only if it had started.
         killed = (folder / LOCK).is_file()
         check_folder(folder, recipe, resume, killed)
         with writing(folder):
-            check_folder(folder, recipe, resume, killed)  # whoever held the lock before may have left a run
+            check_folder(folder, recipe, resume, killed)  # again: another process may have written meanwhile
             if killed and not resume:
-                clear_unbegun(folder)
+                remove_first_files(folder)
             new = not (folder / "config.toml").exists()
             try:
                 return run(recipe, folder, resume=resume, **options)
-            except Helped:
+            except NotMainProcess:
                 raise
             except BaseException:
                 if new:
-                    clear_unbegun(folder)
+                    remove_first_files(folder)
                 raise
 
     return guarded
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether a folder holds more than the first files of a run: a step, a checkpoint, or anything else."""
+    """Whether a folder has more than the first files of a run: a step, a checkpoint, or any other file."""
     names = {name for name in os.listdir(folder) if not is_temporary(name)}
     history = folder / "history.jsonl"
     stepped = history.is_file() and history.stat().st_size > 0
-    return not names <= UNBEGUN or stepped or bool(list_states(folder / "checkpoints"))
+    return not names <= FIRST_FILES or stepped or bool(list_states(folder / "checkpoints"))
 
 
-def clear_unbegun(folder: Path) -> None:
-    """Remove the first files of a run not begun; else the corrected command would meet a folder in use."""
+def remove_first_files(folder: Path) -> None:
+    """Remove the files of a run without a step, so that the corrected command can use the same folder."""
     if is_begun(folder):
         return
     for name in os.listdir(folder):
@@ -178,10 +178,10 @@ def clear_unbegun(folder: Path) -> None:
 
 
 def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) -> None:
-    """Raises ConfigError where a run cannot be begun, or gone on with, in ``folder``.
+    """Raise ConfigError if a run cannot be started, or resumed, in ``folder``.
 
     Args:
-        killed: a process was killed there; what it has not begun does not count.
+        killed: whether a process was killed there; a run without a step does not count then.
     """
     config = folder / "config.toml"
     check_folder_path(folder)
@@ -197,7 +197,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
         if not config.is_file():
             raise NotARunError("is not a run folder: it has no config.toml", where=str(folder))
     if config.is_file() and (
-        other := _differing(what_decides(read_run_recipe(folder)), what_decides(recipe))
+        other := _differing(relevant_settings(read_run_recipe(folder)), relevant_settings(recipe))
     ):
         raise OtherRunError(
             f"holds a run of another recipe ({listed(other)})",
@@ -206,18 +206,18 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
         )
 
 
-UNCOMPARED = {
+IGNORED = {  # section -> settings that may differ when a run is resumed
     "train": ("verbose",),
-    "text": ("scheme",),  # tags that are read otherwise are other data
+    "text": ("scheme",),  # another scheme changes the tags, which the digest of the data covers
     "data": ("broken", "on_bad_row", "copies", "pair_column", "encoding"),  # see ``as_begun``
 }
 
 
-def what_decides(recipe: Any) -> dict[str, Any]:
-    """A recipe's settings without those that change nothing in a run: what is said of it, and how loudly; nor
-    those that a run that goes on has from its beginning."""
+def relevant_settings(recipe: Any) -> dict[str, Any]:
+    """A recipe's settings without those that do not affect a run's result, or that a resumed run keeps from
+    its start."""
     values = {key: value for key, value in to_dict(recipe).items() if key not in ("summary", "expect")}
-    for section, keys in UNCOMPARED.items():
+    for section, keys in IGNORED.items():
         if section in values:
             values[section] = {key: value for key, value in values[section].items() if key not in keys}
     return values
@@ -236,14 +236,15 @@ def _differing(there: dict[str, Any], here: dict[str, Any], above: str = "") -> 
 
 
 def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
-    """A recipe whose data are split as the run in the folder has begun, or as new runs do; and whether
-    images that cannot be read are to be left out after that, so that all others keep their places.
+    """The recipe with the settings for splitting data that the run in the folder started with, or else the
+    defaults of new runs; and whether to leave out unreadable images after splitting, so that splits stay the
+    same.
 
-    Copies of an example stay on one side in new runs on data of one's own; a run that was begun before there
-    was such a setting goes on as it was split.
+    New runs on a user's data keep copies of an example in one split; a run that started before this setting
+    existed keeps its splits.
 
     Raises:
-        ConfigError: the run was begun with copies treated in another way than is asked for.
+        ConfigError: the run started with another value of ``copies``.
     """
     data, config, changes = recipe.data, folder / "config.toml", {}
     begun_as: Any = read_run_recipe(folder) if config.is_file() else None
@@ -269,7 +270,7 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
 
 
 def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
-    """A recipe by which rows that cannot be used are treated in another way; images of other data too."""
+    """The recipe with another ``on_bad_row``; ``other``: also set ``broken``, for images of other data."""
     if on_bad_row is None:
         return recipe
     keys = [
@@ -279,7 +280,7 @@ def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
 
 
 def begin(folder: Path, recipe: Any) -> None:
-    """The run's folder with its recipe in it; one that is there already stays as it is."""
+    """Create the run's folder and write its recipe, unless it has one."""
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.toml").exists():

@@ -1,4 +1,4 @@
-"""The data of a finished run, read again: are they what it was trained on?"""
+"""Reload the data of a finished run, and check that they have not changed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import DataChangedError, InputError
 from glassformer.tasks.task import RunContext
 
-KEY = "data_sha256"  # of metrics.json
-PARTS = ("train", "validation", "judged")
+KEY = "data_sha256"  # key of metrics.json
+PARTS = ("train", "validation", "judged")  # judged: the split that was evaluated
 
 
 def is_named(source: str) -> bool:
-    """Whether a source is one of the data sets that go by a name, which come with their splits."""
+    """Whether a source is the name of a data set, which comes with its splits."""
     return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES, *SCORED_SOURCES}
 
 
 def part_digests(data: Any) -> dict[str, str]:
-    """The SHA-256 of each part of a run's data: its examples in order, with what is learned of each."""
+    """The SHA-256 of each split of a run's data: examples and targets, in order."""
     parts = {name: getattr(data, name, None) for name in PARTS}
     return {name: content_digest(part) for name, part in parts.items() if part is not None}
 
 
 def changed_parts(folder: Path, data: Any) -> set[str] | None:
-    """The parts that are not those of the run's training; None: a run that keeps no digest of them."""
+    """The splits that differ from those of the run; None if the run has no digests of them."""
     file = folder / "metrics.json"
     known = read_json(file).get(KEY) if file.is_file() else None
     if not isinstance(known, dict):
@@ -40,21 +40,21 @@ def changed_parts(folder: Path, data: Any) -> set[str] | None:
 
 
 def check_resumed(folder: Path, data: Any, source: str) -> None:
-    """Raises DataError where a finished run would be trained anew on other data."""
+    """Raise DataError if a run would resume on other training data."""
     if "train" in (changed_parts(folder, data) or ()):
         fix = "Restore it, or train into another folder: --out FOLDER"
         raise DataChangedError("has changed since the training", where=source, fix=fix)
 
 
 def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
-    """The data of a finished run, split as its recipe says.
+    """Load the data of a finished run, split as in its recipe.
 
     Args:
-        parts: what is asked for. A part that has changed is used where the training examples are as they
-            were, and a line says so.
+        parts: the splits that are needed. If one has changed but the training split has not, it is used and
+            a line is logged.
 
     Raises:
-        DataError: a part and the training examples have changed: some of these may stand in that part now.
+        DataError: a needed split and the training split have changed, so that they may overlap.
     """
     data, source = context.task.load(context.recipe), context.recipe.data.source
     changed = changed_parts(context.folder, data)
@@ -75,9 +75,9 @@ def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
 
 
 def training_part(context: RunContext) -> Any:
-    """The training examples of a finished run; None where its data have changed since, or are gone."""
-    recipe = context.trained or context.recipe  # other data may have other columns
-    if not Path(recipe.data.source).exists():  # a named data set, which may have to be fetched
+    """The training split of a finished run; None if it has changed or cannot be loaded."""
+    recipe = context.trained or context.recipe  # ``context.recipe`` may have the columns of other data
+    if not Path(recipe.data.source).exists():  # a named data set, which may need a download
         return None
     try:
         data = context.task.load(recipe)

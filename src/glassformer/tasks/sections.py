@@ -1,4 +1,4 @@
-"""Settings that recipes of several tasks share: a task's ``recipe.py`` extends them with its own."""
+"""Recipe sections that several tasks share; a task's ``recipe.py`` extends them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glassformer.config import (
 
 @section
 class DrawnData(TableKeys):
-    """How many examples there are, and which of them are held out."""
+    """Number of examples, and how many of them are held out."""
 
     validation_size: float | None = setting(
         None, "share (< 1) or number (>= 1) of training examples held out for validation; None: none"
@@ -41,7 +41,7 @@ class DrawnData(TableKeys):
 
 @section
 class TextRows(Section):
-    """What becomes of rows that cannot be used."""
+    """What happens to unusable rows."""
 
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse",
@@ -51,7 +51,7 @@ class TextRows(Section):
 
 @section
 class ImageFiles(Section):
-    """Which column has the images, and what becomes of those that cannot be read."""
+    """The column of images, and what happens to unreadable ones."""
 
     image_column: str | None = setting(
         None, "column with the images; None: detected if only one column can be meant"
@@ -63,7 +63,7 @@ class ImageFiles(Section):
 
 @section
 class TextColumns(TextRows):
-    """Which columns have the texts, of pairs both."""
+    """The columns of texts or pairs of texts."""
 
     text_column: str | None = setting(
         None, "column with the texts; None: detected if only one column can be meant"
@@ -83,7 +83,7 @@ class TextColumns(TextRows):
 
 @section
 class LabeledData(DrawnData):
-    """Examples with a label or a number each."""
+    """Examples with one target each, a label or a number."""
 
     label_column: str | None = setting(
         None, "column with the labels or numbers; None: detected if only one column can be meant"
@@ -99,7 +99,7 @@ class LabeledData(DrawnData):
 
 @section
 class ClassData(LabeledData):
-    """Examples with one label or several."""
+    """Examples with one label or several (multi-label)."""
 
     label_column: str | None = setting(
         None,
@@ -118,7 +118,7 @@ class ClassData(LabeledData):
 
 @section
 class NumberData(LabeledData):
-    """Examples with a number each."""
+    """Examples with one number each."""
 
     target: Literal["number"] = setting("number", "kind of value that the model learns to predict")
     far_numbers: Literal["keep", "skip"] = setting(
@@ -133,7 +133,7 @@ class NumberData(LabeledData):
 
 @section
 class NewTokenizer(Section):
-    """A tokenizer that is trained on the texts, where the checkpoint has none."""
+    """A tokenizer that is trained on the texts, for models from scratch."""
 
     lowercase: bool = setting(
         True, "lowercase texts; only for newly trained tokenizers", obeyed=SEARCH | LINEAR
@@ -153,7 +153,7 @@ class NewTokenizer(Section):
 
 @section
 class PixelConfig(Section):
-    """From images to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
+    """Preprocessing of images. None or empty: the value of the checkpoint or architecture."""
 
     image_size: int | None = setting(None, "side length of the model's square input, in pixels")
     framing: Literal["squash", "crop"] | None = setting(
@@ -199,7 +199,7 @@ class EncoderSizes(Section):
 
 @section
 class WordVectors(Section):
-    """The table of words that an encoder begins with."""
+    """Initial token embeddings of an encoder."""
 
     embedding_dim: int | None = setting(
         None, "size of the token embeddings; if it differs from d_model, the encoder projects them"
@@ -214,7 +214,7 @@ class WordVectors(Section):
 
 @section
 class EncoderConfig(EncoderSizes):
-    """An encoder whose every part may be set, under a head. None: as the preset or the checkpoint has it."""
+    """An encoder with a head. None: the value of the preset or checkpoint."""
 
     head_hidden: int | None = setting(None, "hidden units of the mlp head; None: d_model")
     head_dropout: float = setting(0.0, "dropout before the last linear layer")
@@ -259,7 +259,7 @@ class EncoderConfig(EncoderSizes):
 
 @section
 class TokenHeadConfig(EncoderSizes, WordVectors):
-    """An encoder under a linear layer over its tokens. None: as the preset or the checkpoint has it."""
+    """An encoder with a linear head on every token. None: the value of the preset or checkpoint."""
 
     head_dropout: float = setting(0.0, "dropout before the linear layer")
     dropout: float | None = setting(
@@ -270,12 +270,12 @@ class TokenHeadConfig(EncoderSizes, WordVectors):
     )
 
 
-# --- judging ----------------------------------------------------------------------------------------
+# --- evaluation -------------------------------------------------------------------------------------
 
 
 @section
 class EvaluateKeys(Section):
-    """What is judged after training."""
+    """Evaluation after training."""
 
     split: str = setting("test", "split that is evaluated once, at the end")
     baselines: bool = setting(True, "also evaluate simple models and untrained encoders")
@@ -291,7 +291,7 @@ class ShownNumbers(EvaluateKeys):
 
 @dataclass(frozen=True)
 class RecipeKeys:
-    """What every recipe begins with."""
+    """Top-level keys of every recipe."""
 
     name: str = setting("", "name of the run folder; default: the name of the recipe file")
     task: str = setting("", "task that the recipe trains for")

@@ -1,4 +1,4 @@
-"""Figures by the values of a column: is the model as good for every shop, language or month?"""
+"""Metrics per value of a column, such as shop, language or month."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from glassformer.data.files import pass_over
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.finite import json_text
-from glassformer.tasks.labelled import measured
+from glassformer.tasks.labelled import metrics_from
 from glassformer.tasks.task import RunContext
 
-MOST = 30  # values of their own; what is rarer is judged together
-FEW = 5  # so many values are shown whatever their counts
+MOST = 30  # number of values that are shown separately; the rest form one group
+FEW = 5  # up to this number of values, rare ones are allowed too
 OPTION = "--by"
 REPEAT = "Name a column whose values repeat; put numbers and dates into classes in the table first"
 
 
 def check_column(context: RunContext, source: str | None, column: str) -> None:
-    """What can be known of ``--by`` before anything is judged.
+    """Check ``--by`` before the evaluation.
 
     Raises:
-        ConfigError: a task without answers by row, no such column of the table that is named, or one whose
-            values hardly repeat.
+        ConfigError: a task without one prediction per row, no such column, or a column whose values hardly
+            repeat.
     """
     if not hasattr(getattr(context.estimator, "kind_", None), "meter"):
         what = f"{context.recipe.task} is not evaluated by a column"
@@ -40,19 +40,19 @@ def check_column(context: RunContext, source: str | None, column: str) -> None:
 
 
 def slices(context: RunContext, column: str) -> dict[str, Any]:
-    """What ``judge_again`` found, for the rows of each value of another column of the judged table.
+    """Metrics for the rows of each value of another column of the evaluated table.
 
     Args:
-        work: behind ``judge_again``: with the judged split and its answers.
-        column: of that table. Values are texts without the spaces at their ends, numbers as JSON has them.
+        context: after ``evaluate_saved``, with the evaluated split and its predictions.
+        column: a column of that table. Texts are stripped; numbers are written as in JSON.
 
     Returns:
-        ``column``, and ``groups``, the most frequent first: ``value`` (``""``: an empty cell) and the figures
-        of its rows as of the whole. Values rarer than the 30 most frequent stand together in a last group,
-        whose ``value`` is None and which counts them as ``values``.
+        ``column``, and ``groups``, the most frequent first: ``value`` (``""`` for an empty cell) and the same
+        metrics as for the whole split. Values beyond the 30 most frequent form a last group, whose ``value``
+        is None and whose ``values`` is their number.
 
     Raises:
-        ConfigError: data that are no single table, or no such column.
+        ConfigError: the data are not a single table, or no such column.
     """
     split, answers, clf = context.data.judged, context.answers, context.estimator
     path = Path(str(split.origin))
@@ -65,8 +65,8 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
     own, rest = dict(counts[:MOST]), len(counts) - MOST
 
     def group(about: dict[str, Any], here: np.ndarray) -> dict[str, Any]:
-        part, found = split.select(np.flatnonzero(here).tolist()), answers[here]
-        return about | measured(clf, part, found, context.recipe, clf.chosen(found))
+        part, outputs = split.select(np.flatnonzero(here).tolist()), answers[here]
+        return about | metrics_from(clf, part, outputs, context.recipe, clf.chosen(outputs))
 
     groups = [group({"value": value}, np.array([v == value for v in values])) for value in own]
     if rest > 0:
@@ -75,7 +75,7 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
 
 
 def _column(path: Path, column: str) -> dict[int, str]:
-    """Row of the table -> its value as text."""
+    """Row number -> the column's value as text."""
     table = read_table(path, pass_over)
     if column not in table.names:
         what = f"{path} has no column {column!r}"
@@ -84,7 +84,7 @@ def _column(path: Path, column: str) -> dict[int, str]:
 
 
 def column_as_text(table: Table, column: str) -> dict[int, str]:
-    """Row of the table -> the column's value as text; empty where there is none."""
+    """Row number -> the column's value as text; empty for missing values."""
     names = table.class_names.get(column)
     return {row: _text(value, names) for row, value in zip(table.rows, table.read(column), strict=True)}
 
@@ -102,12 +102,12 @@ def _text(value: Any, names: Sequence[str] | None) -> str:
 
 
 def _check_repeats(column: str, values: Sequence[str]) -> None:
-    """ConfigError where most values are of one row, or most rows of a rare value."""
+    """Raise ConfigError if most values occur only once, or most rows have a rare value."""
     counts = Counter(values)
     single = sum(n == 1 for n in counts.values())
     covered = sum(n for _, n in counts.most_common(MOST))
     if len(counts) > FEW and (2 * single > len(counts) or 2 * covered < len(values)):
         what = (
-            f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows a value to evaluate"
+            f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows per value to evaluate"
         )
         raise ConfigError(what, where=OPTION, fix=REPEAT)

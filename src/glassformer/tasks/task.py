@@ -1,4 +1,4 @@
-"""What a task is: the parts that ``run.py`` calls in order, and the state of a run."""
+"""``Task``: the functions that ``run.py`` calls in order, and ``RunContext``, the state of a run."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class RunContext:
     folder: Path
     log: Log = lambda line: None
     count: Count = uncounted  # progress of an evaluation
-    data: Any = None  # what ``load`` gave
+    data: Any = None  # the return value of ``Task.load``
     estimator: Any = None
     answers: Any = None  # predictions of the evaluated split, for ``collect_artifacts``
-    trained: Any = None  # the run's own recipe, where other data are read with a changed one
-    drop_unreadable: bool = False  # in ``evaluate_saved``
+    trained: Any = None  # the run's own recipe, if ``recipe`` was changed to read other data
+    drop_unreadable: bool = False  # whether ``evaluate_saved`` leaves out unusable examples
 
 
 @dataclass(frozen=True)
 class DataPreview:
-    """What is known of the data before training."""
+    """Results of the checks of the data before training."""
 
-    lines: Sequence[str]  # logged once the run's folder is there
+    lines: Sequence[str]  # logged when the run's folder exists
     rejected: Sequence[Any] = ()  # rows that were skipped
     doctor: Callable[[], DoctorReport] | None = None  # called once the estimator is prepared
     severities: Sequence[Severity] = ("warning",)  # of the doctor's findings that are logged
@@ -52,32 +52,32 @@ TINY = {
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of training. ``TASKS`` in ``catalog.py`` is the one list of them.
+    """A kind of training, such as text classification. ``TASKS`` in ``catalog.py`` lists all of them.
 
     Attributes:
-        name: as a recipe's ``task`` says it.
-        estimator: an ``Estimator``.
-        load: (recipe) -> the examples, split as it says; raises what would fail later.
-        preview_data: raises what the data show to be wrong.
+        name: value of a recipe's ``task``.
+        estimator: a subclass of ``Estimator``.
+        load: (recipe) -> the examples, split as in the recipe; raises errors that would occur later.
+        preview_data: (context) -> ``DataPreview``; raises errors for unusable data.
         fit: ``(context, **options)`` calls the estimator's ``fit`` with the data.
-        evaluate: what metrics.json says beyond what it says of every run.
+        evaluate: (context) -> the task's entries of metrics.json.
         evaluate_saved: (context, other data or None) -> metrics of a saved model.
         render_report: (folder, recipe) -> report.html from the files of a run.
-        example_fixture: a minimal estimator and the arguments of its ``fit``, for the contract tests.
-        drop_unreadable: (data, context) -> the data without what cannot be read, and a sentence for each
-            split that has lost some.
-        collect_artifacts: file name -> JSON for the report: maps, images, examples.
-        baselines: (estimator, recipe, splits, targets) -> name, probabilities, perhaps predictions.
+        example_fixture: () -> a minimal estimator and the arguments of its ``fit``, for the contract tests.
+        drop_unreadable: (data, context) -> the data without unreadable examples, and one message for each
+            split that lost some.
+        collect_artifacts: (context) -> file name -> JSON for the report: attention, images, examples.
+        baselines: (estimator, recipe, splits, targets) -> name, probabilities, and optionally predictions.
         answer: (estimator, probabilities) -> labels and their probabilities.
-        predict_records: (estimator, texts) -> what is found in each, for JSON; for tasks without labels.
-        export: ``(estimator, form, folder, samples, **options)`` -> the facts of the export.
-        opens: heads of other people's checkpoints that ``estimator.opened`` makes use of.
-        target: the kind of what is predicted.
+        predict_records: (estimator, texts) -> one JSON record per text; for tasks without labels.
+        export: ``(estimator, form, folder, samples, **options)`` -> facts about the export.
+        opens: heads of transformers checkpoints that ``estimator.opened`` supports.
+        target: the kind of target.
         read: (recipe, source or None) -> the data set before it is split.
-        folds: an ``OutOfFold``; None: no cross-validation.
-        gives: labels, numbers, vectors, tags or answers, over HTTP; None: it is not served.
-        verb: the command that asks such a model.
-        packages: metrics.json states their versions.
+        folds: a subclass of ``OutOfFold``; None: no cross-validation.
+        gives: labels, numbers, vectors, tags or answers, over HTTP; None: it cannot be served.
+        verb: the command that predicts with such a model.
+        packages: metrics.json has their versions.
     """
 
     name: str
@@ -105,12 +105,12 @@ class Task:
     packages: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Whoever loads a recipe's data obeys the encoding that it names."""
+        """Wrap ``load``, so that it reads files in the recipe's encoding."""
         object.__setattr__(self, "load", as_recipes_say(self.load))
 
 
 def report_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:
-    """A task's ``page``: the report of a kind of prediction, one of ``report.html.KINDS``."""
+    """A ``Task.render_report`` for a kind of report, one of ``report.html.KINDS``."""
 
     def render_report(folder: Path, known: KnownRecipe) -> Path:
         from glassformer.report.html import write_report
@@ -121,5 +121,5 @@ def report_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file of a run folder as ``replacing`` does."""
+    """Write a JSON file of a run folder atomically."""
     replace_text(path, json_text(value, indent=1) + "\n")

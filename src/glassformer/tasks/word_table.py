@@ -1,4 +1,4 @@
-"""Word vectors as the token table of a model: trained here on its texts, or from a file or run."""
+"""Initialize a model's token embeddings with word vectors: trained on its texts, or from a file or run."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from glassformer.tasks.text_classification.recipe import ModelConfig
 from glassformer.tasks.word2vec.estimator import Word2Vec
 
 TRAINED_HERE = "word2vec"
-EPOCHS = 10  # of vectors for a classifier, at least
-WORDS = (
-    500_000  # read in all: of fewer, all vectors are still one direction, and words are told apart by nothing
-)
-MOST = 200  # epochs
-PASSES = 3  # of vectors that a masked-word model begins with, whose texts are many
+EPOCHS = 10  # minimum number of epochs for a classifier's vectors
+# Minimum number of words to read in all epochs; after fewer, all vectors still have the same direction.
+WORDS = 500_000
+MOST = 200  # maximum number of epochs
+PASSES = 3  # epochs for a masked language model, which has many texts
 
 
 def read_word_table(
     model: ModelConfig, tokenizer: Tokenizer, table: TokenTable | None, seed: int
 ) -> Word2Vec | None:
-    """The vectors that ``model.vectors`` names; None where it names none.
+    """The word vectors named by ``model.vectors``; None if it is not set.
 
     Args:
-        table: the training texts, on which ``vectors = "word2vec"`` trains. One thread: one seed gives
-            the same bits.
+        table: the training texts, for ``vectors = "word2vec"``. Training uses one thread, so that the same
+            seed gives the same bits.
 
     Raises:
         ConfigError: ``freeze_vectors`` without vectors, or vectors of another width than ``embedding_dim``.
@@ -58,7 +57,7 @@ def read_word_table(
 
 
 def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int, seed: int) -> Word2Vec:
-    """Skip-gram vectors of the tokens of these texts, special ones apart."""
+    """Train skip-gram vectors for the tokens of these texts, except special tokens."""
     names = [tokenizer.id_to_token(i) or "" for i in range(id_count(tokenizer))]
     special = len(SPECIAL_TOKENS)
     sentences = [[names[i] for i in table[row].tolist() if i >= special] for row in range(len(table))]
@@ -68,17 +67,18 @@ def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int
 def begin_with_vectors(
     network: Any, name: str, tokenizer: Tokenizer, table: TokenTable, seed: int, first: int = 0
 ) -> None:
-    """Begin a token table as word vectors: moved to mean 0, scaled to the table's spread, free to learn on.
+    """Initialize token embeddings with word vectors, shifted to mean 0 and scaled to the table's standard
+    deviation. They are trained further.
 
-    A masked word is guessed by the same table, so words that stand in the same places answer for each other
-    from the first step on.
+    Masked words are predicted with the same table, so from the first step on, words with similar contexts get
+    similar probabilities.
 
     Args:
-        name: ``word2vec`` (trained here on ``table``, one thread), a run, or a file of vectors.
-        first: the column at which the vectors begin; those before it are kept for others.
+        name: ``word2vec`` (trained on ``table``, with one thread), a run, or a file of vectors.
+        first: the first column for the vectors; earlier columns are left unchanged.
 
     Raises:
-        ConfigError: no token has a vector, or the vectors are wider than there is room.
+        ConfigError: no token has a vector, or the vectors are wider than the table.
         CheckpointError: no such vectors, or another format.
     """
     weight = network.embeddings.tokens.weight
@@ -94,43 +94,44 @@ def begin_with_vectors(
             where="vectors",
             fix="Take narrower ones, or a larger d_model",
         )
-    rows, found = _shared(vectors, tokenizer)
-    given = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[found])).to(weight)
-    given -= given.mean(0)
+    rows, vector_rows = _shared(vectors, tokenizer)
+    values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows])).to(weight)
+    values -= values.mean(0)
     with torch.no_grad():
-        spread = float(weight[:, first:].std())
-        weight[rows, first : first + width] = given * (spread / max(float(given.std()), 1e-12))
+        std = float(weight[:, first:].std())
+        weight[rows, first : first + width] = values * (std / max(float(values.std()), 1e-12))
     network.weights_source += (
         f"; word vectors: {name} ({len(rows):,} of {tokenizer.get_vocab_size():,} tokens)"
     )
 
 
 def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
-    """Put the vectors into the rows of the tokens that have one; the others keep theirs, scaled alike.
+    """Copy word vectors into the rows of the tokens that have one; other rows are scaled to the same
+    standard deviation.
 
     Raises:
         ConfigError: no token has a vector.
     """
-    rows, found = _shared(vectors, tokenizer)
+    rows, vector_rows = _shared(vectors, tokenizer)
     weight = network.embeddings.tokens.weight
-    given = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[found]))
+    values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows]))
     with torch.no_grad():
-        weight.mul_(float(given.std()) / max(float(weight.std()), 1e-12))
+        weight.mul_(float(values.std()) / max(float(weight.std()), 1e-12))
         if network.embeddings.special is not None:
             network.embeddings.special.weight.copy_(weight[: len(SPECIAL_TOKENS)])
-        weight[rows] = given
+        weight[rows] = values
     share = f"{len(rows):,} of {tokenizer.get_vocab_size():,} tokens"
     state = "frozen" if network.embeddings.config.frozen else "trained further"
     network.weights_source += f"; word vectors: {name} ({share}, {state})"
 
 
 def _shared(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The tokens that have a vector, as rows of the token table and of the vectors.
+    """The tokens that have a vector: their rows in the token table, and in the vectors.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there are none.
     """
-    # By row: the vocabulary's order differs each time, and with it the last bit of a sum over the rows.
+    # Sorted, since the order of the vocabulary changes between processes, and with it the rounding of sums.
     known = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
     pairs = [(row, vectors.number(token)) for row, token in known]
     if not pairs:

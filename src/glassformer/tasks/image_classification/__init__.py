@@ -1,1 +1,1 @@
-"""Images to labels."""
+"""Task: image classification."""

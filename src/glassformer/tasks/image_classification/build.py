@@ -1,4 +1,4 @@
-"""How an image classifier is put together from its settings: transform, model, and the folder they share."""
+"""Build an image classifier's model from its settings."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ SHAPE_KEYS = (
 
 
 def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
-    """The encoder with its classification head, for images of the transform's size.
+    """The encoder with a classification head, for images of the transform's size.
 
     Raises:
-        ConfigError: a key that this kind of model does not have, or sizes that do not fit.
+        ConfigError: a setting that this kind of model does not have, or sizes that do not fit.
     """
     if is_image_architecture(model.model):
         config = scratch_config(model, transform, num_labels)
@@ -101,7 +101,8 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
 
 
 def usual_pooling(checkpoint: Checkpoint) -> Any:
-    """What a new head reads where nothing is said: as the family's classifier, or without [CLS] as before."""
+    """The default pooling for a new head: that of the family's classifiers; for a model without [CLS], its
+    own."""
     base, hub = checkpoint.config, checkpoint.family.hub
     if base.pooling and not base.embedding.class_token:
         return base.pooling
@@ -109,7 +110,7 @@ def usual_pooling(checkpoint: Checkpoint) -> Any:
 
 
 def _unseen(network: Any) -> list[str]:
-    """What patches leave over at the lower and right border, in words; nothing where they fit."""
+    """A note if patches do not cover the lower and right border of the image; empty if they do."""
     c = network.config.embedding
     rest = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
     patch = " x ".join(map(str, c.patch_size))
@@ -117,7 +118,7 @@ def _unseen(network: Any) -> list[str]:
 
 
 def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
-    """The config of a from-scratch architecture with the settings laid over its preset."""
+    """The config of a from-scratch architecture: its preset with the settings applied."""
     preset = IMAGE_ARCHITECTURES[model.model]
     patch = {"patch_size": (model.patch_size,) * 2} if model.patch_size else {}
     config = preset(image_size=transform.size, **patch)

@@ -1,6 +1,6 @@
-"""``ImageClassifier``: transform, model, head and labels as one object that takes images.
+"""``ImageClassifier``: a scikit-learn estimator that includes image transform, encoder, head and labels.
 
-It follows scikit-learn's contract and shares all with ``TextClassifier`` but the way from image to tokens.
+Everything except the preprocessing of images works as in ``TextClassifier``.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from glassformer.train.features import (
 )
 from glassformer.train.objectives import Hiding, ImageClassification
 
-PATCHES = 257  # of an image of 224 pixels, as the usual checkpoints read it
+PATCHES = 257  # tokens of an image of 224 pixels in common checkpoints, to estimate the cost of a fit
 
 
 class ImageModel(Supervised, ImageConfig, ImageModelConfig):
-    """What reads images (PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]`` or tensors
-    ``[C, H, W]``) and learns their targets.
+    """Base class of models of images (PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]`` or
+    tensors ``[C, H, W]``).
 
-    Fitted state beside that of ``Supervised``: ``transform_``.
+    Fitted attributes in addition to ``Supervised``'s: ``transform_``.
     """
 
     INPUTS, CHUNK = Images(), 1024
@@ -89,7 +89,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.begun)
 
     def pixels(self, example: Any, where: str = "picture") -> np.ndarray:
-        """One example as the model reads it, ``[C, H, W]`` uint8."""
+        """The pixels of one example that the model reads, ``[C, H, W]`` uint8."""
         return self.transform_.picture(example, where)
 
     def encode(self, examples: Sequence[Any]) -> PixelTable:
@@ -128,7 +128,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return ImageClassification(targets, weights, smoothing, criterion, hide)
 
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
-        if model.fixed:  # sooner computed than read from a cache
+        if model.fixed:  # computing these features is faster than reading a cache
             return torch.from_numpy(self.table_rows(model, fit.table, "pooled", fit.device))
         batch_size = max(self.batch_size or 0, 64)
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
@@ -201,8 +201,8 @@ class ImageClassifier(ImageModel, Classifier, ImageFitConfig):
     """A Transformer that classifies images: PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]``
     or tensors ``[C, H, W]``.
 
-    The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state: that of ``ImageModel``.
+    The parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py``
+    explains them. Fitted attributes: those of ``ImageModel``.
     """
 
     RECIPE = ImageRecipe

@@ -1,4 +1,4 @@
-"""What a recipe for images can say; see ``recipe.py`` for the idea.
+"""Recipe of image classification: one dataclass per section, with default and meaning of every key.
 
 The keys of ``image``, ``model`` and ``train`` are the constructor parameters of ``ImageClassifier``.
 """
@@ -28,14 +28,14 @@ from glassformer.train.config import ClassifierFitConfig, SearchLimit
 
 @section
 class ImageDataConfig(ImageFiles, ClassData):
-    """Where the images come from and how they are split."""
+    """Source of the images, and how they are split."""
 
     source: str = setting("", "a named source (cifar10, flowers, hotdog, digits), a table or a folder")
 
 
 @section
 class ImageConfig(PixelConfig):
-    """From images to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
+    """Preprocessing and augmentation of images. None or empty: as in the checkpoint or architecture."""
 
     mix: Literal["none", "mixup", "cutmix", "both"] = setting(
         "none", "augmentation that mixes pairs of images and their labels"
@@ -46,7 +46,7 @@ class ImageConfig(PixelConfig):
 
 @section
 class ImageModelConfig(EncoderConfig):
-    """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
+    """Encoder and head. None: the value of the preset or checkpoint."""
 
     model: str = by_place(
         default=AUTO,
@@ -73,12 +73,12 @@ class ImageModelConfig(EncoderConfig):
 
 @section
 class ImageFitConfig(SearchLimit, ClassifierFitConfig):
-    """One fit of images."""
+    """Training on images."""
 
 
 @section
 class ImageEvaluateConfig(EvaluateKeys):
-    """What is judged and shown after training."""
+    """Evaluation and report after training."""
 
     baselines: bool = setting(True, "also evaluate logistic regression on downscaled pixels")
     robustness: bool = setting(
@@ -92,9 +92,9 @@ class ImageEvaluateConfig(EvaluateKeys):
 
 @dataclass(frozen=True)
 class ImageRecipe(RecipeKeys):
-    """One experiment on images, read from top to bottom."""
+    """Recipe of image classification."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("image-classification", 'print(model.predict(["picture.png"]))')
 
     task: Literal["image-classification"] = setting("image-classification", "task that the recipe trains for")

@@ -1,7 +1,7 @@
-"""Labels of images: what is particular to their runs.
+"""Runs of image classification: robustness, a grid of images, attention examples.
 
-A run leaves ``predictions.csv``, ``pictures.json``, ``maps.json`` and ``grid.png`` beside what every run
-leaves.
+In addition to the files of every run, these write ``predictions.csv``, ``pictures.json``, ``maps.json`` and
+``grid.png``.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.labelled import a_regression_a_label, answers, baseline_weights, evaluate, labelled
+from glassformer.tasks.labelled import answers, baseline_weights, evaluate, labelled, one_vs_rest_baseline
 from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
-MAPPED = 4  # images whose attention goes into the report
-MAPPED_SIDE = 192  # pixels of an image that lies under its map
-MOST_MAPS = 2**20  # shares between patches that are kept of one image; a page has no room for more
+MAPPED = 4  # images whose attention is in the report
+MAPPED_SIDE = 192  # side length of such an image, in pixels
+MOST_MAPS = 2**20  # maximum number of attention weights per image; more would make the page too large
 
 
-def judge_images(context: RunContext) -> dict[str, Any]:
-    """As ``judge``, and figures on images that are changed, where that is asked for."""
-    out, wanted = evaluate(context), context.recipe.evaluate
-    if out["test"] and wanted.robustness:
+def evaluate_images(context: RunContext) -> dict[str, Any]:
+    """``evaluate``, with metrics on changed images if the recipe has ``robustness``."""
+    out, settings = evaluate(context), context.recipe.evaluate
+    if out["test"] and settings.robustness:
         started = time.perf_counter()
         context.log("robustness: crops, lighting, blur, noise, JPEG, rotation")
-        judged = some_of(context.data.judged, wanted.robustness_limit)
-        out["robustness"] = robustness(context.estimator, judged, context.count)
+        split = some_of(context.data.judged, settings.robustness_limit)
+        out["robustness"] = robustness(context.estimator, split, context.count)
         out["seconds"]["evaluate"] += time.perf_counter() - started
     return out
 
 
 def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple:
-    """Logistic regression on small pixels."""
+    """Baseline: logistic regression on downscaled pixels."""
     if clf.kind_.binary:
         features = partial(pixel_features, image_range=clf.transform_.image_range)
         name = "logistic regression a label on 16 x 16 pixels"
-        return (name, *a_regression_a_label(clf, splits, targets, features))
+        return (name, *one_vs_rest_baseline(clf, splits, targets, features))
     classes = len(clf.classes_)
-    found, name = pixel_logistic(
+    probabilities, name = pixel_logistic(
         splits.train.images,
         targets,
         splits.judged.images,
@@ -61,11 +61,11 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
         sample_weight=baseline_weights(clf, targets),
         image_range=clf.transform_.image_range,
     )
-    return name, found
+    return name, probabilities
 
 
 def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
-    """At most ``limit`` images of a split (0: all), the same ones for every model, in their order."""
+    """A random sample of at most ``limit`` images (0: all), the same for every model, in their order."""
     if not limit or len(split) <= limit:
         return split
     return split.select(sorted(np.random.default_rng(seed).permutation(len(split))[:limit].tolist()))
@@ -74,9 +74,9 @@ def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
 def robustness(
     clf: ImageClassifier, split: ImageSplit, count: Count = uncounted, seed: int = 0
 ) -> dict[str, Any]:
-    """Kind -> a row for each severity: accuracy and macro-F1 on images changed in fixed ways.
+    """Accuracy and macro F1 on changed images: kind of change -> one record per severity.
 
-    Images are changed after scaling, before they are normalized; the choice follows from ``seed`` alone.
+    Images are changed after scaling and before normalization; random choices depend only on ``seed``.
     """
     import torch
 
@@ -86,12 +86,12 @@ def robustness(
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
     changes = len(KINDS) * len(SEVERITIES)
-    with computing(clf.threads), count("changed images", len(split) * changes) as told:
+    with computing(clf.threads), count("changed images", len(split) * changes) as progress:
         for kind in KINDS:
             out[kind] = []
             for severity in SEVERITIES:
                 changed = corrupt(table, kind, severity, seed)
-                logits = clf.table_rows(model, changed, "logits", torch.device(device), told)
+                logits = clf.table_rows(model, changed, "logits", torch.device(device), progress)
                 meter = clf.kind_.meter(clf.classes_.tolist(), curves=False)
                 probabilities = clf.chances(logits)
                 meter.update(probabilities, targets, predicted=clf.chosen(probabilities))
@@ -104,7 +104,8 @@ def robustness(
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """One image a class and the surest mistakes, small; where the model looks in some; and ``grid.png``."""
+    """Thumbnails of one image per class and of the most confident mistakes, and attention of a few images;
+    also writes ``grid.png``."""
     from glassformer.report.pictures import draw_grid, thumbnail
 
     if context.answers is None:
@@ -112,15 +113,16 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     clf, split, probabilities = context.estimator, context.data.judged, context.answers
     truth, labels = split.labels, clf.decide(probabilities).tolist()
     firsts = _firsts(truth, clf.classes_.tolist())
-    sure = np.array(answers(clf, probabilities)[1])
-    wrong = [i for i in np.argsort(-sure, kind="stable").tolist() if labels[i] != truth[i]][:SHOWN_MISTAKES]
+    confidence = np.array(answers(clf, probabilities)[1])
+    order = np.argsort(-confidence, kind="stable").tolist()
+    wrong = [i for i in order if labels[i] != truth[i]][:SHOWN_MISTAKES]
 
     def one(i: int) -> dict[str, Any]:
         return {
             "name": split.names()[i],
             "label": str(truth[i]),
             "predicted": str(labels[i]),
-            "probability": float(sure[i]),
+            "probability": float(confidence[i]),
             "png": thumbnail(split.images[i], image_range=clf.transform_.image_range),
         }
 
@@ -137,16 +139,17 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _firsts(truth: Sequence[Any], classes: Sequence[Any], most: int = 10) -> list[int]:
-    """The place of the first image of each class, or with each label."""
-    places: dict[Any, int] = {}
-    for i, given in enumerate(truth):
-        for label in each([given]):
-            places.setdefault(label, i)
-    return [*dict.fromkeys(places[c] for c in classes if c in places)][:most]
+    """The index of the first image of each class (for multi-label, with each label)."""
+    first: dict[Any, int] = {}
+    for i, labels in enumerate(truth):
+        for label in each([labels]):
+            first.setdefault(label, i)
+    return [*dict.fromkeys(first[c] for c in classes if c in first)][:most]
 
 
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:
-    """One image as the model reads it, with its maps: the rows that the head reads, per layer and head."""
+    """One image as the model reads it, with attention weights per layer and head: all of them, and those of
+    the tokens that the head reads."""
     from glassformer.report.maps import encode as encode_maps
     from glassformer.report.pictures import thumbnail
 
@@ -173,9 +176,9 @@ TASK = labelled(
     ImageRecipe,
     ImageClassifier,
     Classes(),
-    label_of=lambda image: int(image.mean() > 127),  # is it bright?
+    label_of=lambda image: int(image.mean() > 127),
     report="classes",
-    evaluate=judge_images,
+    evaluate=evaluate_images,
     collect_artifacts=collect_artifacts,
     baselines=(pixels,),
 )

@@ -1,1 +1,1 @@
-"""Images to numbers."""
+"""Task: regression on images."""

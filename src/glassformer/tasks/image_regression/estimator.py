@@ -1,6 +1,6 @@
-"""``ImageRegressor``: a number for an image, and an interval around it.
+"""``ImageRegressor``: predict a number for an image, with an interval.
 
-All but its targets is as in ``ImageClassifier``.
+Everything except the targets works as in ``ImageClassifier``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class ImageRegressor(Regressor, ImageModel, ImageNumberFitConfig):
     """A Transformer that predicts numbers from images: PIL images, paths, bytes, open files, uint8 arrays
     ``[H, W, C]`` or tensors ``[C, H, W]``.
 
-    The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its file says what
-    each means. Numbers are standardized for training; answers have the unit of ``y``. ``score`` is R².
-    Fitted state: that of ``ImageModel`` and of ``Regressor``.
+    The parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py``
+    explains them. Targets are standardized for training; predictions have the unit of ``y``. ``score`` is R².
+    Fitted attributes: those of ``ImageModel`` and of ``Regressor``.
     """
 
     RECIPE = ImageNumberRecipe

@@ -1,4 +1,5 @@
-"""What a recipe of numbers for images can say. Keys of ``image``, ``model``, ``train``: ImageRegressor."""
+"""Recipe of regression on images. The keys of ``image``, ``model`` and ``train`` are parameters of
+``ImageRegressor``."""
 
 from __future__ import annotations
 
@@ -13,19 +14,19 @@ from glassformer.train.config import NumberFitConfig, SearchLimit
 
 @section
 class ImageNumberDataConfig(ImageFiles, NumberData):
-    """Where the images and their numbers come from and how they are split."""
+    """Source of the images and numbers, and how they are split."""
 
     source: str = setting("", "a table that holds or names images, or a folder of tables")
 
 
 @section
 class ImageNumberFitConfig(SearchLimit, NumberFitConfig):
-    """One fit of images."""
+    """Training on images."""
 
 
 @section
 class ImageNumberEvaluateConfig(ShownNumbers):
-    """What is judged and shown after training."""
+    """Evaluation and report after training."""
 
     baselines: bool = setting(
         True, "also evaluate the mean of the training numbers, and ridge regression on downscaled pixels"
@@ -34,9 +35,9 @@ class ImageNumberEvaluateConfig(ShownNumbers):
 
 @dataclass(frozen=True)
 class ImageNumberRecipe(RecipeKeys):
-    """One experiment on images, read from top to bottom."""
+    """Recipe of regression on images."""
 
-    # For the model card: the Hub's pipeline tag (that of classes), and how such a model is asked.
+    # For the model card: the Hub's pipeline tag (that of classification), and a line of code that predicts.
     CARD = (ImageRecipe.CARD[0], 'print(model.predict(["picture.png"]))')
 
     task: Literal["image-regression"] = setting("image-regression", "task that the recipe trains for")

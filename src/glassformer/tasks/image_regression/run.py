@@ -1,7 +1,7 @@
-"""Numbers of images: what is particular to their runs.
+"""Runs of regression on images.
 
-A run leaves ``predictions.csv`` and ``numbers.json`` (points of the figures, the examples furthest off)
-beside what every run leaves.
+In addition to the files of every run, these write ``predictions.csv`` and ``numbers.json`` (points of the
+plots, and the examples with the largest errors).
 """
 
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, pixel_ridge
@@ -14,7 +14,7 @@ TASK = labelled(
     ImageNumberRecipe,
     ImageRegressor,
     Numbers(),
-    label_of=lambda image: float(image.mean()),  # how bright is it?
+    label_of=lambda image: float(image.mean()),
     report="numbers",
     collect_artifacts=show_numbers,
     baselines=(mean_number, as_baseline(pixel_ridge)),

@@ -1,1 +1,1 @@
-"""Hidden words, the pre-training of text encoders."""
+"""Task: masked language modeling, the pre-training of text encoders."""

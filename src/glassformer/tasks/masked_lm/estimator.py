@@ -1,4 +1,4 @@
-"""``MaskedLM``: a BERT that guesses hidden words, learnt from raw text, and what fine-tuning starts from."""
+"""``MaskedLM``: pre-train a BERT on raw text by masked language modeling, for fine-tuning."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from glassformer.train.objectives import MaskedWords, masked_losses
 
 @with_settings
 class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig):
-    """BERT's pre-training, from scratch or from a checkpoint.
+    """Pre-training of BERT, from scratch or from a checkpoint.
 
-    The parameters are the keys of a pre-training recipe's ``text``, ``model`` and ``train`` sections;
-    ``glassformer.tasks.masked_lm.recipe`` says what each means. Fitted state: ``model_``, ``tokenizer_``,
-    ``history_``, ``chunks_`` (examples an epoch), ``train_seconds_``, ``weights_source_``.
+    The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``;
+    ``glassformer.tasks.masked_lm.recipe`` explains them. Fitted attributes: ``model_``, ``tokenizer_``,
+    ``history_``, ``chunks_`` (examples per epoch), ``train_seconds_``, ``weights_source_``.
     """
 
     RECIPE, INPUTS = PretrainRecipe, Texts()
@@ -66,17 +66,18 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> MaskedLM:
-        """Learn from raw texts.
+        """Train on raw texts.
 
         Args:
-            y: not read; pipelines of scikit-learn hand it over.
-            validation: texts to judge on after each epoch, under masks that stay the same.
-            checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
-            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+            y: ignored; present for scikit-learn's pipelines.
+            validation: texts to evaluate on after each epoch, always with the same masks.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
+                ``resume``.
+            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
 
         Raises:
-            DataError: a missing or empty text (its place is named), or no word in any.
-            ConfigError: a setting that cannot be.
+            DataError: a missing or empty text, or no text with a word.
+            ConfigError: an invalid setting.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
         return self._fit((texts, validation), callbacks, checkpoints, resume)
@@ -107,7 +108,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         judge = None
         if fit.held is not None:
             held = self._stream(fit.held_table, fit.train, fit.device)
-            judge = masked_judge(fit.network, held, self.batch_tokens or 8192)
+            judge = masked_evaluator(fit.network, held, self.batch_tokens or 8192)
         return self._stream(fit.table, fit.train, fit.device), MaskedWords(), judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
@@ -115,7 +116,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         return [array for table in tables for array in (table.ids, table.starts)]
 
     def _chunks(self, texts: Sequence[str]) -> TokenTable:
-        """The texts in pieces that leave room for the special tokens."""
+        """Tokenize texts and split them into chunks that leave room for the special tokens."""
         frame = 3 if self.next_sentence else 2
         if self.max_length <= frame:
             raise ConfigError(f"{self.max_length} tokens leave no room beside {frame}", where="max_length")
@@ -138,10 +139,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
     @classmethod
     def opened(cls, checkpoint: Checkpoint) -> MaskedLM:
-        """A checkpoint of other people's with its own head for masked words, as it is.
+        """The estimator for a transformers checkpoint with a masked language modeling head.
 
         Raises:
-            CheckpointError: no tokenizer beside it, or one that does not fit its table.
+            CheckpointError: no tokenizer, or one that does not fit the embedding table.
         """
         folder, config = str(checkpoint.folder), checkpoint.config
         settings = {"model": folder, "tokenizer": "auto", "max_length": config.embedding.max_positions}
@@ -152,10 +153,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
     # --- use -------------------------------------------------------------------------------------
 
     def fill(self, text: str, top: int = 5) -> list[Any]:
-        """The most probable words for each [MASK] of a text, or the tokenizer's own spelling of it.
+        """The most probable words for each [MASK] in a text; the tokenizer's own mask token works too.
 
         Returns:
-            ``[(word, probability), ...]``, the best first; with several [MASK] a list of these in order.
+            ``[(word, probability), ...]``, the best first; for several [MASK] one such list for each.
 
         Raises:
             DataError: no [MASK] in the text or the tokenizer, or more tokens than ``max_length``.
@@ -165,7 +166,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
     @computes
     def fill_each(self, text: str, top: int = 5) -> list[list[tuple[str, float]]]:
-        """As ``fill``, but always a list with an entry for each [MASK]."""
+        """Like ``fill``, but always a list with one entry per [MASK]."""
         check_is_fitted(self, "model_")
         text, masks = check_texts([text], "text")[0], MaskSettings.of(self.tokenizer_)
         known = Vocabulary.of(self.tokenizer_)
@@ -174,7 +175,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
-        # The mask stands where it was written: to some tokenizers a blank more is a token more.
+        # Cleaning must not change the white space around a mask: some tokenizers turn it into a token.
         cleaned = clean_around(text, known.tokens["mask"], self.clean)
         table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
         if table.truncated[0]:
@@ -188,7 +189,9 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             states = model.encode(batch.ids, batch.packing)[places]
             logits = finite(model.words(states).float(), "logits")  # [K, V]
             special = masks.special
-            never = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)  # padded rows too
+            never = torch.ones(
+                logits.shape[1], dtype=torch.bool, device=logits.device
+            )  # also rows without ids
             never[: len(special)] = torch.from_numpy(special).to(logits.device)
             logits[:, never] = float("-inf")
             best = logits.softmax(1).topk(min(top, int((~never).sum())), 1)
@@ -198,23 +201,24 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         ]
 
     def score(self, texts: Sequence[str], y: None = None) -> float:
-        """Share of masked tokens guessed right in these texts, under masks drawn once."""
+        """Accuracy on masked tokens in these texts, with the same masks in each call."""
         return self.judge(texts)["accuracy"]
 
     @computes
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
-        """Loss in nats a masked token, perplexity, accuracy, count; those of the next sentence if learned."""
+        """Loss per masked token (nats), perplexity, accuracy and count; with ``next_sentence`` also of that
+        task."""
         model = self.predictor()
         table = self._chunks(check_texts(self.rows_of(texts)))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
-        figures = masked_judge(model, stream, self.batch_tokens or 8192)()
-        finite(np.array(list(figures.values())), "losses")
-        return figures
+        metrics = masked_evaluator(model, stream, self.batch_tokens or 8192)()
+        finite(np.array(list(metrics.values())), "losses")
+        return metrics
 
     # --- files -----------------------------------------------------------------------------------
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        """The tokenizer, so that ``TextClassifier(path)`` and ``transformers`` go on from the folder."""
+        """Save the tokenizer, so that ``TextClassifier(path)`` and ``transformers`` can open the folder."""
         save_tokenizer(
             self.tokenizer_, folder, self.max_length, segments=self.model_.config.embedding.segments
         )
@@ -229,7 +233,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
 
 def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's own vocabulary, one from a file, or one learnt on ``texts``.
+    """The checkpoint's tokenizer, one from a file, or one trained on ``texts``.
 
     Raises:
         ConfigError: a new vocabulary for a checkpoint, or no such tokenizer.
@@ -264,10 +268,10 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
 def build_encoder(
     model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Tokenizer, table: TokenTable, seed: int
 ) -> TextEncoder:
-    """A new BERT of these sizes, or a checkpoint's, with the heads that the tasks need.
+    """A new BERT or a checkpoint's encoder, with the heads for pre-training.
 
     Args:
-        table, seed: the training texts and the seed of word vectors that are trained on them.
+        table, seed: training texts and seed, for word vectors that are trained on these texts.
 
     Raises:
         ConfigError: ``max_length`` above the model's positions; word vectors for a checkpoint, or too wide.
@@ -309,26 +313,27 @@ def build_encoder(
     return built
 
 
-def masked_judge(network: Any, stream: MaskedStream, batch_tokens: int) -> Callable[[], dict[str, float]]:
-    """Figures over all chunks of a stream, under the same masks at each call."""
+def masked_evaluator(network: Any, stream: MaskedStream, batch_tokens: int) -> Callable[[], dict[str, float]]:
+    """A function that evaluates the network on all chunks of a stream, always with the same masks."""
     batches = stream.in_order(batch_tokens)
 
-    def judge() -> dict[str, float]:
-        loss, right, count, strange, told, sequences = 0.0, 0, 0, 0.0, 0, 0
+    def evaluate() -> dict[str, float]:
+        loss, right, count, pair_loss, pairs_right, sequences = 0.0, 0, 0, 0.0, 0, 0
         with computing():
             for index in batches:
                 batch = stream.pack(index)
-                losses, said, pairs, known = masked_losses(network, batch)
-                loss, right = loss + float(losses.sum()), right + int((said == batch.labels).sum())
+                losses, predicted, pairs, known = masked_losses(network, batch)
+                loss, right = loss + float(losses.sum()), right + int((predicted == batch.labels).sum())
                 count += len(losses)
                 if pairs is not None and known is not None:
-                    strange, told = strange + float(pairs.sum()), told + int(known.sum())
+                    pair_loss += float(pairs.sum())
+                    pairs_right += int(known.sum())
                     sequences += len(pairs)
         out = {"loss": loss / max(count, 1), "accuracy": right / max(count, 1)}
         out |= {"perplexity": float(np.exp(min(out["loss"], 700.0))), "masked_tokens": count}
         if sequences:
-            out["next_sentence_loss"] = strange / sequences
-            out["next_sentence_accuracy"] = told / sequences
+            out["next_sentence_loss"] = pair_loss / sequences
+            out["next_sentence_accuracy"] = pairs_right / sequences
         return out
 
-    return judge
+    return evaluate

@@ -1,4 +1,5 @@
-"""What a pre-training recipe can say. Keys of ``text``, ``model``, ``train`` are those of ``MaskedLM``."""
+"""Recipe of masked language modeling. The keys of ``text``, ``model`` and ``train`` are parameters of
+``MaskedLM``."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 @section
 class CorpusConfig(TableKeys):
-    """Where the texts come from. Labels are not read; a text that also stands in ``exclude`` is left out."""
+    """Source of the texts. Labels are ignored; texts that also occur in ``exclude`` are left out."""
 
     source: str = setting(
         "", "a named source (imdb, europe), or a path as for classification, or a .txt with one text per line"
@@ -45,7 +46,7 @@ class CorpusConfig(TableKeys):
 
 @section
 class MaskTextConfig(NewTokenizer):
-    """From text to masked token ids."""
+    """Tokenization and masking."""
 
     max_length: int = setting(
         256, "maximum number of tokens, special ones included; longer texts are split into several examples"
@@ -68,7 +69,7 @@ class MaskTextConfig(NewTokenizer):
     )
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.mask_share < 1.0:  # also what is no number
+        if not 0.0 < self.mask_share < 1.0:  # also rejects NaN
             raise ConfigError(
                 f"mask_share = {self.mask_share} is out of range", where="mask_share", fix="Use 0.15"
             )
@@ -77,7 +78,7 @@ class MaskTextConfig(NewTokenizer):
 
 @section
 class PretrainModelConfig(Section):
-    """Which encoder: a new BERT of these sizes, or a checkpoint to go on with."""
+    """The encoder: a new BERT of these sizes, or a checkpoint to continue from."""
 
     model: str = by_place(
         default=SCRATCH,
@@ -107,7 +108,7 @@ class PretrainModelConfig(Section):
 
 @section
 class PretrainFitConfig(TokenBatches, FitConfig):
-    """One fit. As in every recipe, but the loss is a mean over masked tokens, and these are the defaults."""
+    """Training; the loss is a mean over masked tokens."""
 
     epochs: int = setting(5, "passes over the texts, with new masks in each")
     lr: float = setting(1e-3, "peak learning rate, reached at the end of the warm-up")
@@ -125,7 +126,7 @@ class PretrainFitConfig(TokenBatches, FitConfig):
 
 @section
 class PretrainEvaluateConfig(Section):
-    """What is shown after training."""
+    """Examples for the report."""
 
     sentences: tuple[str, ...] = setting((), "texts with [MASK], which the model fills in at the end")
     top: int = setting(5, "number of predicted words per [MASK]")
@@ -133,9 +134,9 @@ class PretrainEvaluateConfig(Section):
 
 @dataclass(frozen=True)
 class PretrainRecipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of masked language modeling."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("fill-mask", "print(model.fill(text))  # a text with the mask token of model.tokenizer_")
 
     task: Literal["masked-lm"] = setting("masked-lm", "task that the recipe trains for")

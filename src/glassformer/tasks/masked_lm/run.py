@@ -1,6 +1,6 @@
-"""What a run of a masked language model is made of.
+"""Runs of masked language modeling.
 
-``model/`` is what fine-tuning goes on from: ``glassformer train imdb-minilm --model RUN/model``.
+Fine-tune the result with ``glassformer train imdb-minilm --model RUN/model``.
 """
 
 from __future__ import annotations
@@ -24,26 +24,24 @@ from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
-COUNTED = 2000  # texts whose masks are counted for the report
+COUNTED = 2000  # number of texts for the report's statistics of masks
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts to learn from, texts to judge on, and what was left out."""
+    """Training and validation texts, and statistics of texts that were left out."""
 
     name: str
     train: list[str]
     validation: list[str]
-    counts: dict[str, int]  # split -> texts taken
-    excluded: dict[str, int] = field(
-        default_factory=dict
-    )  # split -> texts of it found in what is learnt from
-    repeated: int = 0  # texts that stand more than once
-    rejected: tuple[Any, ...] = ()  # rows left out
+    counts: dict[str, int]  # split -> number of texts used
+    excluded: dict[str, int] = field(default_factory=dict)  # excluded split -> texts left out because of it
+    repeated: int = 0  # duplicates that were dropped
+    rejected: tuple[Any, ...] = ()  # unusable rows
 
 
 def load_corpus(recipe: PretrainRecipe) -> Corpus:
-    """The texts of a recipe, each once, without those that stand in an excluded split.
+    """Load the texts of a recipe without duplicates, and without texts of excluded splits.
 
     Raises:
         DataError: no such source, none of the splits, or too few texts.
@@ -99,15 +97,15 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
 
 
 def load(recipe: PretrainRecipe) -> Corpus:
-    """A recipe's texts, after a look at the sentences that it asks about; errors as in ``load_corpus``."""
-    for sentence in recipe.evaluate.sentences:  # found before the training, not after it
+    """``load_corpus``, after a check of the recipe's example sentences."""
+    for sentence in recipe.evaluate.sentences:
         if MASK not in sentence:
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")
     return load_corpus(recipe)
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """What is said of the texts."""
+    """Log lines about the texts."""
     corpus = context.data
     counts = ", ".join(f"{n:,} {split}" for split, n in corpus.counts.items())
     lines = [f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out"]
@@ -122,12 +120,12 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Learn from the texts that are not held out."""
+    """Train on the texts that are not held out."""
     context.estimator.fit(context.data.train, validation=context.data.validation, **options)
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Figures on the texts held out, how masks fell, and the best words for the recipe's own sentences."""
+    """Metrics on validation texts, statistics of the masks, and predictions for the recipe's sentences."""
     learner, corpus, sentences = context.estimator, context.data, context.recipe.evaluate.sentences
     out: dict[str, Any] = {
         "masked": learner.judge(corpus.validation),
@@ -149,22 +147,22 @@ def fills(learner: MaskedLM, sentence: str, recipe: PretrainRecipe) -> list[list
 
 
 def count_masks(learner: MaskedLM, texts: Sequence[str]) -> dict[str, int]:
-    """How many tokens of some texts are chosen, and what becomes of them, counted after the fact."""
+    """Statistics of the masks: numbers of tokens that are chosen, masked, replaced at random and kept."""
     masks = MaskSettings.of(learner.tokenizer_, learner.mask_share, learner.whole_words)
     ids = chunk_texts(learner.tokenizer_, texts, learner.max_length, learner.clean).ids.astype(np.int64)
     read, rows = mask_tokens(ids, masks, np.random.default_rng(learner.seed))
-    changed, stood = read[rows], ids[rows]
+    after, before = read[rows], ids[rows]
     return {
         "tokens": len(ids),
         "chosen": len(rows),
-        "masked": int((changed == masks.mask_id).sum()),
-        "random": int(((changed != masks.mask_id) & (changed != stood)).sum()),
-        "kept": int((changed == stood).sum()),
+        "masked": int((after == masks.mask_id).sum()),
+        "random": int(((after != masks.mask_id) & (after != before)).sum()),
+        "kept": int((after == before).sum()),
     }
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of a saved model on its held-out texts or on other ones."""
+    """Metrics of a saved model on its validation texts or on other texts."""
     d = context.recipe.data
     if source is None:
         texts, origin = own_data(context, ["validation"]).validation, f"{d.source}, held out"
@@ -180,7 +178,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[MaskedLM, tuple]:
-    """Words of a few texts."""
+    """A minimal estimator and a few texts."""
     sizes = {"max_length": 16, "min_count": 1, "vocab_size": 60, "tokenizer": "word", "max_positions": 17}
     settings: dict[str, Any] = {**TINY, **sizes}
     return MaskedLM(**settings), (TINY_TEXTS,)

@@ -1,1 +1,1 @@
-"""Images of which few patches are seen and the others are painted: an encoder learns without labels."""
+"""Task: masked autoencoding, the pre-training of image encoders without labels."""

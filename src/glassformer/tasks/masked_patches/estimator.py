@@ -1,6 +1,6 @@
-"""``MaskedPatches``: an image encoder that learns without labels, by painting what it does not see.
+"""``MaskedPatches``: pre-train an image encoder without labels, as a masked autoencoder.
 
-What it saves is what fine-tuning goes on from: ``ImageClassifier(FOLDER)``.
+Fine-tune a saved model with ``ImageClassifier(FOLDER)``.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ from glassformer.tasks.masked_patches.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import HiddenPatches
 
-DECODER = "decoder"  # its weights' file, without an ending
-JUDGED_AT_ONCE = 64  # images
+DECODER = "decoder"  # file name of its weights, without extension
+BATCH = 64  # images per forward pass in evaluation
 
 
 @dataclass(frozen=True)
 class Painting:
-    """One image as it was read, with the places that were hidden, and with these places painted."""
+    """An image, which of its patches were masked, and the image with these patches reconstructed."""
 
     picture: np.ndarray  # [H, W, C] uint8
-    hidden: np.ndarray  # [gh, gw] bool
+    hidden: np.ndarray  # [gh, gw] bool, True for masked patches
     painted: np.ndarray  # [H, W, C] uint8
 
 
 @with_settings
 class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfig):
-    """A masked autoencoder (He et al., 2022): PIL images, paths, bytes or uint8 arrays, no labels.
+    """A masked autoencoder (He et al., 2022) for PIL images, paths, bytes or uint8 arrays without labels.
 
-    The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state: ``model_``, ``transform_``, ``history_``, ``train_seconds_``,
-    ``weights_source_``. Its loss is the mean squared error over hidden patches, each scaled to mean 0 and
-    variance 1, so that 1 is what a gray answer has; ``accuracy`` is 1 - loss, the share explained.
+    The parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py``
+    explains them. Fitted attributes: ``model_``, ``transform_``, ``history_``, ``train_seconds_``,
+    ``weights_source_``. The loss is the mean squared error over masked patches, each standardized to mean 0
+    and variance 1, so that a gray patch has a loss of 1; ``accuracy`` is 1 - loss, the explained variance.
     """
 
     RECIPE, INPUTS, is_example = PatchesRecipe, Images(), staticmethod(is_record)
@@ -94,17 +94,18 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> MaskedPatches:
-        """Learn from images without labels.
+        """Train on images without labels.
 
         Args:
-            y: not read; pipelines of scikit-learn hand it over.
-            validation: images to judge on after each epoch, the same patches of them hidden each time.
-            checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
-            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+            y: ignored; present for scikit-learn's pipelines.
+            validation: images to evaluate on after each epoch, always with the same patches masked.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
+                ``resume``.
+            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
 
         Raises:
-            DataError: none, or one that cannot be read (its place is named).
-            ConfigError: a setting that cannot be: no patch would be seen, or none hidden.
+            DataError: no images, or an unreadable one.
+            ConfigError: an invalid setting, such as one that masks all patches or none.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
         return self._fit((pictures, validation), callbacks, checkpoints, resume)
@@ -149,22 +150,22 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         )
         held, judge = fit.held_table, None
         if held is not None:
-            judge = partial(self._figures, fit.network, held, fit.device)
+            judge = partial(self._metrics, fit.network, held, fit.device)
         return PatchStream(pictures, n, kept), HiddenPatches(), judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
         return [table.pixels for table in tables]
 
-    def _figures(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
-        """Over all images of a table, always the same patches hidden."""
+    def _metrics(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
+        """Metrics over all images of a table, always with the same patches masked."""
         n = math.prod(model.config.embedding.grid)
         seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
         total = 0.0
         with computing():
-            for start in range(0, len(table), JUDGED_AT_ONCE):
-                pixels = evaluation_pixels(table, start, JUDGED_AT_ONCE, self.transform_, device)
-                part = torch.from_numpy(seen[start : start + JUDGED_AT_ONCE]).to(device)
+            for start in range(0, len(table), BATCH):
+                pixels = evaluation_pixels(table, start, BATCH, self.transform_, device)
+                part = torch.from_numpy(seen[start : start + BATCH]).to(device)
                 total += float(model.losses(pixels, part).double().sum())
         loss = total / len(table)
         return {"loss": loss, "accuracy": 1.0 - loss}
@@ -173,29 +174,30 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     @computes
     def judge(self, pictures: Sequence[Any]) -> dict[str, float]:
-        """Loss over hidden patches, and ``accuracy``: the share of their variance that is explained.
+        """Evaluate on images: ``loss`` over masked patches, and ``accuracy``, their explained variance.
 
         Raises:
-            DataError: none, or one that cannot be read.
+            DataError: no images, or an unreadable one.
         """
         model = self.predictor()
         table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
-        figures = self._figures(model, table, next(model.parameters()).device)
-        finite(np.array(list(figures.values())), "losses")
-        return figures
+        metrics = self._metrics(model, table, next(model.parameters()).device)
+        finite(np.array(list(metrics.values())), "losses")
+        return metrics
 
     def score(self, pictures: Sequence[Any], y: None = None) -> float:
-        """The share of the hidden patches' variance that is explained: 1 at best, 0 for a gray answer."""
+        """Explained variance of the masked patches: 1 at best, 0 for gray patches."""
         return self.judge(pictures)["accuracy"]
 
     @computes
     def paint(self, pictures: Sequence[Any], seed: int = 0) -> list[Painting]:
-        """What the model makes of hidden patches, in the light and contrast that each has.
+        """Reconstruct masked patches of images.
 
-        Mean and contrast of a hidden patch are not guessed: they are taken from the image, as in the loss.
+        Mean and standard deviation of a masked patch are not predicted, but taken from the image, as in the
+        loss.
 
         Args:
-            seed: of the choice of patches.
+            seed: random seed for the choice of patches.
         """
         model = self.predictor()
         table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
@@ -214,7 +216,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
                 rows = torch.where(shown, answer, target) * std + mean  # [1, n, P]
                 painted = self.transform_.pixels_of(join_patches(rows, c.grid, c.patch_size, c.channels)[0])
                 picture = table.pixels[i].transpose(1, 2, 0)
-                height, width = painted.shape[:2]  # what patches leave over at the border is not painted
+                height, width = painted.shape[:2]  # patches may not cover the border
                 whole = picture.copy()
                 whole[:height, :width] = painted
                 out.append(Painting(picture, shown[0, :, 0].view(*c.grid).cpu().numpy(), whole))
@@ -222,14 +224,14 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     @computes
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
-        """``[n, D]`` fp32: the mean of all patches' states, nothing hidden."""
+        """Embed images without masking: the mean over all patches, ``[n, D]`` fp32."""
         model = self.predictor()
         table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
         device, first = next(model.parameters()).device, model.config.embedding.before
         out = []
         with computing():
-            for start in range(0, len(table), JUDGED_AT_ONCE):
-                pixels = evaluation_pixels(table, start, JUDGED_AT_ONCE, self.transform_, device)
+            for start in range(0, len(table), BATCH):
+                pixels = evaluation_pixels(table, start, BATCH, self.transform_, device)
                 states = model.encode(pixels).view(len(pixels), -1, model.width)
                 out.append(states[:, first:].float().mean(1).cpu().numpy())
         return finite(np.concatenate(out), "vectors")
@@ -266,10 +268,10 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
 
 def seen_count(patches: int, mask_share: float) -> int:
-    """Patches of an image that are read.
+    """Number of visible patches per image.
 
     Raises:
-        ConfigError: none would be, or all.
+        ConfigError: no patch would be visible, or all.
     """
     kept = round(patches * (1.0 - mask_share))
     if not 0 < kept < patches:
@@ -279,15 +281,15 @@ def seen_count(patches: int, mask_share: float) -> int:
 
 
 def decoder_sizes(model: PatchModelConfig) -> DecoderSizes:
-    """Of the decoder, from a recipe's settings."""
+    """The decoder's sizes from a recipe's settings."""
     return DecoderSizes(model.decoder_width, model.decoder_layers, model.decoder_heads)
 
 
 def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> MaskedAutoencoder:
-    """A new encoder of these sizes, or a checkpoint's, under a new decoder.
+    """A new encoder or a checkpoint's, with a new decoder.
 
     Raises:
-        ConfigError: sizes for a checkpoint, which has its own; a stem; a checkpoint that reads texts.
+        ConfigError: sizes for a checkpoint, which has its own; a checkpoint that reads texts.
         CheckpointError: weights that cannot be loaded.
     """
     if has_fixed_features(model.model):
@@ -314,7 +316,7 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
 
 
 def as_classifiers(image: PatchImageConfig, model: PatchModelConfig) -> tuple[ImageConfig, ImageModelConfig]:
-    """The settings that an encoder of images has, whatever stands on it."""
+    """The settings as sections of ``ImageClassifier``'s recipe."""
     return ImageConfig(**_shared(image, ImageConfig)), ImageModelConfig(**_shared(model, ImageModelConfig))
 
 

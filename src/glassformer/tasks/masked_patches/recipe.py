@@ -13,7 +13,7 @@ from glassformer.train.config import FitConfig
 
 @section
 class PicturesConfig(TableKeys):
-    """Where the images come from. Labels are not read."""
+    """Source of the images. Labels are ignored."""
 
     source: str = setting(
         "",
@@ -38,7 +38,7 @@ class PicturesConfig(TableKeys):
 
 @section
 class PatchImageConfig(PixelConfig):
-    """From images to visible and masked patches. None and empty mean: as the model has it."""
+    """Preprocessing and masking. None or empty: the value of the model."""
 
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
         "none", "augmentation before patches are masked; light is what the paper uses"
@@ -54,7 +54,7 @@ class PatchImageConfig(PixelConfig):
 
 @section
 class PatchModelConfig(EncoderSizes):
-    """The encoder to train, and the decoder used only in training. None means: as the architecture has it."""
+    """The encoder to train, and the decoder used only in training. None: the value of the architecture."""
 
     model: str = by_place(
         default="vit-tiny",
@@ -79,7 +79,7 @@ class PatchModelConfig(EncoderSizes):
 
 @section
 class PatchFitConfig(FitConfig):
-    """One fit; the loss is a mean over masked patches."""
+    """Training; the loss is a mean over masked patches."""
 
     epochs: int = setting(50, "passes over the images, with new masks in each")
     lr: float = setting(1e-3, "peak learning rate, reached at the end of the warm-up")
@@ -94,7 +94,7 @@ class PatchFitConfig(FitConfig):
 
 @section
 class PatchEvaluateConfig(Section):
-    """What is shown after training."""
+    """Examples for the report."""
 
     shown: int = setting(
         6, "number of held-out images in the report, each shown original, masked and reconstructed"
@@ -103,9 +103,9 @@ class PatchEvaluateConfig(Section):
 
 @dataclass(frozen=True)
 class PatchesRecipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of masked autoencoding."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("image-feature-extraction", 'print(model.embed(["picture.png"]).shape)')
 
     task: Literal["masked-patches"] = setting("masked-patches", "task that the recipe trains for")

@@ -1,7 +1,7 @@
-"""What a run of masked patches is made of.
+"""Runs of masked autoencoding.
 
-``model/`` is what fine-tuning goes on from: ``glassformer train RECIPE --model RUN/model``. The run leaves
-``paintings.json``, held-out images with patches hidden and painted, beside what every run leaves.
+Fine-tune the result with ``glassformer train RECIPE --model RUN/model``. In addition to the files of every
+run, these write ``paintings.json``: validation images with masked and reconstructed patches.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_o
 
 @dataclass(frozen=True)
 class Pictures:
-    """Images to learn from, images to judge on, and where they come from."""
+    """Training and validation images."""
 
     train: ImageSplit
     validation: ImageSplit
-    counts: dict[str, int]  # source -> images taken
+    counts: dict[str, int]  # source -> number of images used
     notes: tuple[str, ...] = ()
 
 
 def load(recipe: PatchesRecipe) -> Pictures:
-    """The images of a recipe's sources, without their labels; some are held out.
+    """Load the images of a recipe's sources, without labels, and hold some out.
 
     Raises:
         DataError: no such source, none of the splits, or too few images.
@@ -47,10 +47,10 @@ def load(recipe: PatchesRecipe) -> Pictures:
     counts: dict[str, int] = {}
     notes: list[str] = []
     for source in (d.source, *d.also):
-        part, said = pictures_of(source, d, recipe.image.image_range)
+        part, messages = pictures_of(source, d, recipe.image.image_range)
         counts[source] = len(part)
         images += part
-        notes += said
+        notes += messages
     size, n = d.validation_size, len(images)
     held = round(size * n) if size < 1 else min(round(size), n // 5)
     if not 0 < held < n:
@@ -65,7 +65,7 @@ def load(recipe: PatchesRecipe) -> Pictures:
 def pictures_of(
     source: str, d: PicturesConfig, image_range: float | None = None
 ) -> tuple[list[Any], list[str]]:
-    """The images of one source, and what is to be said of it; ``image_range`` as in ``open_picture``."""
+    """The images of one source, and messages about it; ``image_range`` as in ``open_picture``."""
     path = Path(source).expanduser() if source else None
     if path is not None and path.is_dir() and not split_files(path) and not _folders(path):
         split = ImageSplit([str(file) for file in picture_files(path)], None, str(path))
@@ -84,8 +84,8 @@ def pictures_of(
             )
     if d.broken == "skip":
         for name, part in parts.items():
-            parts[name], said = without_unreadable(part, name, image_range=image_range or "full")
-            notes += said
+            parts[name], messages = without_unreadable(part, name, image_range=image_range or "full")
+            notes += messages
     images = [image for part in parts.values() for image in part.images]
     if d.limit is not None and d.limit < len(images):
         order = np.random.default_rng(d.split_seed).choice(len(images), d.limit, replace=False)
@@ -98,25 +98,25 @@ def _folders(path: Path) -> bool:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """What is said of the images; those that cannot be read are found before the training.
+    """Log lines about the images, after a check that all are readable.
 
     Raises:
-        DataError: there are some.
+        DataError: an unreadable image.
     """
     data = context.data
-    begins_with = first_range(*as_classifiers(context.recipe.image, context.recipe.model), context.folder)
-    refuse_unreadable({"train": data.train, "validation": data.validation}, begins_with)
+    image_range = first_range(*as_classifiers(context.recipe.image, context.recipe.model), context.folder)
+    refuse_unreadable({"train": data.train, "validation": data.validation}, image_range)
     counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
     return DataPreview([f"images: {counts}; {len(data.validation):,} of them held out", *data.notes])
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Learn from the images that are not held out."""
+    """Train on the images that are not held out."""
     context.estimator.fit(context.data.train.images, validation=context.data.validation.images, **options)
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Figures on the images held out."""
+    """Metrics on the validation images."""
     learner, data = context.estimator, context.data
     embedding = learner.model_.config.embedding
     return {
@@ -127,7 +127,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """Held-out images: as they are, with their patches hidden, and painted."""
+    """``paintings.json``: validation images, each original, masked and reconstructed."""
     from glassformer.report.pictures import thumbnail
 
     rows = []
@@ -148,7 +148,7 @@ def _rgb(picture: np.ndarray) -> np.ndarray:
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of a saved model on its held-out images or on other ones."""
+    """Metrics of a saved model on its validation images or on other images."""
     d = context.recipe.data
     if source is None:
         images, origin = own_data(context, ["validation"]).validation.images, f"{d.source}, held out"
@@ -159,7 +159,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[MaskedPatches, tuple]:
-    """Noise."""
+    """A minimal estimator and images of noise."""
     pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
     sizes = {"image_size": 8, "patch_size": 2, "decoder_width": 8, "decoder_layers": 1, "decoder_heads": 2}
     settings: dict[str, Any] = {**TINY, **sizes}

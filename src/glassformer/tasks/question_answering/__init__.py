@@ -1,1 +1,1 @@
-"""Answers from a text: the span of a context that answers a question."""
+"""Task: extractive question answering."""

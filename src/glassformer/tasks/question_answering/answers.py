@@ -1,4 +1,4 @@
-"""What an answerer says of questions: answers with their places and how sure they are, figures, and why."""
+"""Prediction methods of ``QuestionAnswerer``: answers with positions, metrics, explanations."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.answer_span import MEASURE, Candidates, TextAnswer, answer_figures, candidates
 
-CHUNK = 1024  # questions encoded at a time: memory stays flat however many there are
+CHUNK = 1024  # questions encoded at a time, so that memory use stays constant
 
 
-def spread_answers(
+def best_answers(
     questions: Sequence[Question], found: Sequence[Candidates], threshold: float | None
 ) -> list[str]:
-    """The text that each question is answered with; empty: none."""
+    """The text of the best answer to each question; empty: no answer."""
     return [
         "" if own.is_none(threshold) else question.context[own.spans[0][1] : own.spans[0][2]]
         for question, own in zip(questions, found, strict=True)
@@ -34,7 +34,7 @@ def spread_answers(
 
 
 def window_shares(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -> tuple[float, float]:
-    """Mean loss of the windows in nats, and the share of them whose begin and end are both right.
+    """Mean loss per window in nats, and the share of windows whose start and end are both right.
 
     Args:
         logits: ``[N, 2]``.
@@ -44,14 +44,14 @@ def window_shares(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -
     for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):
         own = logits[start:stop].astype(np.float64)
         own = own - own.max(0)
-        chance = own[targets[window], [0, 1]] - np.log(np.exp(own).sum(0))
-        losses.append(-chance.mean())
+        log_probabilities = own[targets[window], [0, 1]] - np.log(np.exp(own).sum(0))
+        losses.append(-log_probabilities.mean())
         right.append(bool((own.argmax(0) == targets[window]).all()))
     return float(np.mean(losses)), float(np.mean(right))
 
 
 class SpanAnswers(Explains):
-    """What can be asked of a fitted answerer."""
+    """Prediction, evaluation and explanation of a fitted ``QuestionAnswerer``."""
 
     EXPLAINED_BY = "integrated_gradients"
 
@@ -64,11 +64,11 @@ class SpanAnswers(Explains):
 
     @property
     def budget(self) -> int:
-        """Tokens computed at once in prediction."""
+        """Number of tokens per batch in prediction."""
         return max(self.batch_tokens or 8192, self.length_)
 
     def readable(self, rows: QuestionRows, model: Any) -> QuestionRows:
-        """The windows for a model that may tell no segments apart."""
+        """The windows, without token type ids if the model has none."""
         if model.config.embedding.segments > 1 or rows.table.segments is None:
             return rows
         return replace(rows, table=replace(rows.table, segments=None))
@@ -80,12 +80,12 @@ class SpanAnswers(Explains):
         device: torch.device,
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
-        """What the head gives for each token, ``[N, 2]`` fp32: begin, end."""
+        """Start and end logits of each token, ``[N, 2]`` fp32."""
         rows = self.readable(rows, model)
-        first = np.diff(rows.owners, prepend=-1) > 0  # of each question its first window is counted
-        told = None if progress is None else lambda index: progress(int(first[index].sum()))
+        first = np.diff(rows.owners, prepend=-1) > 0  # progress counts the first window of each question
+        count = None if progress is None else lambda index: progress(int(first[index].sum()))
         budget = self.budget
-        return predict_tokens(model, rows.table, 2, batch_tokens=budget, device=device, progress=told)
+        return predict_tokens(model, rows.table, 2, batch_tokens=budget, device=device, progress=count)
 
     def best(self, logits: np.ndarray, rows: QuestionRows) -> list[Candidates]:
         """The candidates of each question, from the logits ``[N, 2]`` of its tokens."""
@@ -93,7 +93,7 @@ class SpanAnswers(Explains):
 
     @computes
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[Candidates]:
-        """The best spans of each question, and the score of no answer."""
+        """The best spans for each question, and the score of no answer."""
         check_is_fitted(self, "model_")
         questions, model = check_questions(X), self.predictor()
         device = next(model.parameters()).device
@@ -105,21 +105,21 @@ class SpanAnswers(Explains):
         return out
 
     def predict(self, X: Sequence[Any]) -> list[str]:
-        """The answer to each question as it stands in its context; empty: none."""
+        """The answer to each question, as it is written in its context; empty: no answer."""
         questions = check_questions(X)
-        return spread_answers(questions, self.outputs(questions), self.threshold_)
+        return best_answers(questions, self.outputs(questions), self.threshold_)
 
     def answers(
         self, X: Sequence[Any], n_best: int = 1, found: Sequence[Candidates] | None = None
     ) -> list[list[TextAnswer]]:
-        """The best answers to each question, the given one first: text, place, score and probability.
+        """The best answers to each question, the predicted one first: text, position, score and probability.
 
         Args:
-            n_best: how many, from 1 to 20; fewer where there are fewer spans.
-            found: what ``outputs`` gave, where it is known.
+            n_best: number of answers, from 1 to 20; there may be fewer spans.
+            found: the result of ``outputs``, if known.
 
         Raises:
-            InputError: a number out of its range, or questions that cannot be used.
+            InputError: ``n_best`` out of range, or unusable questions.
         """
         if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= 20:
             raise InputError(f"n_best = {n_best!r}", where="answers", fix="Give 1 to 20")
@@ -131,35 +131,35 @@ class SpanAnswers(Explains):
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """F1 of words, as SQuAD counts it, from 0 to 1."""
+        """SQuAD's F1, from 0 to 1."""
         return self.judge(X, y, bootstrap=0)[MEASURE]
 
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, given: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """All figures of ``targets.answer_span.answer_figures``; ``given``: known answers."""
+        """All metrics of ``targets.answer_span.answer_figures``; ``given``: predictions, if known."""
         questions = check_questions(X)
         truth = check_answers(y, questions)
         given = self.predict(questions) if given is None else given
         return answer_figures(truth, given, [q.context for q in questions], bootstrap=bootstrap)
 
     def explain(self, x: Any, *, method: str = "integrated_gradients", **options: Any) -> Any:
-        """Why this answer: scores for the words of question and context, as explanations of classifiers are.
+        """Explain an answer by scores for the words of question and context.
 
         Args:
             x: a pair (question, context), or a dict with these keys.
-            method: one of ``glassformer.explain.methods``; what they explain is the sum of the two logits.
-            options: ``target`` ("answer" or "no answer"; None: what is given), ``trust``, and those of the
-                method.
+            method: one of ``glassformer.explain.methods``; they explain the sum of start and end logit.
+            options: ``target`` ("answer" or "no answer"; None: the predicted one), ``trust``, and options of
+                the method.
 
         Raises:
-            InputError: a question that cannot be used, or no such method, option or target.
+            InputError: an unusable question, or no such method, option or target.
         """
         check_is_fitted(self, "model_")
         return self._explained(check_questions([x], "question"), None, {**options, "method": method})[0]
 
     def explain_target(self, question: Question) -> Any:
-        """What is explained: the best answer to a question, as the ``Subject`` of an explanation."""
+        """The ``Subject`` of an explanation: the best answer to a question."""
         return answer_subject(self, question)
 
     def examples_of(self, X: Sequence[Any]) -> list[Question]:
@@ -167,7 +167,7 @@ class SpanAnswers(Explains):
         return check_questions(X)
 
     def export_outputs(self) -> Any:
-        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        """The ``export.outputs.Outputs`` that writes and checks these predictions in an export."""
         from glassformer.export.outputs import TextSpans
 
         return TextSpans(self)

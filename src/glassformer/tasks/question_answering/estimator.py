@@ -1,4 +1,4 @@
-"""``QuestionAnswerer``: the span of a text that answers a question, or that there is none.
+"""``QuestionAnswerer``: extractive question answering, with or without unanswerable questions.
 
 model = gf.QuestionAnswerer().fit([("Where was Ada born?", "Ada was born in Hanoi.")], ["Hanoi"])
 model.predict([("Where was Bo born?", "Bo was born in Rome.")]); model.answers(...); model.explain(...)
@@ -42,7 +42,7 @@ from glassformer.tasks.build import (
     save_tokenizer,
 )
 from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
-from glassformer.tasks.question_answering.answers import SpanAnswers, spread_answers, window_shares
+from glassformer.tasks.question_answering.answers import SpanAnswers, best_answers, window_shares
 from glassformer.tasks.question_answering.recipe import (
     AnswererFitConfig,
     AnswererModelConfig,
@@ -56,10 +56,10 @@ from glassformer.train.loop import TextStream
 from glassformer.train.objectives import AnswerSpans
 from glassformer.train.state import Training
 
-OF_TEXT = ("tokenizer", "lowercase", "strip_accents", "vocab_size", "min_count")
+TEXT_SETTINGS = ("tokenizer", "lowercase", "strip_accents", "vocab_size", "min_count")
 
 
-class Asked(NamedTuple):
+class QuestionSet(NamedTuple):
     """Questions and their answers."""
 
     questions: list[Question]
@@ -68,17 +68,17 @@ class Asked(NamedTuple):
 
 @with_settings
 class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConfig, AnswererFitConfig):
-    """A Transformer that marks where the answer to a question stands in a text.
+    """A Transformer that finds the span of a text that answers a question.
 
-    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state beside that of ``Estimator``: ``tokenizer_``, ``length_`` (tokens of a
-    window), ``threshold_`` (how far no answer must be before the best span to be given, chosen on validation
-    questions; None: it always answers, as training had no question without an answer).
+    The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
+    explains them. Fitted attributes in addition to ``Estimator``'s: ``tokenizer_``, ``length_`` (tokens per
+    window), ``threshold_`` (no answer is predicted if its score exceeds that of the best span by this much;
+    chosen on validation questions; None: it always answers, since all training questions had an answer).
     """
 
     RECIPE, INPUTS, MOST, is_example = AnsweringRecipe, Questions(), 2, staticmethod(is_example)
     SAVED_AS = "TextAnswerer"
-    FIGURES = (*Estimator.FIGURES, "length", "threshold")
+    SAVED_STATE = (*Estimator.SAVED_STATE, "length", "threshold")
 
     tokenizer_: Tokenizer = fitted()
     length_: int = fitted()
@@ -96,26 +96,27 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> QuestionAnswerer:
-        """Learn from questions, their contexts and where the answers stand in these.
+        """Train on questions, contexts and the positions of answers in them.
 
         Args:
             X: pairs (question, context), or dicts with these keys.
-            y: of each ``{"text": [...], "answer_start": [...]}``, one text that stands in its context once,
-                or None: no answer. Of several answers the first is learned; all count when it is judged.
-            validation: ``(X, y)`` judged after each epoch; the best weights are kept by it, and where it has
-                questions without an answer the threshold is chosen on it.
-            checkpoints: folder for them, every ``checkpoint_every`` steps; must have none without ``resume``.
-            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+            y: for each question ``{"text": [...], "answer_start": [...]}``, or a text that occurs in its
+                context once, or None for no answer. Training uses the first of several answers; evaluation
+                accepts any.
+            validation: ``(X, y)``, evaluated after each epoch to select the best weights; if it has questions
+                without an answer, it also determines the threshold.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
+                ``resume``.
+            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
 
         Raises:
-            DataError: a question, context or answer that cannot be used (its place is named), or no answer
-                at all.
-            ConfigError: a setting that cannot be.
+            DataError: an unusable question, context or answer, or no answer at all.
+            ConfigError: an invalid setting.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Asked, Asked | None]:
+    def _examples(self, fit: Fit, *data: Any) -> tuple[QuestionSet, QuestionSet | None]:
         X, y, validation = data
         questions, held = check_questions(self.fit_rows(X, names=(QUESTION, CONTEXT))), None
         self.n_features_in_ = 2
@@ -125,13 +126,13 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
         if validation is not None:
             X, y = check_two(validation, "questions, answers")
             others = check_questions(X, "validation questions")
-            held = Asked(others, check_answers(y, others, "validation answers"))
+            held = QuestionSet(others, check_answers(y, others, "validation answers"))
         elif fit.train.validation_fraction:
-            groups = [alike(q.context) for q in questions]  # a context stays on one side
+            groups = [alike(q.context) for q in questions]  # a context is in one split only
             parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
             (questions, answers), (others, own) = parts
-            held = Asked(others, own)
-        return Asked(questions, answers), held
+            held = QuestionSet(others, own)
+        return QuestionSet(questions, answers), held
 
     def _prepare(self, fit: Fit) -> tuple[QuestionRows, QuestionRows | None]:
         text, model = self._sections(fit.configs)
@@ -142,17 +143,17 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
         return self.encode(fit.examples.questions), held
 
     def _sections(self, configs: dict[str, Any]) -> tuple[TextConfig, ModelConfig]:
-        """The settings in the words of what builds text models; the length that is not set is the model's."""
+        """The settings as sections of ``TextClassifier``'s recipe; an unset ``max_length`` is the model's."""
         text, model = configs["text"], configs["model"]
         longest = text.max_length
         if longest is None:
             most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
             longest = min(LONGEST, most or LONGEST)
-        given = {name: getattr(text, name) for name in OF_TEXT}
-        return TextConfig(max_length=longest, **given), ModelConfig(**vars(model), pooling="mean")
+        settings = {name: getattr(text, name) for name in TEXT_SETTINGS}
+        return TextConfig(max_length=longest, **settings), ModelConfig(**vars(model), pooling="mean")
 
     def encode(self, questions: Sequence[Question]) -> QuestionRows:
-        """Checked questions as the windows that are read; all with segments, which a model may not tell."""
+        """Tokenize checked questions into windows, always with token type ids (see ``readable``)."""
         return encode_questions(
             self.tokenizer_,
             questions,
@@ -178,34 +179,34 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
         table = self.readable(rows, fit.network).table
         stream = TextStream(table, settings, train.accumulate, train.seed, fit.device)
         objective = AnswerSpans(rows.targets(fit.examples.answers))
-        return stream, objective, None if fit.held is None else self._judge(fit)
+        return stream, objective, None if fit.held is None else self._evaluator(fit)
 
-    def _judge(self, fit: Fit) -> Callable[[], dict[str, float]]:
+    def _evaluator(self, fit: Fit) -> Callable[[], dict[str, float]]:
         held, rows = fit.held, self.readable(fit.held_table, fit.network)
         targets = rows.targets(held.answers)
 
-        def judge() -> dict[str, float]:
+        def evaluate() -> dict[str, float]:
             logits = self.token_logits(fit.network, rows, fit.device)
             loss, right = window_shares(logits, rows, targets)
             found = self.best(logits, rows)
             threshold = self._threshold(fit, held, found)
-            given = spread_answers(held.questions, found, threshold)
-            scores = np.mean([scores_of(text, own) for text, own in zip(given, held.answers, strict=True)], 0)
+            texts = best_answers(held.questions, found, threshold)
+            scores = np.mean([scores_of(text, own) for text, own in zip(texts, held.answers, strict=True)], 0)
             return {"loss": loss, "accuracy": right, **dict(zip(FIGURES, scores.tolist(), strict=True))}
 
-        return judge
+        return evaluate
 
-    def _threshold(self, fit: Fit, held: Asked, found: Sequence[Any]) -> float | None:
-        """What no answer must be ahead by: None where training has an answer to every question, 0 where
-        validation does not show both kinds."""
+    def _threshold(self, fit: Fit, held: QuestionSet, found: Sequence[Any]) -> float | None:
+        """The threshold for no answer: None if every training question has an answer, 0 if not both kinds of
+        questions occur in validation."""
         if all(own.texts for own in fit.examples.answers):
             return None
-        there = [bool(own.texts) for own in held.answers]
-        if all(there) or not any(there):
+        has_answer = [bool(own.texts) for own in held.answers]
+        if all(has_answer) or not any(has_answer):
             return 0.0
-        texts = spread_answers(held.questions, found, None)
-        answered = [scores_of(text, own)[1] for text, own in zip(texts, held.answers, strict=True)]
-        return best_threshold([own.lead for own in found], answered, [float(not yes) for yes in there])
+        texts = best_answers(held.questions, found, None)
+        f1 = [scores_of(text, own)[1] for text, own in zip(texts, held.answers, strict=True)]
+        return best_threshold([own.lead for own in found], f1, [float(not yes) for yes in has_answer])
 
     def _keep(self, fit: Fit, training: Training) -> None:
         super()._keep(fit, training)
@@ -244,7 +245,7 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
         config = self.model_.config
         check_table(self.tokenizer_, config, str(folder))
         if getattr(config, "head", None) != "spans":
-            raise CheckpointError("holds no head that marks begin and end of an answer", where=str(folder))
+            raise CheckpointError("has no head that predicts start and end of an answer", where=str(folder))
         if self.length_ > config.embedding.max_positions:
             what = (
                 f"windows of {self.length_} tokens, the model has {config.embedding.max_positions} positions"
@@ -253,7 +254,8 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
 
     @classmethod
     def opened(cls, checkpoint: Checkpoint) -> QuestionAnswerer:
-        """What other people's head answers: it gives a span to every question, as nobody has said when not.
+        """The estimator for a transformers checkpoint. It answers every question, since its threshold for no
+        answer is unknown.
 
         Raises:
             CheckpointError: a tokenizer that does not fit.

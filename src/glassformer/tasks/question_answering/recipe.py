@@ -1,4 +1,5 @@
-"""What a recipe of question answering can say. ``text``, ``model``, ``train``: see ``QuestionAnswerer``."""
+"""Recipe of question answering. The keys of ``text``, ``model`` and ``train`` are parameters of
+``QuestionAnswerer``."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from glassformer.train.config import SuitedFitConfig, TokenBatches
 
 @section
 class AnsweredConfig(TextRows, DrawnData):
-    """Where the questions come from and how they are split."""
+    """Source of the questions, and how they are split."""
 
     source: str = setting(
         "", "a named source (facts), or SQuAD's JSON, a JSON Lines, Parquet or CSV file, or a folder of them"
@@ -37,7 +38,7 @@ class AnsweredConfig(TextRows, DrawnData):
 
 @section
 class AnswererTextConfig(NewTokenizer):
-    """From a question and its context to token ids."""
+    """Tokenization of questions and contexts."""
 
     max_length: int | None = setting(
         None,
@@ -56,7 +57,7 @@ class AnswererTextConfig(NewTokenizer):
 
 @section
 class AnswererModelConfig(TokenHeadConfig):
-    """Which encoder, under a linear layer that marks begin and end. None means: as the preset has it."""
+    """Encoder, with a linear head for start and end. None: the value of the preset or checkpoint."""
 
     model: str = by_place(
         default="all-minilm-l6-v2",
@@ -66,14 +67,14 @@ class AnswererModelConfig(TokenHeadConfig):
 
 @section
 class AnswererFitConfig(TokenBatches, SuitedFitConfig):
-    """One fit. As in every recipe, but an example is a window, and these are the defaults."""
+    """Training; an example is a window."""
 
     monitor: Literal["f1", "exact_match", "loss"] = setting("f1", "metric that selects the best weights")
 
 
 @section
 class AnswererEvaluateConfig(EvaluateKeys):
-    """What is judged and shown after training."""
+    """Evaluation and report after training."""
 
     baselines: bool = setting(
         True, "also evaluate two simple methods: the most likely sentence, and a name in it"
@@ -86,9 +87,9 @@ class AnswererEvaluateConfig(EvaluateKeys):
 
 @dataclass(frozen=True)
 class AnsweringRecipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of question answering."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("question-answering", 'print(model.predict([("A question?", "A text with its answer.")]))')
 
     task: Literal["question-answering"] = setting("question-answering", "task that the recipe trains for")

@@ -1,7 +1,7 @@
-"""What a run of an answerer is made of.
+"""Runs of question answering.
 
-It leaves ``predictions.jsonl`` (a line for each judged question) and ``answers.json`` (those that the report
-shows) beside what every run leaves.
+In addition to the files of every run, these write ``predictions.jsonl`` (one line per evaluated question) and
+``answers.json`` (the questions shown in the report).
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from glassformer.targets.answer_span import (
 )
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.judging import fit, score_splits, split_to_judge
-from glassformer.tasks.question_answering.answers import spread_answers
+from glassformer.tasks.judging import fit, score_splits, split_to_evaluate
+from glassformer.tasks.question_answering.answers import best_answers
 from glassformer.tasks.question_answering.estimator import QuestionAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
-JUDGED_OF_TRAINING = 500  # questions, to see what was learned by heart
+TRAINING_SAMPLE = 500  # training questions that are evaluated, to show overfitting
 PREDICTIONS = "predictions.jsonl"
 AROUND = 400  # characters of a long context that are shown on either side of an answer
-BETWEEN = " | "  # question and context, in a recipe's own questions
+BETWEEN = " | "  # separates question and context in a recipe's own questions
 
 
 def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
-    """The questions of a recipe, or those of another source: all of them."""
+    """Read all questions of a recipe, or of another source."""
     d = recipe.data
     return load_answered(
         d.source if source is None else source,
@@ -62,7 +62,7 @@ def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
 
 
 def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
-    """The questions of a recipe, split as it says; or those of another source, as they are.
+    """Load the questions of a recipe and split them; or load another source, without splitting.
 
     Raises:
         DataError: no such source, no training split, no answers.
@@ -74,10 +74,10 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
 
 
 def own_questions(recipe: AnsweringRecipe) -> list[Question]:
-    """The questions that a recipe asks at the end.
+    """The recipe's own questions, which are answered at the end of a run.
 
     Raises:
-        DataError: one without its context.
+        DataError: a question without a context.
     """
     pairs = [text.partition(BETWEEN) for text in recipe.evaluate.questions]
     for i, (_, bar, context) in enumerate(pairs):
@@ -88,13 +88,13 @@ def own_questions(recipe: AnsweringRecipe) -> list[Question]:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """How many questions there are, and how many without an answer; the doctor sees the windows too."""
+    """Log lines about the questions; the data doctor also checks the windows."""
     splits = context.data
     own_questions(context.recipe)
     train = splits.train
     none = sum(not own.texts for own in train.answers or ())
-    said = f"{none:,} training questions have no answer" if none else "every training question has an answer"
-    lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {said}"]
+    note = f"{none:,} training questions have no answer" if none else "every training question has an answer"
+    lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {note}"]
     if splits.validation is None and splits.judged is None:
         what = "no held-out questions: nothing will evaluate the answers"
         lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
@@ -109,15 +109,15 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Figures of the splits beside the baselines'; the judged split is looked at once."""
+    """Metrics of the splits and of the baselines; also writes the predictions."""
     started = time.perf_counter()
     context.log("evaluating")
     model, recipe, splits = context.estimator, context.recipe, context.data
-    few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
+    few, judged = splits.train.select(range(min(TRAINING_SAMPLE, len(splits.train)))), splits.judged
 
     def scored(split: AnsweredSplit) -> tuple[dict[str, Any], list[Candidates]]:
-        with context.count("evaluating", len(split)) as told:
-            return _figures(model, split, 0 if split is few else recipe.evaluate.bootstrap, told)
+        with context.count("evaluating", len(split)) as progress:
+            return _metrics(model, split, 0 if split is few else recipe.evaluate.bootstrap, progress)
 
     out = score_splits(context, scored, few, MEASURE)
     out["threshold"] = model.threshold_
@@ -126,25 +126,25 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         if recipe.evaluate.baselines:
             out["baselines"] = baselines(splits.train, judged, recipe.evaluate.bootstrap)
         write_answers(context.folder / PREDICTIONS, model, judged, context.answers, splits.judged_name)
-    if asked := own_questions(recipe):
-        out["questions"] = predict_records(model, asked)
+    if questions := own_questions(recipe):
+        out["questions"] = predict_records(model, questions)
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
 
 
-def _figures(
-    model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, told: Any = None
+def _metrics(
+    model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
-    """The figures of a split, and what the model makes of its questions."""
-    found = model.outputs(split.questions, progress=told)
-    given = spread_answers(split.questions, found, model.threshold_)
-    return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=given), found
+    """Metrics of a split, and the candidate answers to its questions."""
+    found = model.outputs(split.questions, progress=progress)
+    answers = best_answers(split.questions, found, model.threshold_)
+    return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=answers), found
 
 
 def write_answers(
     path: Path, model: QuestionAnswerer, split: AnsweredSplit, found: Sequence[Candidates], name: str
 ) -> None:
-    """A line for each question: what was asked, given and true, and both figures."""
+    """Write one line per question: predicted and true answers, and both metrics."""
     best = [own[0] for own in model.answers(split.questions, found=found)]
     lines = []
     for i, (question, answer) in enumerate(zip(split.questions, best, strict=True)):
@@ -167,17 +167,18 @@ def write_answers(
 
 
 class AnswersOutOfFold(OutOfFold):
-    """Answers to questions; all questions on one text share a fold."""
+    """Cross-validation of question answering; all questions on one context share a fold."""
 
-    NOUN, ANSWERS, FIGURES, GROUP = "questions", "given.json", FIGURES, ("question", "texts")
+    NOUN, ANSWERS, METRICS, GROUP = "questions", "given.json", FIGURES, ("question", "texts")
     target, measure = AnswerSpan(), MEASURE
 
     def evaluate(self, model: QuestionAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
         given = model.predict(held.questions)
         scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
-        return scores["n"], {**{key: scores[key] for key in FIGURES}, "threshold": model.threshold_}, given
+        metrics = {key: scores[key] for key in self.METRICS}
+        return scores["n"], {**metrics, "threshold": model.threshold_}, given
 
-    def together(
+    def pooled_metrics(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         train, given, lines = self.train, [""] * len(self.train), []
@@ -199,18 +200,18 @@ class AnswersOutOfFold(OutOfFold):
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of a saved answerer on its own judged split, or on other data.
+    """Metrics of a saved model on its own test split, or on other data.
 
     Raises:
         DataError: no split with answers, or data that cannot be read.
     """
-    split = split_to_judge(context, source, load, "questions", "split with answers")
-    with context.count("evaluating", len(split)) as told:
-        return _figures(context.estimator, split, context.recipe.evaluate.bootstrap, told)[0]
+    split = split_to_evaluate(context, source, load, "questions", "split with answers")
+    with context.count("evaluating", len(split)) as progress:
+        return _metrics(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
 
 
 def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[str, Any]]:
-    """The answer to each question, its place, how sure it is, and the next best ones."""
+    """One record per question: answer, position, probability, and the next best answers."""
     questions = check_questions(X)
     out = []
     for question, ranked in zip(questions, model.answers(questions, n_best), strict=True):
@@ -221,7 +222,7 @@ def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) 
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """Judged questions with true and given answers: those with errors first, the surest of them in front."""
+    """``answers.json``: questions with true and predicted answers, the most confident errors first."""
     split, model = context.data.judged, context.estimator
     if split is None or context.answers is None:
         return {}
@@ -235,13 +236,13 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str, Any]:
-    """One judged question; a long context is cut to what lies around the answers."""
+    """One evaluated question; a long context is cut to the text around the answers."""
     question, truth = split.questions[i], split.answers[i] if split.answers else Answers()
     spans = [(a, a + len(text)) for text, a in zip(truth.texts[:1], truth.starts, strict=False)]
     given = [(answer.start, answer.end)] if answer.text else []
     ends = [place for span in (*spans, *given) for place in span] or [0]
     low, high = max(0, min(ends) - AROUND), min(len(question.context), max(ends) + AROUND)
-    if high - low > 4 * AROUND:  # they lie far apart: the true one is shown
+    if high - low > 4 * AROUND:  # the answers are far apart: show the true one
         low, high = max(0, ends[0] - AROUND), min(len(question.context), ends[0] + AROUND)
     cut = [
         [(max(a, low) - low, min(b, high) - low) for a, b in own if a < high and b > low]
@@ -262,7 +263,7 @@ def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str,
 
 
 def example_fixture() -> tuple[QuestionAnswerer, tuple]:
-    """Which animal is it?"""
+    """A minimal estimator and a few questions."""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     questions, answers = [], []
     for text in TINY_TEXTS:

@@ -1,1 +1,1 @@
-"""How much two texts mean the same."""
+"""Task: sentence embeddings and semantic similarity."""

@@ -1,4 +1,4 @@
-"""What is asked of vectors: cosines, nearest rows, and classes where a fit had labels."""
+"""Prediction methods of ``Embedder``: embeddings, cosines, nearest neighbors, classes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from glassformer.tasks.similarity.build import LONGEST
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
-ROUNDED = 1e-6  # how far from 1 fp32 may put the cosine of a vector of length 1 with itself
-BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows compared at once, and pairs that are listed
-CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines are computed in fp32
-# How far a cosine of vectors rounded to bf16 may lie off: half a unit of the last of 8 binary places (2**-9)
-# each for both vectors and the sum, and a little for sums in fp32.
+ROUNDED = 1e-6  # maximum rounding error of a cosine in fp32
+BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows per matrix product; maximum number of pairs returned
+CANDIDATES = 32  # additional nearest rows in bf16 whose cosines are computed in fp32
+# Maximum error of a cosine in bf16: 2**-9 (half a unit in the last of 8 binary places) for each vector and
+# for their product, and a little for sums in fp32.
 APART = 3 * 2.0**-9 + 2.0**-11
 
 
 class Answers:
-    """The questions that an ``Embedder`` answers from its vectors."""
+    """Embedding, similarity, search and classification of a fitted ``Embedder``."""
 
     INPUTS = TextsForVectors()
     check = staticmethod(check_texts)
@@ -44,7 +44,7 @@ class Answers:
     classes_: np.ndarray | None
     head_: Head | None
     tokenizer_: Any
-    truth_ = False  # whether the labels of a fit were truth values, and so are those of ``predict``
+    truth_ = False  # whether the training labels were booleans, so that ``predict`` returns booleans
     clean: Any
     predictor: Any
     _how: Any
@@ -54,48 +54,48 @@ class Answers:
     _check_fitted: Any
 
     def texts_of(self, X: Any) -> list[str]:
-        """One text each, checked; of a table the column that ``fit`` had, where it had one."""
+        """Checked texts; from a table, the column that ``fit`` used, if any."""
         return check_texts(self.rows_of(X))
 
     def asked_columns(self) -> int:
-        """One text at a time, also where pairs were learned."""
+        """Number of columns per example in prediction: 1, also after training on pairs."""
         return 1
 
     @computes
     def encode(
         self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> np.ndarray:
-        """One vector a text, ``[n, E]`` fp32; what ``SentenceTransformer.encode`` gives.
+        """Embed each text, ``[n, E]`` fp32; the same as ``SentenceTransformer.encode``.
 
         Raises:
-            InputError: a text that cannot be used; no prompt of that name.
+            InputError: an unusable text, or no prompt of that name.
         """
         model, texts = self.predictor(), [clean_text(text, self.clean) for text in self.texts_of(texts)]
         options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
         return model.sentences.embed(model, texts, **options)
 
     def directions(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors at length 1, ``[n, E]`` fp32, so that a product of two is their cosine.
+        """Normalized embeddings ``[n, E]`` fp32: the dot product of two is their cosine.
 
         Raises:
-            ConfigError: the checkpoint compares its vectors in another way.
+            ConfigError: the checkpoint uses another similarity than the cosine.
         """
         self._check_fitted()
         self._how.check_cosine("similarity")
         return unit(self.encode(texts))
 
     def skipped(self) -> int:
-        """Rows of each text that are of the default prompt and do not count."""
+        """Number of tokens of the default prompt, which are left out in pooling."""
         how = self._how
         return how.prompt_rows(how.prompt(None, None), self.reader(), how.max_length or LONGEST)
 
     @computes
     def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
-        """What each pair of tokens adds to the cosine of two texts; the table sums up to it.
+        """Explain the cosine of two texts: the contribution of each pair of tokens; these sum to the cosine.
 
         Raises:
-            DataError: a text that cannot be used.
-            ConfigError: a pooling or layer behind it through which a vector is no sum over tokens.
+            DataError: an unusable text.
+            ConfigError: a pooling or later layer that makes embeddings no sum over tokens.
         """
         model, texts = self.predictor(), check_texts([a, b])
         self._how.check_cosine("explain_similarity")
@@ -112,42 +112,40 @@ class Answers:
             for row, name in enumerate(("first", "second"))
             if table.truncated[row]
         ]
-        found, score = contributions(self._how, parts[0], parts[1])
-        return SimilarityExplanation(texts[0], texts[1], tokens[0], tokens[1], found, score, tuple(cut))
+        added, score = contributions(self._how, parts[0], parts[1])
+        return SimilarityExplanation(texts[0], texts[1], tokens[0], tokens[1], added, score, tuple(cut))
 
     def export_outputs(self) -> Any:
-        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        """The ``export.outputs.Outputs`` that writes and checks these predictions in an export."""
         from glassformer.export.outputs import TextVectors
 
         return TextVectors(self)
 
     def embed(self, texts: Sequence[str], **options: Any) -> np.ndarray:
-        """As ``encode``, under the name that classifiers have for it."""
+        """Same as ``encode``, with the name of the method in classifiers."""
         return self.encode(texts, **options)
 
     def transform(self, X: Sequence[str]) -> np.ndarray:
-        """As ``encode``, for a step of scikit-learn's ``Pipeline``."""
+        """Same as ``encode``, for use in scikit-learn's ``Pipeline``."""
         return self.encode(X)
 
     def fit_transform(self, X: Sequence[str], y: Any = None) -> np.ndarray:
-        """``transform`` by the encoder as it is: a ``Pipeline`` trains what follows, and not the encoder.
-
-        To train it, call ``fit`` beforehand.
-        """
+        """Same as ``transform``: in a ``Pipeline`` the encoder is not trained. To train it, call ``fit``
+        before."""
         return self.transform(X)
 
     def longest(self) -> int:
-        """Tokens that are read of a text, special ones included."""
+        """Maximum number of tokens of a text, special ones included."""
         self._check_fitted()
         return token_limit(self.model_.config.embedding, self._how.max_length)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Which texts are longer than the model reads, ``[n]`` bool."""
+        """Which texts are truncated, ``[n]`` bool."""
         self._check_fitted()
         return np.asarray(self.table(self.texts_of(texts)).truncated)
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
-        """Cosine of two texts, or of each text of one list with each of another, ``[n, m]``."""
+        """Cosine of two texts; for lists, of each text of one with each of the other, ``[n, m]``."""
         one = isinstance(a, str) and isinstance(b, str)
         first, second = (self.directions([t] if isinstance(t, str) else t) for t in (a, b))
         cosines = first @ second.T
@@ -159,27 +157,27 @@ class Answers:
         rows: Sequence[int] | None = None,
         beside: Sequence[Mapping[str, Any]] | None = None,
     ) -> Any:
-        """Keep texts and their vectors for ``similar``.
+        """Embed and store texts for ``similar``.
 
         Args:
-            rows: of each text in its file.
-            beside: what stands beside each text in its row, by column: plain values that JSON can hold.
+            rows: row number of each text in its file.
+            beside: the other columns of each text's row, with values that JSON can represent.
         """
         texts = self.texts_of(texts)
         self.index_ = TextIndex(texts, self.directions(texts), self.weights_digest(), rows, beside)
         return self
 
     def save_index(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write what ``index`` keeps into a folder of its own; ``load_index`` opens it.
+        """Write the index to a folder; ``load_index`` opens it.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no index.
             CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
         """
         return save_index(self._indexed(), path, overwrite=overwrite)
 
     def load_index(self, path: str | Path) -> Any:
-        """Keep the texts and vectors of a folder for ``similar``.
+        """Load a saved index for ``similar``.
 
         Raises:
             CheckpointError: no such folder, a damaged one, or the vectors of another model.
@@ -194,15 +192,15 @@ class Answers:
         return index
 
     def weights_digest(self) -> str:
-        """What tells the weights (and the way to one vector) from others, whatever folder they lie in."""
+        """A digest of everything that affects embeddings: weights, pooling, prompt, cleaning."""
         self._check_fitted()
         tensors = self.model_.state_dict()
         own = self._how
         how = [str(own.pool), str(own.max_length), str(sorted(tensors))]
-        # What most models have not is told where it is there: indexes of the others open as they did.
-        beside = {"prompt": own.prompt(None, None), "lowercase": own.lowercase, "clean": self.clean}
-        beside["truncate_dim"] = own.truncate_dim
-        how += [f"{name}={value}" for name, value in beside.items() if value not in ("", False, "none", None)]
+        # Only added if set, so that indexes of earlier versions keep their digest.
+        optional = {"prompt": own.prompt(None, None), "lowercase": own.lowercase, "clean": self.clean}
+        optional["truncate_dim"] = own.truncate_dim
+        how += [f"{key}={value}" for key, value in optional.items() if value not in ("", False, "none", None)]
         dense = [step for step in own.after if isinstance(step, Dense)]
         arrays = [np.frombuffer("|".join([*how, *(step.activation for step in dense)]).encode(), np.uint8)]
         parts = [x for d in dense for x in (d.weight, d.bias, d.residual_weight) if x is not None]
@@ -211,57 +209,59 @@ class Answers:
         return digest(arrays)
 
     def similar(self, text: str, k: int = 5, least: float = -1.0) -> list[tuple[str, float]]:
-        """The nearest texts of ``index``, with their cosines, the nearest first; none below ``least``."""
+        """The ``k`` nearest texts of the index with their cosines, nearest first, without those below
+        ``least``."""
         index = self._indexed()
         rows, cosines = self.search([text], index.vectors, k)
         near = zip(rows[0], cosines[0], strict=True)
         return [(index.texts[i], float(c)) for i, c in near if at_least(c, least)]
 
     def doubles(self, texts: Any, least: float = 0.8) -> list[tuple[int, int, float]]:
-        """Pairs of texts of one list that mean the same, the most alike first.
+        """Find near-duplicates in a list of texts, the most similar pairs first.
 
         Every text is compared with every other, in fp32.
 
         Args:
-            texts: ``n`` of them, or their vectors ``[n, E]``.
-            least: the cosine of a pair, at least; from -1 to 1.
+            texts: ``n`` texts, or their embeddings ``[n, E]``.
+            least: minimum cosine of a pair, from -1 to 1.
 
         Returns:
-            The places of both texts, the lower first, and their cosine.
+            For each pair the indices of its texts, the lower first, and their cosine.
 
         Raises:
-            DataError: a text that cannot be used, or more than a million pairs.
+            DataError: an unusable text, or more than a million pairs.
         """
         return pairs_within(unit(texts) if _are_vectors(texts) else self.directions(texts), least)
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
-        """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
+        """For each query the indices of the ``k`` nearest rows of a table and their cosines, ``[n, k]`` each.
 
-        Every row is looked at. Where the processor multiplies in bf16, that finds candidates, whose cosines
-        are then computed in fp32; those of all rows, where the candidates leave it open which are nearest.
+        The search is exact. If the CPU multiplies in bf16, candidates are found in bf16 and their cosines
+        computed in fp32; if the candidates do not settle which rows are nearest, all rows are compared in
+        fp32.
 
         Args:
-            table: texts, or their vectors ``[m, E]``.
+            table: texts, or their embeddings ``[m, E]``.
 
         Raises:
             ConfigError: ``k`` below 1.
-            DataError: a text that cannot be used, or vectors of another width.
+            DataError: an unusable text, or embeddings of another width.
         """
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
-        asked = self.directions(queries)
+        query_vectors = self.directions(queries)
         if not _are_vectors(table):
             table = self.encode(table)
         vectors = table
-        if vectors.shape[1] != asked.shape[1]:
-            what = f"vectors of {vectors.shape[1]} numbers, the model's have {asked.shape[1]}"
+        if vectors.shape[1] != query_vectors.shape[1]:
+            what = f"vectors of {vectors.shape[1]} numbers, the model's have {query_vectors.shape[1]}"
             raise DataError(what, where="search", fix="Give texts, or vectors of this model")
-        return nearest(asked, unit(vectors), k, choose_dtype(self.precision, torch.device("cpu")))
+        return nearest(query_vectors, unit(vectors), k, choose_dtype(self.precision, torch.device("cpu")))
 
-    # --- classes, of a fit with labels -------------------------------------------------------------
+    # --- classification, after a fit with labels -----------------------------------------------------
 
     def predict_proba(self, X: Sequence[str]) -> np.ndarray:
-        """Probabilities ``[n, C]`` of the classes that a fit with labels has seen."""
+        """Probabilities ``[n, C]``, after a fit with labels."""
         self._check_fitted()
         if self.head_ is None:
             raise ConfigError("was not fitted with labels", where="predict", fix="Use fit(texts, labels)")
@@ -274,11 +274,10 @@ class Answers:
         return Classes(truth=self.truth_).as_given(self.classes_[best])
 
     def score(self, X: Any, y: Any) -> float:
-        """Spearman correlation of cosines and scores of pairs; of texts with labels the accuracy.
+        """Spearman correlation of cosines and scores of pairs; after a fit with labels, accuracy.
 
         Raises:
-            DataError: rows that cannot be used, or labels that are not one a text or of another kind than
-                those learned.
+            DataError: unusable rows, a wrong number of labels, or labels of another type than in training.
         """
         if getattr(self, "head_", None) is not None:
             assert self.classes_ is not None
@@ -305,7 +304,7 @@ def _are_vectors(table: Any) -> bool:
 
 
 def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]]:
-    """Pairs of rows with a cosine of at least ``least``, highest first; all vectors have length 1.
+    """Pairs of rows with a cosine of at least ``least``, highest first; all vectors are normalized.
 
     Raises:
         DataError: more than ``MOST_PAIRS``.
@@ -313,11 +312,11 @@ def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]
     t = torch.from_numpy(np.ascontiguousarray(table, np.float32))
     first, second, cosines = [], [], []
     for start in range(0, len(t), BLOCK):
-        found = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]: the rows before are done
-        i, j = torch.triu(found >= least - ROUNDED, diagonal=1).nonzero(as_tuple=True)
+        block = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]; earlier rows are done
+        i, j = torch.triu(block >= least - ROUNDED, diagonal=1).nonzero(as_tuple=True)
         first.append(i + start)
         second.append(j + start)
-        cosines.append(found[i, j])
+        cosines.append(block[i, j])
         if (count := sum(map(len, first))) > MOST_PAIRS:
             what = f"{count:,} pairs and more have a cosine of {least:g} or above"
             raise DataError(what, where="doubles", fix="Ask for a higher one")
@@ -331,11 +330,11 @@ def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]
 def nearest(
     queries: np.ndarray, table: np.ndarray, k: int, dtype: torch.dtype = torch.float32
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ``table`` nearest to each query and their cosines, ``[n, k]``; all vectors have length 1.
+    """Rows of ``table`` nearest to each query and their cosines, ``[n, k]``; all vectors are normalized.
 
     Args:
-        dtype: of the first pass. In bf16 it finds candidates, whose cosines are computed in fp32; a query
-            whose candidates do not prove that no other row is nearer is compared with all rows in fp32.
+        dtype: of the first pass. In bf16 it finds candidates, whose cosines are computed in fp32. If another
+            row could still be nearer than these, the query is compared with all rows in fp32.
     """
     k = min(k, len(table))
     wide = k if dtype == torch.float32 else min(k + CANDIDATES, len(table))
@@ -347,7 +346,8 @@ def nearest(
         best = torch.sort(exact, dim=1, descending=True, stable=True)
         chosen, values = found.indices.gather(1, best.indices[:, :k]), best.values[:, :k]
         if dtype != torch.float32 and wide < len(table):
-            unsure = values[:, -1] < found.values[:, -1] + APART  # what a row that is no candidate may have
+            # Another row may have a cosine of up to APART above that of the last candidate.
+            unsure = values[:, -1] < found.values[:, -1] + APART
             if unsure.any():
                 values[unsure], chosen[unsure] = (part[unsure] @ t.T).topk(k, 1)
         rows.append(chosen)
@@ -356,5 +356,5 @@ def nearest(
 
 
 def at_least(cosine: float, least: float | None) -> bool:
-    """Whether a cosine is as high as was asked for, but for how fp32 rounds: a text is its own copy."""
+    """Whether a cosine is at least ``least``, up to rounding in fp32."""
     return least is None or least <= -1 or cosine >= least - ROUNDED

@@ -1,4 +1,4 @@
-"""How an embedder is put together from its settings: tokenizer, encoder, and how rows become one vector."""
+"""Build an embedder's tokenizer, encoder and pooling from its settings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from glassformer.tasks.build import build_model, build_tokenizer, fitting, is_fr
 from glassformer.tasks.similarity.recipe import EmbedderModelConfig, EmbedderTextConfig
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 
-LONGEST = 256  # tokens, where neither settings nor checkpoint say how many
+LONGEST = 256  # default maximum number of tokens, if the checkpoint has none
 SHAPE = ("d_model", "num_layers", "num_heads", "d_ff")
 
 
 def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's own, or one learned from the texts; errors as in ``build_tokenizer``."""
+    """The checkpoint's tokenizer, or one trained on the texts; errors as in ``build_tokenizer``."""
     keys = ("tokenizer", "clean", "lowercase", "vocab_size", "min_count")
     settings = {key: getattr(text, key) for key in keys}
     return build_tokenizer(
@@ -30,10 +30,10 @@ def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: 
 
 
 def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentences:
-    """How rows become one vector: as the checkpoint says, or as the settings do, and of how many tokens.
+    """Pooling, normalization and maximum length, from the settings or else the checkpoint's modules.json.
 
     Raises:
-        CheckpointError: a checkpoint whose own way cannot be read.
+        CheckpointError: the checkpoint's modules.json is not supported.
     """
     known = embedding = None
     if not is_from_scratch(model.model):
@@ -47,7 +47,7 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
         pool = Pool(("mean" if model.pooling == "auto" else model.pooling,))
         known = Sentences(pool, (Normalize(),), known.max_length if known else LONGEST)
     length = known.max_length
-    if embedding is not None and embedding.positions == "learned":  # a short one is not read past its end
+    if embedding is not None and embedding.positions == "learned":  # at most as many as there are positions
         length = token_limit(embedding, length)
     return replace(known, max_length=max_length or length or LONGEST)
 
@@ -55,10 +55,10 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
 def build_encoder(
     model: EmbedderModelConfig, how: Sentences, tokenizer: Tokenizer, max_length: int | None
 ) -> TextEncoder:
-    """The encoder without a head, ``how`` on it.
+    """The encoder without a head, with ``how`` as its ``sentences``.
 
     Raises:
-        ConfigError: a model that is none of texts, sizes of a checkpoint, or too many tokens.
+        ConfigError: not a text model, sizes for a checkpoint, or too many tokens.
         CheckpointError: weights that cannot be loaded.
     """
     shape = {key: getattr(model, key) for key in SHAPE}
@@ -74,7 +74,7 @@ def build_encoder(
         checkpoint = fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model)
         built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0)
         if checkpoint.family.hub is not None:
-            pooling = None  # ``how`` pools: what is saved is a plain folder of the Hub, for others to go on
+            pooling = None  # ``how`` pools, so that a saved folder is a plain encoder for transformers
     if not isinstance(built, TextEncoder):
         raise NotForThisModelError(
             f"{model.model!r} is not an encoder of texts", where="model", fix="Use a Transformer"

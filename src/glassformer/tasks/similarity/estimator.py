@@ -1,4 +1,4 @@
-"""``Embedder``: texts to vectors whose cosine says how much two texts mean the same.
+"""``Embedder``: sentence embeddings for similarity, semantic search and few-shot classification.
 
 embedder = gf.Embedder("all-minilm-l6-v2")
 embedder.similarity("A dog runs.", "A cat sleeps.")
@@ -76,15 +76,14 @@ from glassformer.tasks.similarity.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import refuse_several
 
-CLASSES = "classes"  # the file of a head of classes
+CLASSES = "classes"  # file name of the classification head
 
 
 @with_settings
 class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitConfig):
-    """Texts to vectors, trained on pairs or labels, or as a checkpoint has them.
+    """A Transformer that embeds texts, trained on pairs or labels; a checkpoint can be used without ``fit``.
 
-    Its ``recipe.py`` says what each parameter means; ``classes_`` and ``head_`` are of a fit with labels.
-    A checkpoint answers without a fit.
+    ``recipe.py`` explains the parameters. After a fit with labels there are ``classes_`` and ``head_``.
     """
 
     RECIPE, MOST = SimilarityRecipe, 2
@@ -105,19 +104,19 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> Embedder:
-        """Learn from pairs with scores, from pairs that belong together, or from texts with labels.
+        """Train on pairs with scores, on positive pairs, or on texts with labels.
 
         Args:
-            X, y: rows of two texts and a number each (any range); such rows alone, whose partners are told
-                from the others of their batch; or texts and their labels: texts of one class move together,
-                and a head of classes behind the vectors answers ``predict``. With ``train_layers=0`` texts
-                with labels train that head alone.
-            validation: ``(X, y)`` of the same kind, judged after each epoch.
+            X, y: pairs of texts and one score for each (any range); or only positive pairs, for which the
+                other texts of a batch are negatives; or texts and labels: texts of one class move closer
+                together, and a classification head is fitted on the embeddings, for ``predict``. With
+                ``train_layers=0``, texts with labels train only that head.
+            validation: ``(X, y)`` of the same kind, evaluated after each epoch.
             checkpoints, resume: as in every estimator.
 
         Raises:
-            DataError: a row that cannot be used (its place is named), or scores that are all equal.
-            ConfigError: a setting that cannot be, or a loss that does not suit the data.
+            DataError: an unusable row, or scores that are all equal.
+            ConfigError: an invalid setting, or a loss that does not fit the data.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
@@ -132,11 +131,11 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
             return super()._fit((rows, y, *data[2:]), callbacks, checkpoints, resume)
 
     def _probe(self, texts: list[str], y: Any) -> Embedder:
-        """A head of classes behind the vectors of a checkpoint that stays as it is."""
+        """Fit only a classification head, on the embeddings of a frozen checkpoint."""
         started = time.perf_counter()
         with own_generators():
             if is_from_scratch(self.model):
-                what = "the head alone would stand on random weights"
+                what = "only the head would be trained, on top of random weights"
                 raise NotForThisModelError(
                     what, where="train_layers", fix="Name a checkpoint, or leave it out"
                 )
@@ -153,7 +152,7 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         train: EmbedderFitConfig = fit.train
         refuse_several("the pairs of a batch are compared in one process", "Run it without torchrun")
         if train.train_layers == 0 and not train.unfreeze_every:
-            what = "of pairs no weight would learn: an embedder has no head"
+            what = "no weight would be trained on pairs: without labels there is no head"
             raise NotForThisModelError(what, where="train_layers", fix="Use 1 or more")
         self.classes_ = self.head_ = None
         self.truth_, self.n_features_in_ = False, 2
@@ -175,12 +174,13 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
             if held is not None:
                 held = pairs_of_labels(held.texts, held.targets, JUDGED, train.seed)
         elif held is not None and (held.scores is None) != (examples.scores is None):
-            raise DataError("scores stand on one side only", where="validation", fix="Give both or none")
+            what = "only one of training and validation has scores"
+            raise DataError(what, where="validation", fix="Give scores for both or for none")
         self.loss_ = chosen_loss(train.loss, None if isinstance(examples, Labelled) else examples)
         return examples, held
 
     def _parts(self, examples: Labelled | Pairs, fit: Fit) -> tuple[Any, Any]:
-        """What is learned from and what is held out, as places; of each class some texts are learned from."""
+        """Indices of training and of validation examples; each class has training examples."""
         texts = examples.texts if isinstance(examples, Labelled) else examples.first
         groups = list(map(alike, texts)) if fit.together else [*map(str, range(len(texts)))]
         share, seed = fit.train.validation_fraction, fit.train.seed
@@ -190,7 +190,7 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         return rest, taken
 
     def _labels(self, texts: list[str], y: Any) -> Labelled:
-        """Texts with their classes' numbers; ``classes_`` is settled."""
+        """Texts with class indices; also sets ``classes_``."""
         if y is None:
             raise DataError("texts without labels", where="fit", fix="Give labels, or pairs of texts")
         texts, labels, self.truth_ = check_texts(texts), check_labels(y), are_truths(y)
@@ -205,7 +205,11 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         return Labelled(texts, targets)
 
     def _others(self, texts: Any, labels: Any) -> Labelled:
-        """Texts that are held out, with the numbers of classes that were learned."""
+        """Validation texts with class indices.
+
+        Raises:
+            DataError: a label that was not seen in training.
+        """
         texts = check_texts(self.rows_of(texts, "validation"), "validation")
         labels = check_labels(labels, "validation labels")
         if len(labels) != len(texts):
@@ -223,7 +227,7 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         texts = _texts(fit.examples)
         self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
         how = sentences_for(fit.configs["model"], self.max_length)
-        self._how = replace(how, similarity=COSINE)  # which every loss here is of
+        self._how = replace(how, similarity=COSINE)  # all losses here use the cosine
         held = None if fit.held is None else self.table(_texts(fit.held))
         return self.table(texts), held
 
@@ -247,11 +251,11 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
             return stream, objective, None
         held, table, network = scaled(fit.held.scores, span), fit.held_table, fit.network
 
-        def judge() -> dict[str, float]:
+        def evaluate() -> dict[str, float]:
             first, second = np.split(encode_table(network, table, fit.device, skip), 2)
             return judged(first, second, held, fit.held.second)
 
-        return stream, objective, judge
+        return stream, objective, evaluate
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
@@ -270,24 +274,24 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
             self._fit_head(fit.examples)
 
     def _fit_head(self, labelled: Labelled) -> None:
-        """A head of classes behind the vectors."""
+        """Fit the classification head on the embeddings."""
         vectors = self.encode(labelled.texts)
         self.head_ = fit_head(vectors, labelled.targets, self.head, self.neighbors)
 
     def _check_fitted(self) -> None:
-        """A checkpoint is opened as it is where there was no fit."""
+        """Open the checkpoint if there was no fit."""
         if not hasattr(self, "model_") and not is_from_scratch(self.model):
             self.classes_ = self.head_ = None
             self._open()
         super()._check_fitted()
 
     def opened(self) -> Embedder:
-        """The same embedder, its checkpoint read as it is where there was no fit."""
+        """This embedder, with its checkpoint opened if there was no fit."""
         self._check_fitted()
         return self
 
     def _open(self) -> None:
-        """The checkpoint as it is, without a training."""
+        """Open the checkpoint without training."""
         configs = self.configs()
         self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
         self._how = sentences_for(configs["model"], self.max_length)
@@ -297,23 +301,23 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         self._compute_model = None
 
     def table(self, texts: Sequence[str]) -> TokenTable:
-        """Checked texts as the model reads them, each cut where it ends to read."""
+        """Tokenize checked texts with the default prompt, truncated to the maximum length."""
         how = self._how
         texts = [how.prompt(None, None) + clean_text(text, self.clean) for text in texts]
         return encode(self.reader(), texts, max_length=how.max_length or LONGEST)
 
     def reader(self) -> Tokenizer:
-        """The tokenizer as texts go through it."""
+        """The tokenizer, with lowercasing if the checkpoint asks for it."""
         return lowercased(self.tokenizer_) if self._how.lowercase else self.tokenizer_
 
     def write_encoder(self, folder: Path) -> None:
-        """The tokenizer and the files of sentence-transformers, which opens the folder."""
+        """Save the tokenizer and the files that sentence-transformers needs to open the folder."""
         length = token_limit(self.model_.config.embedding, self._how.max_length)
         save_tokenizer(self.tokenizer_, folder, length, segments=self.model_.config.embedding.segments)
         write_sentences(self._how, folder, self.model_.config)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        """What ``write_encoder`` writes, and the head of classes where there is one."""
+        """Save what ``write_encoder`` writes, and the classification head if there is one."""
         self.write_encoder(folder)
         if self.head_ is None or self.classes_ is None:
             return {"classes": None}
@@ -339,7 +343,7 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
 
     @classmethod
     def load(cls, path: str | Path) -> Embedder:
-        """What ``save`` wrote, every byte checked against its manifest.
+        """Load a saved embedder; every file is verified by its checksum.
 
         Raises:
             CheckpointError: no such folder, a damaged one, or one of another kind.
@@ -349,8 +353,8 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         verify_folder(folder)
         about = read_about(folder, FORMAT)
         if about["kind"] != cls.__name__:
-            held = with_article(shown(about["kind"]).strip("'"))
-            what = f"holds {held}, not an Embedder"
+            other = with_article(shown(about["kind"]).strip("'"))
+            what = f"holds {other}, not an Embedder"
             raise CheckpointError(what, where=str(path), fix="Open it with glassformer.load")
         with computing(gradients=True):
             return cls.restore(folder, about)
@@ -360,5 +364,5 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
 
 
 def _texts(examples: Labelled | Pairs) -> list[str]:
-    """All texts: of pairs the first of all, then the second."""
+    """All texts; for pairs the first texts, then the second texts."""
     return examples.texts if isinstance(examples, Labelled) else [*examples.first, *examples.second]

@@ -1,9 +1,9 @@
-"""Texts and their vectors in one folder, to search in later: exact cosines, no pickle.
+"""Search index: a folder with texts and their embeddings, for exact search, without pickle.
 
-index.json           how many, how wide, and which model's vectors these are
-texts.jsonl          a text a line, with its row in the file that it came from and that row's other columns
-vectors.safetensors  [m, E] fp32, each of length 1
-manifest.json        sizes and sums of these, written last
+index.json           number of texts, width of the embeddings, digest of the model
+texts.jsonl          one text per line, with its row number in the source file and that row's other columns
+vectors.safetensors  [m, E] fp32, normalized
+manifest.json        sizes and checksums of these files, written last
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class TextIndex:
-    """What is searched in."""
+    """Texts and their embeddings."""
 
     texts: list[str]
-    vectors: np.ndarray  # [m, E] fp32, each of length 1
-    model: str  # the digest of the weights that made the vectors
-    rows: Sequence[int] | None = None  # of each text in its file; None: from no file
-    beside: Sequence[Mapping[str, Any]] | None = None  # of each text the other columns of its row
+    vectors: np.ndarray  # [m, E] fp32, normalized
+    model: str  # digest of the weights that computed the vectors
+    rows: Sequence[int] | None = None  # row number of each text in its file; None: not from a file
+    beside: Sequence[Mapping[str, Any]] | None = None  # for each text the other columns of its row
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def row(self, place: int) -> int:
-        """The row of a text in its file, else its place from 1 on."""
+        """The row number of a text in its file, or else its index from 1."""
         return place + 1 if self.rows is None else self.rows[place]
 
     def columns(self, place: int) -> dict[str, Any]:
-        """What stands beside a text, as its line of ``texts.jsonl`` has it; empty: nothing."""
+        """``{"columns": ...}`` with the other columns of a text's row; empty if there are none."""
         return {"columns": dict(self.beside[place])} if self.beside and self.beside[place] else {}
 
 
@@ -56,7 +56,7 @@ def is_index(path: str | Path) -> bool:
 
 
 def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the folder.
+    """Write the index to a folder.
 
     Raises:
         CheckpointError: it exists and ``overwrite`` is False, or is not one of ours.
@@ -82,10 +82,10 @@ def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -
 
 
 def load_index(path: str | Path, model: str) -> TextIndex:
-    """What ``save_index`` wrote, every byte checked against its manifest.
+    """Load an index; every file is verified by its checksum.
 
     Args:
-        model: the digest of the weights that will be asked.
+        model: the digest of the model that will embed the queries.
 
     Raises:
         CheckpointError: no such folder, a damaged one, or the vectors of other weights.
@@ -116,10 +116,10 @@ def _read_texts(file: Path) -> tuple[list[str], list[int], list[dict[str, Any]]]
     with file.open(encoding="utf-8") as lines:
         for i, line in enumerate(lines, 1):
             try:
-                found = json.loads(line)
-                texts.append(found["text"])
-                rows.append(int(found["row"]))
-                beside.append(dict(found.get("columns", {})))
+                record = json.loads(line)
+                texts.append(record["text"])
+                rows.append(int(record["row"]))
+                beside.append(dict(record.get("columns", {})))
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise CheckpointError("is not a text with its row", where=f"{file}, line {i}") from None
     return check_texts(texts, str(file)), rows, beside

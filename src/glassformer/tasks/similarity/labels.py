@@ -1,8 +1,8 @@
-"""Few-shot training: texts with labels are compared with each other, before a head of classes is fitted.
+"""Few-shot training of an embedder on texts with labels, by a contrastive loss.
 
-SetFit (Tunstall et al., 2022) draws pairs of texts and encodes both sides of each: 20 pairs of one class and
-20 of two for every text, 80 encodings of it. Here each text of a batch is encoded once and compared with all
-others of the batch, so that an encoding serves many pairs; pairs of one class weigh as much as pairs of two.
+For every text, SetFit (Tunstall et al., 2022) samples 20 pairs of the same class and 20 of different classes,
+and encodes both texts of each. Here each text of a batch is encoded once and compared with all others of the
+batch. Positive and negative pairs have the same total weight.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from glassformer.data.text import TokenTable
 from glassformer.errors import ConfigError, DataError, OneClassError, TooFewExamplesError
 from glassformer.tasks.similarity.pairs import Pairs
 
-DRAWS = 20  # of what is held out, until it can be judged
-JUDGED = 5  # partners of either kind for each text that is held out
+DRAWS = 20  # attempts to draw a validation split with two classes
+JUDGED = 5  # positive and negative pairs for each validation text
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts and the numbers of their classes."""
+    """Texts and their class indices."""
 
     texts: list[str]
-    targets: np.ndarray  # [n] from 0 on
+    targets: np.ndarray  # [n]
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
-        """Some of the texts."""
+        """The texts of these rows."""
         rows = np.asarray(rows, np.int64)
         return Labelled([self.texts[i] for i in rows], self.targets[rows])
 
 
 def check_classes(targets: np.ndarray) -> None:
-    """Raises DataError where nothing can be compared: one class only, or each text alone in its class."""
+    """Raise DataError if there is only one class, or only one text per class."""
     counts = np.unique(targets, return_counts=True)[1]
     if len(counts) < 2:
         raise OneClassError(
@@ -56,14 +56,14 @@ def check_classes(targets: np.ndarray) -> None:
 def split_of_labels(
     targets: np.ndarray, groups: Sequence[str], share: float, seed: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """What is learned from and what is held out, as places: each class is learned from, two or more are held
-    out. Stratified where the classes are large enough for that, else at random.
+    """Indices of training and of validation texts: all classes are in training, at least two in validation.
+    Stratified if the classes are large enough, otherwise at random.
 
     Args:
-        groups: one key a text; texts of one key stay together.
+        groups: one key per text; texts with the same key go to the same split.
 
     Raises:
-        DataError: the share does not fit, or there are too few texts of a class.
+        DataError: an impossible share, or too few texts of a class.
     """
     with suppress(DataError):
         kept, out = grouped_split(targets.tolist(), groups, share, seed)
@@ -82,10 +82,10 @@ def split_of_labels(
 
 
 def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, seed: int) -> Pairs:
-    """For each text ``per_text`` partners of its class (score 1) and as many of others (score 0).
+    """For each text, ``per_text`` pairs with texts of its class (score 1) and as many with others (score 0).
 
     Raises:
-        DataError: one class only.
+        DataError: only one class.
     """
     if len(np.unique(targets)) < 2:
         raise OneClassError(
@@ -95,7 +95,7 @@ def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, se
     for i, target in enumerate(targets.tolist()):
         same = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))
         for rows, score in ((same, 1.0), (np.flatnonzero(targets != target), 0.0)):
-            if len(rows):  # of a class of one text there is no partner
+            if len(rows):  # empty for the only text of a class
                 chosen = rng.choice(rows, per_text).tolist()
                 first += [texts[i]] * per_text
                 second += [texts[j] for j in chosen]
@@ -105,7 +105,7 @@ def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, se
 
 @dataclass(frozen=True)
 class LabelStream:
-    """The batches of every epoch: ``passes`` times over the texts, several of a class in each batch."""
+    """Batches of every epoch: ``passes`` times over the texts, with several texts per class in each batch."""
 
     table: TokenTable
     targets: np.ndarray  # [n]
@@ -124,7 +124,7 @@ class LabelStream:
         return list(grouped(batches, self.accumulate))
 
     def _pass(self, epoch: int, turn: int) -> list[np.ndarray]:
-        """Groups of one class, those of all classes in turn, cut into batches of nearly one size."""
+        """Batches of nearly equal size, made of groups of texts of one class; classes take turns."""
         rng = np.random.default_rng([self.seed, epoch, turn])
         classes = np.unique(self.targets)
         size = max(2, self.batch_size // len(classes))

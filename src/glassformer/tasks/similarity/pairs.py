@@ -1,4 +1,4 @@
-"""Pairs of texts: checked, drawn from labels, packed in batches, and what a training step minimizes."""
+"""Pairs of texts: validation, batches and losses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from glassformer.train.objectives import StepLoss
 
 @dataclass(frozen=True)
 class Pairs:
-    """Texts that are compared, and how alike they are (None: each belongs to its partner)."""
+    """Pairs of texts and their similarity scores (None: all pairs are positive)."""
 
     first: list[str]
     second: list[str]
@@ -48,17 +48,17 @@ class Pairs:
         return len(self.first)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Pairs:
-        """Some of the pairs."""
+        """The pairs of these rows."""
         rows = np.asarray(rows, np.int64)
         scores = None if self.scores is None else self.scores[rows]
         return Pairs([self.first[i] for i in rows], [self.second[i] for i in rows], scores)
 
 
 def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
-    """Rows of two texts, and a number for each or none.
+    """Validate pairs of texts and their optional scores.
 
     Raises:
-        DataError: no pairs, a row that is no pair of texts, or scores that are no finite numbers.
+        DataError: no pairs, a row that is not a pair of texts, or scores that are not finite numbers.
     """
     rows = read_rows(X, origin, "pairs", most=2)
     if not rows:
@@ -89,9 +89,9 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
 
 @dataclass(frozen=True)
 class PairStream:
-    """The batches of every epoch: first texts of some pairs, then their second ones."""
+    """Batches of every epoch; a batch has the first texts of some pairs, then the second texts."""
 
-    table: TokenTable  # 2n texts: the first of all pairs, then the second
+    table: TokenTable  # 2n texts: the first texts of all pairs, then the second texts
     settings: BatchSettings
     accumulate: int
     seed: int
@@ -114,34 +114,35 @@ class PairStream:
 
 
 def vectors_of(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
-    """One vector of length 1 for each text of a batch, ``[B, E]`` fp32, without its first ``skip`` rows."""
+    """Normalized embeddings of a batch, ``[B, E]`` fp32, without the first ``skip`` tokens of each text."""
     states = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
     return unit_rows(model.sentences.of_states(states, batch.packing, skip))
 
 
 @dataclass
 class PairLoss:
-    """How far the cosines of a batch are from what they should be; a sum over its pairs (texts with classes).
+    """Loss on the cosines of a batch, summed over pairs (for texts with labels, over texts).
 
-    cosine: squared error to the scores. cosent: ``log(1 + sum exp(scale (cos_j - cos_i)))`` over pairs i that
-    score above pairs j (Su, 2022). negatives: cross-entropy of each partner among all of the batch
-    (Henderson et al., 2017). Texts with classes are compared each with each: 1 in one class, else 0.
+    cosine: squared error to the scores. cosent: ``log(1 + sum exp(scale (cos_j - cos_i)))`` over all i, j
+    with score_i > score_j (Su, 2022). negatives: cross-entropy of the partner among all second texts of the
+    batch (Henderson et al., 2017). Texts with labels are compared with all others: the score is 1 within a
+    class, else 0.
     """
 
     kind: str
     scale: float
     scores: np.ndarray | None = None  # [n], from 0 to 1
-    targets: np.ndarray | None = None  # [n] class numbers, of texts that are no pairs
-    skip: int = 0  # rows of each text that are of a prompt which does not count
+    targets: np.ndarray | None = None  # [n] class indices, for texts with labels
+    skip: int = 0  # number of prompt tokens that are left out in pooling
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         vectors = vectors_of(model, batch, self.skip)
         if self.targets is not None:
             targets = send(torch.from_numpy(self.targets[batch.index]), vectors.device)
-            cosines, wanted, weights = all_pairs(vectors, targets)
-            count, loss = len(vectors), 0 * vectors.sum()  # of one text alone there is nothing to compare
+            cosines, same_class, weights = all_pairs(vectors, targets)
+            count, loss = len(vectors), 0 * vectors.sum()  # for a batch of a single text
             if len(cosines):
-                loss = len(vectors) * self.of_cosines(cosines, wanted, weights)
+                loss = len(vectors) * self.of_cosines(cosines, same_class, weights)
             return StepLoss(loss, torch.zeros((), device=loss.device), count)
         first, second = vectors.chunk(2)  # [P, E] each
         if self.kind == "negatives":
@@ -150,25 +151,26 @@ class PairLoss:
             loss = F.cross_entropy(logits, targets, reduction="sum")
             return StepLoss(loss, (logits.detach().argmax(1) == targets).sum(), len(first))
         cosines = (first * second).sum(1)  # [P]
-        assert self.scores is not None  # ``Embedder`` has looked
-        wanted = send(torch.from_numpy(self.scores[batch.index]), cosines.device)
+        assert self.scores is not None
+        scores = send(torch.from_numpy(self.scores[batch.index]), cosines.device)
         weights = torch.full_like(cosines, 1 / len(cosines))
-        loss = len(cosines) * self.of_cosines(cosines, wanted, weights)
+        loss = len(cosines) * self.of_cosines(cosines, scores, weights)
         return StepLoss(loss, torch.zeros((), device=loss.device), len(cosines))
 
-    def of_cosines(self, cosines: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
-        """The mean loss of cosines ``[P]`` that are to be as ``wanted``; weights sum up to 1."""
+    def of_cosines(self, cosines: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
+        """Mean loss of cosines ``[P]`` with these scores; weights sum to 1."""
         if self.kind == "cosine":
-            return ((cosines - wanted).square() * weights).sum()
-        above = wanted[:, None] > wanted[None, :]  # [i, j]: i scores above j
+            return ((cosines - scores).square() * weights).sum()
+        above = scores[:, None] > scores[None, :]  # [i, j]: i scores above j
         wrong = self.scale * (cosines[None, :] - cosines[:, None])
         return torch.cat([wrong[above], wrong.new_zeros(1)]).logsumexp(0)
 
 
 def all_pairs(vectors: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of vectors ``[B, E]`` of length 1 every two: cosines, 1 where both are of one class, weights ``[P]``.
+    """All pairs of normalized vectors ``[B, E]``: cosines, scores (1 for the same class, else 0) and weights,
+    ``[P]`` each.
 
-    Weights sum up to 1; pairs of one class have half of it together, where there are both kinds.
+    Weights sum to 1; if there are both, positive and negative pairs have half of it each.
     """
     i, j = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
     same = targets[i] == targets[j]
@@ -178,21 +180,21 @@ def all_pairs(vectors: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def range_of(scores: np.ndarray | None) -> tuple[float, float]:
-    """The lowest score, and how far the highest lies above it."""
+    """The lowest score, and the difference to the highest."""
     return (0.0, 1.0) if scores is None else (float(scores.min()), float(np.ptp(scores)))
 
 
 def scaled(scores: np.ndarray | None, span: tuple[float, float]) -> np.ndarray | None:
-    """Scores from 0 to 1 over ``span``, fp32."""
+    """Scores scaled to 0 to 1, fp32; ``span`` is from ``range_of``."""
     return None if scores is None else ((scores - span[0]) / span[1]).astype(np.float32)
 
 
 def chosen_loss(loss: str, pairs: Pairs | None) -> str:
-    """The loss that suits the pairs (None: texts with labels), or the one that was asked for.
+    """The loss for the pairs (None: texts with labels); for ``auto`` one that fits them.
 
     Raises:
-        ConfigError: one that does not suit them.
-        DataError: scores that are all equal.
+        ConfigError: the loss does not fit the pairs.
+        DataError: all scores are equal.
     """
     if pairs is None:
         if loss == "negatives":
@@ -220,7 +222,7 @@ def chosen_loss(loss: str, pairs: Pairs | None) -> str:
 
 
 def encode_table(network: Any, table: TokenTable, device: torch.device, skip: int = 0) -> np.ndarray:
-    """Vectors of length 1 of all texts of a table, without the first ``skip`` rows of each."""
+    """Normalized embeddings of all texts of a table, without the first ``skip`` tokens of each."""
     out: list[Any] = [None] * len(table)
     with computing():
         for index in evaluation_batches(table.lengths, device=device):

@@ -1,4 +1,5 @@
-"""What a recipe of similarities can say. Keys of ``text``, ``model``, ``train`` are those of ``Embedder``."""
+"""Recipe of sentence embeddings. The keys of ``text``, ``model`` and ``train`` are parameters of
+``Embedder``."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from glassformer.train.config import FitConfig, TokenBatches
 
 @section
 class PairsConfig(TextRows, DrawnData):
-    """Where the pairs of texts come from."""
+    """Source of the pairs of texts, and how they are split."""
 
     source: str = setting("", "a named source (stsb), or a table or a folder of tables")
     first: str | None = setting(None, "column with the first texts; None: detected")
@@ -24,7 +25,7 @@ class PairsConfig(TextRows, DrawnData):
 
 @section
 class EmbedderTextConfig(Section):
-    """From text to token ids."""
+    """Tokenization of the texts."""
 
     max_length: int | None = setting(
         None, "maximum number of tokens, special ones included; None: the maximum of the checkpoint, or 256"
@@ -44,7 +45,7 @@ class EmbedderTextConfig(Section):
 
 @section
 class EmbedderModelConfig(EncoderSizes):
-    """Which encoder, and how its rows become one vector."""
+    """Encoder and pooling."""
 
     model: str = by_place(
         default="all-minilm-l6-v2",
@@ -89,7 +90,7 @@ class EmbedderFitConfig(TokenBatches, FitConfig):
 
 @section
 class SimilarityEvaluateConfig(EvaluateKeys):
-    """What is judged after training."""
+    """Evaluation and report after training."""
 
     split: Literal["test", "validation"] = setting("test", "split that is evaluated once, at the end")
     baselines: bool = setting(True, "also evaluate the cosines of TF-IDF and of the model before training")
@@ -98,9 +99,9 @@ class SimilarityEvaluateConfig(EvaluateKeys):
 
 @dataclass(frozen=True)
 class SimilarityRecipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of sentence embeddings."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("sentence-similarity", 'print(model.similarity("A text.", "Another one."))')
 
     task: Literal["similarity"] = setting("similarity", "task that the recipe trains for")

@@ -1,7 +1,7 @@
-"""What a run of an embedder is made of.
+"""Runs of an embedder.
 
-It leaves ``pairs.csv`` (each judged pair with its cosine) and ``similarities.json`` (what some of the cosines
-are made of) beside what every run leaves.
+In addition to the files of every run, these write ``pairs.csv`` (each evaluated pair with its cosine) and
+``similarities.json`` (explanations of some cosines).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from glassformer.targets.similarity import Similarity, correlations, retrieval, 
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.judging import split_to_judge
+from glassformer.tasks.judging import split_to_evaluate
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
-RETRIEVAL = ("found", "reciprocal_rank")  # figures of pairs without scores
-READABLE = 14  # tokens of a side, about: pairs that a map can show
+RETRIEVAL = ("found", "reciprocal_rank")  # metrics of pairs without scores
+READABLE = 14  # maximum number of words per text in an explained pair
 SHOWN_DIGITS = 5
 
 
 def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
-    """The pairs of a recipe, split as it says; or those of another source, as they are.
+    """Load the pairs of a recipe and split them; or load another source, without splitting.
 
     Raises:
-        DataError: no such source, a column that cannot be told, no training split, or nothing left of it.
+        DataError: no such source, an unclear column, or no training pairs.
     """
     d = recipe.data
     dataset = load_scored_pairs(
@@ -56,18 +56,18 @@ def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
 
 
 def pairs_of(split: ScoredSplit) -> Pairs:
-    """A split as the estimator's measures take it."""
+    """A split as ``Pairs``."""
     scores = None if split.scores is None else np.asarray(split.scores, np.float32)
     return Pairs(split.first, split.second, scores)
 
 
 def given(split: ScoredSplit) -> tuple[list[tuple[str, str]], list[float] | None]:
-    """A split as ``fit`` takes it."""
+    """X and y of a split, for ``fit``."""
     return list(zip(split.first, split.second, strict=True)), split.scores
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """What is said of the pairs, and the data doctor's part."""
+    """Log lines about the pairs, and the data doctor."""
     splits, dataset = context.data, context.data.dataset
     first, second, score = dataset.columns
     what = f"how alike {first!r} and {second!r} are: {score!r}" if score else "all pairs belong together"
@@ -83,23 +83,16 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training pairs; the validation pairs choose."""
+    """Train on the training pairs; the validation pairs select the best epoch."""
     held = context.data.validation
     validation = None if held is None else given(held)
     context.estimator.fit(*given(context.data.train), validation=validation, **options)
     context.estimator.name_columns(*context.data.dataset.columns[:2])
 
 
-def figures(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:
-    """The figures of a split, and its cosines ``[n]``."""
+def metrics_of(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:
+    """Metrics of a split (correlations with the scores, or retrieval of partners) and its cosines ``[n]``."""
     first, second = map(embedder.directions, (split.first, split.second))
-    return measured(first, second, split, resamples)
-
-
-def measured(
-    first: np.ndarray, second: np.ndarray, split: ScoredSplit, resamples: int
-) -> tuple[dict[str, Any], np.ndarray]:
-    """The figures of vectors of length 1: correlations with the scores, or how well partners are found."""
     cosines = (first * second).sum(1)
     if split.scores is None:
         return retrieval(first @ second.T, split.second), cosines
@@ -107,17 +100,17 @@ def measured(
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Figures on validation and on the judged split (seen once), beside baselines; and ``pairs.csv``."""
+    """Metrics of validation and test split and of the baselines; also writes ``pairs.csv``."""
     context.log("evaluating")
     embedder, recipe, splits = context.estimator, context.recipe, context.data
     resamples = recipe.evaluate.bootstrap
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     out: dict[str, Any] = {
         "judged": splits.judged_name,
         "columns": list(splits.dataset.columns),
-        "similarity": found,
+        "similarity": metrics,
         "others": {},
-        "truncated": {"train": cut(embedder, splits.train)},
+        "truncated": {"train": count_truncated(embedder, splits.train)},
         "loss": embedder.loss_,
         "seconds": {},
     }
@@ -125,8 +118,8 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         if split is None:
             continue
         started = time.perf_counter()
-        found[name], cosines = figures(embedder, split, resamples)
-        out["truncated"][name] = cut(embedder, split)
+        metrics[name], cosines = metrics_of(embedder, split, resamples)
+        out["truncated"][name] = count_truncated(embedder, split)
         if name == splits.judged_name:
             out["seconds"]["inference"] = time.perf_counter() - started
             context.answers = cosines
@@ -137,17 +130,17 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def baselines(context: RunContext) -> dict[str, Any]:
-    """The model before its training, and TF-IDF, on the judged split."""
+    """Metrics of the model before training, and of TF-IDF, on the test split."""
     embedder, split, resamples = context.estimator, context.data.judged, context.recipe.evaluate.bootstrap
     out: dict[str, Any] = {}
     if not is_from_scratch(embedder.model):
         started = time.perf_counter()
-        out["untouched model"] = figures(type(embedder)(**embedder.get_params()), split, resamples)[0]
+        out["untouched model"] = metrics_of(type(embedder)(**embedder.get_params()), split, resamples)[0]
         out["untouched model"]["seconds"] = time.perf_counter() - started
     started = time.perf_counter()
     try:
         first, second = tfidf_vectors(pairs_of(context.data.train), pairs_of(split))
-    except DataError as error:  # no words: the model that was trained has its figures for all that
+    except DataError as error:  # texts without words; only this baseline is missing then
         context.log(f"left out: {error}")
         return out
     if split.scores is None:
@@ -159,13 +152,13 @@ def baselines(context: RunContext) -> dict[str, Any]:
     return out
 
 
-def cut(embedder: Embedder, split: ScoredSplit) -> list[int]:
-    """How many texts of a split are cut, of how many."""
+def count_truncated(embedder: Embedder, split: ScoredSplit) -> list[int]:
+    """Number of truncated texts of a split, and of all its texts."""
     return [int(embedder.truncated([*split.first, *split.second]).sum()), 2 * len(split)]
 
 
 def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
-    """One row a pair, safe to open in a spreadsheet."""
+    """Write one row per pair; cells are safe to open in a spreadsheet."""
     scores = split.scores if split.scores is not None else [""] * len(split)
     with table_file(path) as writer:
         writer.writerow(["first", "second", "score", "cosine"])
@@ -174,7 +167,7 @@ def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """What the cosines of some judged pairs are made of; half disagree most with their scores."""
+    """``similarities.json``: explanations of some pairs; half of them are those with the largest errors."""
     split = context.data.judged
     most = context.recipe.evaluate.maps
     if split is None or not most or context.answers is None:
@@ -184,7 +177,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     for row in rows:
         try:
             found = context.estimator.explain_similarity(split.first[row], split.second[row])
-        except ConfigError as error:  # a kind of model whose cosine is no sum over tokens
+        except ConfigError as error:  # a model whose cosine is not a sum over tokens
             context.log(f"no pairs are explained: {error.what}")
             return {}
         score = None if split.scores is None else split.scores[row]
@@ -194,7 +187,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, most: int) -> list[int]:
-    """Pairs of readable length: those whose rank is furthest from their score's, then those in the middle."""
+    """Pairs of readable length: those whose rank differs most from their score's, then a range of others."""
     from scipy.stats import rankdata
 
     words = np.array(
@@ -212,15 +205,15 @@ def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, most: int) -> list[int
 
 
 class CosinesOutOfFold(OutOfFold):
-    """Cosines of pairs; all pairs of one first text share a fold.
+    """Cross-validation of embedders; all pairs with the same first text share a fold.
 
-    Of pairs without scores partners are looked for within a fold, and figures are means over its pairs.
+    For pairs without scores, partners are retrieved within a fold, and metrics are means over all pairs.
     """
 
     NOUN, ANSWERS, GROUP = "pairs", "cosines.npy", ("pair", "first texts")
-    FIGURES = ("spearman", "pearson", *RETRIEVAL)
+    METRICS = ("spearman", "pearson", *RETRIEVAL)
 
-    def given(self, split: ScoredSplit) -> tuple[Any, ...]:
+    def fit_arguments(self, split: ScoredSplit) -> tuple[Any, ...]:
         return given(split)
 
     @property
@@ -229,14 +222,14 @@ class CosinesOutOfFold(OutOfFold):
         return None if held is None else given(held)
 
     def evaluate(self, model: Embedder, held: ScoredSplit) -> tuple[int, dict[str, Any], np.ndarray]:
-        scores, cosines = figures(model, held, 0)
-        return len(held), {key: scores[key] for key in self.FIGURES if key in scores}, cosines
+        scores, cosines = metrics_of(model, held, 0)
+        return len(held), {key: scores[key] for key in self.METRICS if key in scores}, cosines
 
-    def figure(self, figures: dict[str, Any]) -> str:
-        measure = next(key for key in self.FIGURES if key in figures)
-        return f"{measure} {figures[measure]:.4f}"
+    def summary(self, metrics: dict[str, Any]) -> str:
+        measure = next(key for key in self.METRICS if key in metrics)
+        return f"{measure} {metrics[measure]:.4f}"
 
-    def together(
+    def pooled_metrics(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         train, cosines = self.train, np.empty(len(self.train))
@@ -249,19 +242,19 @@ class CosinesOutOfFold(OutOfFold):
             means = {key: np.average([fold[key] for fold in found], weights=sizes) for key in RETRIEVAL}
             test = {"pairs": len(train), **{key: float(mean) for key, mean in means.items()}}
         write_pairs(folder / "pairs.csv", train, cosines)
-        measure = next(key for key in self.FIGURES if key in test)
+        measure = next(key for key in self.METRICS if key in test)
         about = {"task": self.recipe.task, "measure": measure, "columns": list(self.splits.dataset.columns)}
         return about | {"test": test, "similarity": {NAME: test}}
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of a saved model on its own judged split, or on other pairs."""
-    split = split_to_judge(context, source, load, "pairs")
-    return figures(context.estimator, split, context.recipe.evaluate.bootstrap)[0]
+    """Metrics of a saved model on its own test split, or on other pairs."""
+    split = split_to_evaluate(context, source, load, "pairs")
+    return metrics_of(context.estimator, split, context.recipe.evaluate.bootstrap)[0]
 
 
 def example_fixture() -> tuple[Embedder, tuple]:
-    """Texts that are more or less alike."""
+    """A minimal estimator and pairs with scores."""
     settings: dict[str, Any] = {**TINY, "min_count": 1, "model": "encoder-mini", "max_length": 16}
     pairs = list(zip(TINY_TEXTS, TINY_TEXTS[1:] + TINY_TEXTS[:1], strict=True))
     return Embedder(**settings), (pairs, [float(i % 3) for i in range(len(pairs))])

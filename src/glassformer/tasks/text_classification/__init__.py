@@ -1,1 +1,1 @@
-"""Texts to labels."""
+"""Task: text classification."""

@@ -1,6 +1,6 @@
-"""``TextClassifier``: preprocessing, model, head and labels as one object that takes raw text.
+"""``TextClassifier``: a scikit-learn estimator that includes tokenizer, encoder, head and labels.
 
-It follows scikit-learn's contract, saves as one folder that ``transformers`` opens, and can be explained.
+It saves as one folder that ``transformers`` can open, and its predictions can be explained.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from glassformer.tasks.build import (
     build_tokenizer,
     check_features,
     check_table,
+    has_segments,
     is_from_scratch,
     is_linear,
     save_tokenizer,
-    tells_segments,
 )
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
@@ -68,22 +68,22 @@ from glassformer.train.features import can_be_cached, on_features, text_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, hiding_of
 
-ENTAILS = "entail"  # what the label begins with that says that one text follows from another
+ENTAILS = "entail"  # how the name of an entailment class begins
 
 
 class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
-    """What reads texts, or pairs of texts, and learns their targets.
+    """Base class of models of texts, or pairs of texts.
 
-    Fitted state beside that of ``Supervised``: ``tokenizer_``, ``truncated_`` (training texts that were cut),
-    ``pairs_`` (whether it reads pairs; None: others trained it, and it reads both).
+    Fitted attributes in addition to ``Supervised``'s: ``tokenizer_``, ``truncated_`` (number of truncated
+    training texts), ``pairs_`` (whether it reads pairs; None: a transformers checkpoint, which reads both).
     """
 
     INPUTS, CHUNK, MOST = Texts(), 16_384, 2
 
-    tokenizer_: Any  # a tokenizers.Tokenizer; of a linear model its Ngrams
+    tokenizer_: Any  # a tokenizers.Tokenizer; for a linear model its Ngrams
     truncated_: int
     pairs_: bool | None = False
-    segments_: bool | None = None  # whether the model tells a pair's sides apart; None: as model_ says
+    segments_: bool | None = None  # whether inputs have token type ids; None: depends on ``model_``
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -92,7 +92,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether the model reads tokens; a linear model has n-grams, of which none are cut or unknown."""
+        """Whether the model reads tokens; a linear model reads n-grams of the whole text."""
         fitted = getattr(self, "tokenizer_", None)
         return not (is_linear(self.model) if fitted is None else isinstance(fitted, Ngrams))
 
@@ -102,14 +102,14 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 
     @property
     def idle_settings(self) -> list[str]:
-        """Settings that change nothing, whatever their value."""
+        """Settings that have no effect with this model."""
         from glassformer.tasks.text_classification.tfidf import idle_settings
 
         return [] if self.learns_in_steps else idle_settings(self)
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether inputs are pairs; what others trained reads one text unless a subclass knows better."""
+        """Whether inputs are pairs; False for transformers checkpoints, unless a subclass overrides it."""
         return bool(self.pairs_)
 
     @property
@@ -149,7 +149,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     def _settle(self, fit: Fit) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
         apart = self.pairs_ and self.pairs == "apart"
-        self.segments_ = self.pairs_ and (apart or tells_segments(fit.configs["model"]))
+        self.segments_ = self.pairs_ and (apart or has_segments(fit.configs["model"]))
         if apart and not self.add_special_tokens:
             what = "pairs = apart gives each side the special tokens of a text"
             raise NotForThisModelError(what, where="add_special_tokens", fix="Use add_special_tokens = true")
@@ -165,7 +165,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         self._follow_positions(fit)
 
     def _follow_positions(self, fit: Fit) -> None:
-        """The length that texts have where none is set gives way to a model with fewer positions."""
+        """Reduce the default ``max_length`` for a model with fewer position embeddings."""
         text, name = fit.configs["text"], fit.configs["model"].model
         if self.max_length != TextConfig().max_length or self._is_from_scratch() or name.lower() in CATALOG:
             return
@@ -177,9 +177,10 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             fit.configs["text"] = replace(text, max_length=limit)
 
     def encode(self, examples: Sequence[str]) -> TokenTable:
-        """
+        """Tokenize checked texts.
+
         Raises:
-            DataError: pairs for a model of one text, or texts for one of pairs.
+            DataError: pairs for a model of single texts, or single texts for a model of pairs.
         """
         self.check_sides(examples)
         if not self.reads_tokens:
@@ -191,13 +192,13 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             clean=self.clean,
             add_special_tokens=self.add_special_tokens,
         )
-        tells = self.segments_
-        if tells is None:
-            tells = tells_sides(self.model_.config)
-        return table if tells else without_segments(table)
+        has_segments = self.segments_
+        if has_segments is None:
+            has_segments = tells_sides(self.model_.config)
+        return table if has_segments else without_segments(table)
 
     def check_sides(self, examples: Sequence[str]) -> None:
-        """Raises DataError where there are pairs for a model of one text, or texts for one of pairs."""
+        """Raise DataError for pairs if the model reads single texts, or the reverse."""
         if self.pairs_ is not None and examples and are_pairs(examples) != self.pairs_:
             what, fix = (
                 ("this model reads pairs of texts", "Give two texts for each: (first, second)")
@@ -207,7 +208,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             raise WrongInputError(what, where=self.NOUN, fix=fix)
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
-        """The texts cut, or in windows."""
+        """Tokenize texts for prediction, truncated or in windows."""
         if self.long_texts == "cut" or are_pairs(examples) or not self.reads_tokens:
             return Windows(self.encode(examples), len(examples))
         return encode_windows(
@@ -220,10 +221,10 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         )
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
-        """Which texts are longer than ``max_length`` tokens and are cut there, ``[n]`` bool; none in windows.
+        """Which texts are truncated to ``max_length`` tokens, ``[n]`` bool; none if they are read in windows.
 
         Raises:
-            DataError: a text that cannot be used.
+            DataError: an unusable text.
         """
         check_is_fitted(self, "model_")
         texts, size = self.examples_of(X), self.CHUNK
@@ -272,7 +273,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         return on_features(fit.network, stream, objective, own, self.token_budget(), self.long_texts)
 
     def token_budget(self) -> int:
-        """Tokens computed at once in prediction."""
+        """Number of tokens per batch in prediction."""
         return max(self.batch_tokens, self.max_length) or 8192
 
     def table_rows(
@@ -303,19 +304,20 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         prompt: str | None = None,
         head: bool = False,
     ) -> np.ndarray:
-        """One vector a text, ``[n, D]``, fp32.
+        """Embed each text, ``[n, D]``, fp32.
 
-        Of a model that comes from a folder of sentence-transformers (``modules.json``), its sentence
-        embeddings by the weights as they are now: that folder's pooling, length, normalization and prompts
-        count, and of the settings here ``clean``. Of any other model, what the head reads.
+        For a model that was built from a folder of sentence-transformers (``modules.json``), these are
+        sentence embeddings from the current weights, with that folder's pooling, maximum length,
+        normalization and prompts, and with this model's ``clean``. For other models, they are the pooled
+        vectors that the head reads.
 
         Args:
-            prompt_name, prompt: one of the folder's prompts, or a text, to put before each text.
-            head: what the head reads, in every case.
+            prompt_name, prompt: name of one of the folder's prompts, or a text, to prepend to each text.
+            head: return the vectors that the head reads in any case.
 
         Raises:
-            ConfigError: no prompt of that name, or a prompt where ``modules.json`` is not what decides.
-            CheckpointError: that file has a step of an unknown kind.
+            ConfigError: no prompt of that name, or a prompt for a model without ``modules.json``.
+            CheckpointError: that file has an unknown kind of module.
         """
         model = self.predictor()
         if not self.reads_tokens:
@@ -362,7 +364,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         self.truncated_ = about.get("truncated", 0)
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
         if self.pairs_ is None and "token_type_ids" not in model_inputs(folder):
-            self.segments_ = False  # as those who trained it have left them out
+            self.segments_ = False  # it was trained without token type ids
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
@@ -381,11 +383,11 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 class TextClassifier(TextModel, Classifier, TextFitConfig):
     """A Transformer that classifies texts, or pairs of texts.
 
-    A pair is a tuple of two texts, and the model reads both at once: ``fit([(premise, claim), ...], y)``.
-    What was fitted on pairs answers pairs.
+    A pair is a tuple of two texts, which the model reads together: ``fit([(premise, claim), ...], y)``. A
+    model that was fitted on pairs predicts pairs.
 
-    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state: that of ``TextModel``.
+    The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
+    explains them. Fitted attributes: those of ``TextModel``.
     """
 
     RECIPE = Recipe
@@ -401,7 +403,7 @@ class TextClassifier(TextModel, Classifier, TextFitConfig):
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether inputs are pairs; of a model that others trained, whether a label is entailment."""
+        """Whether inputs are pairs; for a transformers checkpoint, whether it has an entailment class."""
         if self.pairs_ is not None:
             return self.pairs_
         return any(str(label).lower().startswith(ENTAILS) for label in self.classes_.tolist())

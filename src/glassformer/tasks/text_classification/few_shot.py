@@ -1,14 +1,14 @@
-"""``method = "few-shot"``: a classifier from a few examples a class.
+"""``method = "few-shot"``: train a classifier on a few examples per class, as SetFit does.
 
-As in SetFit (Tunstall et al., 2022), the encoder first learns from comparisons: texts of one class move
-together, others apart (``Embedder.fit(texts, labels)``). Then a logistic regression of its vectors is the
-head. What is left is an ordinary text classifier, with everything that one can do.
+First the encoder is trained on pairs of texts by a contrastive loss: texts of one class move closer together,
+others apart (``Embedder.fit(texts, labels)``; Tunstall et al., 2022). Then a logistic regression on its
+embeddings becomes the head. The result is an ordinary text classifier.
 
-With many classes comparisons can do harm. Where a third of the texts is enough to tell, the encoder as it
-came and the one that has compared the others predict that third, and the better one is taken.
+With many classes, contrastive training can lower the accuracy. If there are enough texts, a third is held
+out, the pre-trained encoder and one trained on the other texts predict it, and the better one is used.
 
-Different from an ``Embedder`` with a head: vectors are not brought to length 1, since the head of a
-classifier is linear in them; the regression is solved at their mean length.
+Unlike in an ``Embedder`` with a head, embeddings are not normalized, since a classifier's head is linear in
+them; the regression is fitted on embeddings divided by their mean norm.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from glassformer.train.callbacks import Callback, StopOnSignal
 from glassformer.train.distributed import join
 from glassformer.train.solved_head import STRENGTHS
 
-# Settings of a fit by gradients of a head, which is solved here: their values that ask for nothing.
+# Settings without effect, since the head is not trained by gradient descent -> the only value allowed.
 IDLE = {
     "class_weight": None,
     "pos_weight": None,
@@ -46,9 +46,9 @@ IDLE = {
     "long_texts": "cut",
     "add_special_tokens": True,
 }
-FEWEST = 100  # texts of a third that tell which encoder is better
-# The classifier that has the encoder as it came.
-UNTOUCHED = {
+FEWEST = 100  # minimum size of the held-out third
+# Settings of the classifier with the pre-trained encoder.
+PRETRAINED = {
     "method": "fine-tune",
     "train_layers": 0,
     "unfreeze_every": 0,
@@ -57,18 +57,22 @@ UNTOUCHED = {
     "validation_fraction": 0.0,
     **dict.fromkeys(("lr", "epochs", "batch_size", "warmup")),
 }
-OWN = ("loss", "scale", "pairs_per_text", "head", "neighbors", "pooling", "dropout", "monitor")
+# Settings of ``Embedder`` that are not taken from the classifier.
+NOT_SHARED = ("loss", "scale", "pairs_per_text", "head", "neighbors", "pooling", "dropout", "monitor")
 
 
 def fit_few_shot(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit a ``TextClassifier`` on a few examples; ``data`` as its ``fit`` hands them on.
+    """Fit a ``TextClassifier`` with ``method="few-shot"``.
+
+    Args:
+        data: X, y, validation and sample weights, as passed to ``fit``.
 
     Raises:
-        ConfigError: random weights, a checkpoint whose vectors no head of a classifier reads, or a setting
+        ConfigError: random weights, a checkpoint with a pooling that classifiers do not have, or a setting
             that would have no effect.
-        DataError: pairs, several labels an example, or weights of examples.
+        DataError: pairs, multi-label data, or sample weights.
     """
     started = time.perf_counter()
     _check_settings(clf)
@@ -86,27 +90,27 @@ def fit_few_shot(
         what = "few-shot compares single texts, and these are pairs"
         raise DataError(what, where="method", fix="Leave --set method=few-shot out")
     clf.temperature_, clf.threshold_, clf.class_order_, clf.int8_ = 1.0, None, None, None
-    clf._training_table(texts)  # counts those that are cut
-    tried, strength = _tried(clf, texts, targets, callbacks)
+    clf._training_table(texts)  # sets ``truncated_``
+    tried, strength = _compare_encoders(clf, texts, targets, callbacks)
     if tried and tried[0]["chosen"]:
         held = None if fit.held is None else (fit.held[0], clf.classes_[fit.held[1]])
-        untouched = type(clf)(**clf.get_params(deep=False) | UNTOUCHED)
-        calls = [Mirror(clf, untouched), *callbacks]
-        untouched.fit(texts, clf.classes_[targets], validation=held, callbacks=calls)
-        _become(clf, untouched, tried)
+        pretrained = type(clf)(**clf.get_params(deep=False) | PRETRAINED)
+        calls = [Mirror(clf, pretrained), *callbacks]
+        pretrained.fit(texts, clf.classes_[targets], validation=held, callbacks=calls)
+        _become(clf, pretrained, tried)
         clf.train_seconds_ = time.perf_counter() - started
         return clf
     embedder = Embedder(**_settings(clf))
     held = None if fit.held is None else (fit.held[0], fit.held[1].tolist())
-    calls = [_Known(clf, embedder), *callbacks]
+    calls = [_CopySource(clf, embedder), *callbacks]
     given: dict[str, Any] = {"validation": held, "callbacks": calls, "checkpoints": checkpoints}
     embedder.fit(texts, targets.tolist(), resume=resume, **given)
-    how: Sentences = embedder.model_.sentences
+    sentences: Sentences = embedder.model_.sentences
     with drawing_own():
         clf.model_ = embedder.model_.with_head(
-            head="classification", pooling=_pooling(how, clf.model), num_labels=len(clf.classes_)
+            head="classification", pooling=_pooling(sentences, clf.model), num_labels=len(clf.classes_)
         ).eval()
-    clf.model_.sentences = how
+    clf.model_.sentences = sentences
     clf._compute_model = None
     put_head(clf, texts, targets, strength)
     clf.hold_int8(fit)
@@ -120,21 +124,22 @@ def fit_few_shot(
     return clf
 
 
-def _tried(
+def _compare_encoders(
     clf: Any, texts: list[str], targets: np.ndarray, callbacks: Sequence[Callback]
 ) -> tuple[list[dict[str, Any]], float]:
-    """How many of a held-out third each of two heads gets right: on the encoder as it came, and on the one
-    that has compared the other texts; and the inverse regularization C that suits the latter.
+    """Compare the pre-trained encoder with one trained on two thirds of the texts, by the accuracy of a head
+    on the other third. Returns one record for each, and the best C (inverse regularization strength) of the
+    trained one.
 
-    The head cannot choose C by itself: the encoder has learned from all of its texts. Nothing, and C = 1:
-    the third is too small to tell, or no layer learns.
+    The final head cannot choose C by cross-validation, since its encoder was trained on all texts. No records
+    and C = 1 if the third is too small, or if no layer is trained.
     """
-    place = _folds(clf, texts, targets)
-    held, rest = np.flatnonzero(place == 0), np.flatnonzero(place != 0)
+    fold = _folds(clf, texts, targets)
+    held, rest = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
     if len(held) < FEWEST or clf.train_layers == 0:
         return [], 1.0
     stops = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     best = 1.0
     for how in ("frozen", "contrastive"):
         began, embedder = time.perf_counter(), Embedder(**_settings(clf))
@@ -142,25 +147,25 @@ def _tried(
             embedder.fit([texts[i] for i in rest], targets[rest].tolist(), callbacks=stops)
         vectors = embedder.encode(texts)
         vectors /= max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
-        given = {
+        by_strength = {
             C: fit_head(vectors[rest], targets[rest], C=C).probabilities(vectors[held]) for C in STRENGTHS
         }
-        own = np.arange(len(held)), targets[held]
-        best = min(given, key=lambda C: -np.log(np.maximum(given[C][own], 1e-12)).mean())
-        score = float((given[best].argmax(1) == targets[held]).mean())
+        true = np.arange(len(held)), targets[held]
+        best = min(by_strength, key=lambda C: -np.log(np.maximum(by_strength[C][true], 1e-12)).mean())
+        score = float((by_strength[best].argmax(1) == targets[held]).mean())
         record = {"model": f"{clf.model}, {how}", "metric": "accuracy", "score": score}
         record |= {"examples": len(held), "by": "cross-validation"}
-        found.append(record | {"seconds": round(time.perf_counter() - began, 2)})
+        records.append(record | {"seconds": round(time.perf_counter() - began, 2)})
         for call in callbacks:
-            call.note(f"{record['model']}: accuracy {score:.4f}, {found[-1]['seconds']:.0f} s")
-    untouched, compared = found
-    untouched["chosen"] = untouched["score"] >= compared["score"]  # a tie goes to the faster
-    compared["chosen"] = not untouched["chosen"]
-    return found, best
+            call.note(f"{record['model']}: accuracy {score:.4f}, {records[-1]['seconds']:.0f} s")
+    frozen, contrastive = records
+    frozen["chosen"] = frozen["score"] >= contrastive["score"]  # a tie goes to the faster
+    contrastive["chosen"] = not frozen["chosen"]
+    return records, best
 
 
-class _Known(Callback):
-    """Those who watch the training ask the classifier where its weights come from."""
+class _CopySource(Callback):
+    """Copies ``weights_source_`` to the classifier when training starts, for the user's callbacks."""
 
     def __init__(self, clf: Any, embedder: Embedder):
         self.clf, self.embedder = clf, embedder
@@ -173,7 +178,7 @@ def _check_settings(clf: Any) -> None:
     from glassformer.tasks.build import is_from_scratch
 
     if is_from_scratch(clf.model):
-        what = f"few-shot goes on from a checkpoint, and {clf.model!r} has random weights"
+        what = f"few-shot needs a checkpoint, and {clf.model!r} has random weights"
         raise NotForThisModelError(what, where="model", fix="Name a checkpoint, such as all-minilm-l6-v2")
     for key, idle in IDLE.items():
         if getattr(clf, key) != idle:
@@ -182,28 +187,30 @@ def _check_settings(clf: Any) -> None:
 
 
 def _settings(clf: Any) -> dict[str, Any]:
-    """The classifier's settings as an embedder takes them; what is unset is what suits comparisons."""
-    names = [name for name in Embedder.defaults() if name not in OWN and hasattr(clf, name)]
+    """The classifier's settings for its embedder; the embedder chooses those that are unset."""
+    names = [name for name in Embedder.defaults() if name not in NOT_SHARED and hasattr(clf, name)]
     values = {name: getattr(clf, name) for name in names}
-    idle = ("validation_fraction", "batch_tokens", "length_window")  # held out above; comparisons are by text
-    values["precision"] = "auto" if clf.precision == "int8" else clf.precision  # int8 is for labels
+    idle = ("validation_fraction", "batch_tokens", "length_window")  # split already; batches count texts
+    values["precision"] = "auto" if clf.precision == "int8" else clf.precision  # only classifiers have int8
     return {k: v for k, v in values.items() if v is not None and k not in idle}
 
 
-def _pooling(how: Sentences, name: str) -> str:
-    """How the head's vectors are made, where a classifier can make them as the checkpoint does.
+def _pooling(sentences: Sentences, name: str) -> str:
+    """The classifier's pooling that equals the checkpoint's.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: there is none.
     """
-    steps = [type(step).__name__ for step in how.after if isinstance(step, Dense)]
-    odd = "lowercased texts" if how.lowercase else "a prompt" if how.prompt(None, None) else ""
-    odd = "truncation" if how.truncate_dim is not None else odd
-    pooling = pooling_by(how)
-    if pooling is None or steps or odd:
-        what = f"{name!r} makes its vectors by {odd or ' and '.join([*how.pool.modes, *steps])}"
+    steps = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
+    unusual = (
+        "lowercased texts" if sentences.lowercase else "a prompt" if sentences.prompt(None, None) else ""
+    )
+    unusual = "truncation" if sentences.truncate_dim is not None else unusual
+    pooling = pooling_by(sentences)
+    if pooling is None or steps or unusual:
+        what = f"{name!r} makes its vectors by {unusual or ' and '.join([*sentences.pool.modes, *steps])}"
         raise NotForThisModelError(
-            f"{what}, which the head of a classifier does not read",
+            f"{what}, which a classifier does not support",
             where="model",
             fix="Use gf.Embedder().fit(texts, labels), or another checkpoint",
         )
@@ -211,7 +218,7 @@ def _pooling(how: Sentences, name: str) -> str:
 
 
 def put_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:
-    """Solve the head on the vectors of ``texts`` as the classifier makes them; ``strength``: C."""
+    """Fit the head on the classifier's pooled vectors of ``texts``; ``strength``: C."""
     vectors = (
         clf.embed(texts, head=True) if clf.precision != "int8" else clf._rows(texts, "pooled", None, "auto")
     )

@@ -1,7 +1,7 @@
-"""Whether texts are in the language of an encoder, as far as the pieces say that it cuts their words into.
+"""Detect texts that are not in the language of an encoder, by the number of tokens per word.
 
-BERT's English vocabulary has a piece for most English words (1.0 to 1.2 pieces a word), and cuts words of
-other languages: French 1.5, Vietnamese 1.9, German 2.0.
+With BERT's English vocabulary, English texts have 1.0 to 1.2 tokens per word; French has 1.5, Vietnamese 1.9,
+German 2.0.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OF_ENGLISH = (
     "distilbert-base-uncased",
 )
 WORD = re.compile(r"[^\W\d_]+")
-MOST, LEAST = 5_000, 200  # words that are looked at; fewer say nothing
-CUT = 1.4  # pieces a word, above which the texts are no English
+MOST, LEAST = 5_000, 200  # maximum and minimum number of words to count
+LIMIT = 1.4  # tokens per word above which texts are not English
 
 
 def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
-    """Mean number of pieces that a word is cut into, over the first words of texts; None: too few words.
+    """Mean number of tokens per word, over the first words of the texts; None: too few words.
 
     Args:
         tokenizer: a ``tokenizers.Tokenizer``.
@@ -37,20 +37,20 @@ def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
     words = [*islice((word for text in texts for word in WORD.findall(text)), MOST)]
     if len(words) < LEAST:
         return None
-    found = tokenizer.encode_batch(words, add_special_tokens=False)
-    return sum(len(one.ids) for one in found) / len(words)
+    encodings = tokenizer.encode_batch(words, add_special_tokens=False)
+    return sum(len(encoding.ids) for encoding in encodings) / len(words)
 
 
 def pieces_if_foreign(model: str, tokenizer: Any, texts: Sequence[str]) -> float | None:
-    """Pieces a word, where an encoder of English, by its name, meets another language; else None."""
+    """Tokens per word if the encoder is a known English one and the texts are not English; else None."""
     if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in OF_ENGLISH]:
         return None
     pieces = pieces_per_word(tokenizer, texts)
-    return pieces if pieces is not None and pieces > CUT else None
+    return pieces if pieces is not None and pieces > LIMIT else None
 
 
 def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
-    """Warn where an encoder of English, by its name, is to learn from texts in another language."""
+    """Warn if a known English encoder would be trained on texts in another language."""
     if (pieces := pieces_if_foreign(model, tokenizer, texts)) is not None:
         what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
         fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"

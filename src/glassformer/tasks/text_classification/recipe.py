@@ -1,7 +1,7 @@
-"""What a recipe can say: one dataclass a section, every key with its default and meaning.
+"""Recipe of text classification: one dataclass per section, with default and meaning of every key.
 
-The keys of ``text``, ``model`` and ``train`` are the constructor parameters of
-``TextClassifier``; no key stands in two sections, so ``--set lr=1e-4`` is never ambiguous.
+The keys of ``text``, ``model`` and ``train`` are the constructor parameters of ``TextClassifier``. No key is
+in two sections, so that ``--set lr=1e-4`` is never ambiguous.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from glassformer.train.config import ClassifierFitConfig, SearchLimit, TokenBatc
 
 @section
 class DataConfig(TextColumns, ClassData):
-    """Where the examples come from and how they are split."""
+    """Source of the examples, and how they are split."""
 
     source: str = setting("", "a named source (imdb, europe) or a path to a file or folder")
 
 
 @section
 class TextConfig(NewTokenizer):
-    """From text to token ids."""
+    """Tokenization of the texts."""
 
     max_length: int = setting(
         256,
@@ -72,7 +72,7 @@ class TextConfig(NewTokenizer):
 
 @section
 class ModelConfig(EncoderConfig, WordVectors):
-    """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
+    """Encoder and head. None: the value of the preset or checkpoint."""
 
     model: str = by_place(
         default=AUTO,
@@ -102,7 +102,7 @@ class ModelConfig(EncoderConfig, WordVectors):
 
 @section
 class TextFitConfig(SearchLimit, TokenBatches, ClassifierFitConfig):
-    """One fit of texts."""
+    """Training on texts."""
 
     method: Literal["fine-tune", "few-shot"] = setting(
         "fine-tune",
@@ -114,7 +114,7 @@ class TextFitConfig(SearchLimit, TokenBatches, ClassifierFitConfig):
 
 @section
 class EvaluateConfig(EvaluateKeys):
-    """What is judged and shown after training."""
+    """Evaluation and report after training."""
 
     baselines: bool = setting(True, "also evaluate TF-IDF, averaged word embeddings and a frozen encoder")
     maps: int = setting(4, "number of examples whose attention map is shown in the report")
@@ -126,9 +126,9 @@ class EvaluateConfig(EvaluateKeys):
 
 @dataclass(frozen=True)
 class Recipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of text classification."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("text-classification", 'print(model.predict(["A text."]))')
 
     task: Literal["text-classification"] = setting("text-classification", "task that the recipe trains for")

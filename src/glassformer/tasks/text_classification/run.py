@@ -1,6 +1,6 @@
-"""Labels of texts: what is particular to their runs.
+"""Runs of text classification: baselines, padding statistics, attention examples.
 
-A run leaves ``predictions.csv`` and ``maps.json`` beside what every run leaves.
+In addition to the files of every run, these write ``predictions.csv`` and ``maps.json``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from glassformer.targets.multiclass import Classes
 from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.judging import measure_of
 from glassformer.tasks.labelled import (
-    a_regression_a_label,
     baseline_weights,
     evaluate,
-    judge_sentences,
     labelled,
+    one_vs_rest_baseline,
+    predict_sentences,
     preview_data,
 )
 from glassformer.tasks.task import DataPreview, RunContext
@@ -42,46 +42,47 @@ from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe,
 from glassformer.train.config import settled
 
 
-def look_at_texts(context: RunContext) -> DataPreview:
-    """As ``look``; sentences of the recipe's own that cannot be read are found too."""
-    wanted = context.recipe.evaluate
-    if sentences := own_sentences(wanted):
+def preview_texts(context: RunContext) -> DataPreview:
+    """``preview_data``, with a check of the recipe's example sentences."""
+    settings = context.recipe.evaluate
+    if sentences := own_sentences(settings):
         check_texts(sentences, "evaluate.sentences")
-    found = preview_data(context)
-    if not wanted.sentences_file or find_in_data(wanted.sentences_file) is not None:
-        return found
-    line = f"no {wanted.sentences_file} in a data folder: its sentences are left out"
-    return replace(found, lines=[*found.lines, line])
+    preview = preview_data(context)
+    if not settings.sentences_file or find_in_data(settings.sentences_file) is not None:
+        return preview
+    line = f"no {settings.sentences_file} in a data folder: its sentences are left out"
+    return replace(preview, lines=[*preview.lines, line])
 
 
-def own_sentences(wanted: EvaluateConfig) -> list[str]:
-    """The recipe's own sentences, and those of its file where that is at hand.
+def own_sentences(settings: EvaluateConfig) -> list[str]:
+    """The recipe's example sentences, and those of its file if it exists.
 
     Raises:
-        DataError: a file that is no text.
+        DataError: the file is not text.
     """
-    file = find_in_data(wanted.sentences_file) if wanted.sentences_file else None
-    return [*wanted.sentences, *(read_lines(file)[0] if file else ())]
+    file = find_in_data(settings.sentences_file) if settings.sentences_file else None
+    return [*settings.sentences, *(read_lines(file)[0] if file else ())]
 
 
-def judge_texts(context: RunContext) -> dict[str, Any]:
-    """As ``judge``, with the share of padding and the recipe's own sentences."""
+def evaluate_texts(context: RunContext) -> dict[str, Any]:
+    """``evaluate``, with the share of padding and predictions for the recipe's example sentences."""
     out, clf, recipe = evaluate(context), context.estimator, context.recipe
     if clf.reads_tokens:
         lengths = clf.encode(context.data.train.texts).lengths
         padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
         out["padding"] = {"linear": 0.0, **padding}
-    if asked := own_sentences(recipe.evaluate):
-        out["sentences"] = judge_sentences(clf, asked)
+    if sentences := own_sentences(recipe.evaluate):
+        out["sentences"] = predict_sentences(clf, sentences)
     if recipe.evaluate.baselines and (absent := left_out(clf)):
         out["baselines_left_out"] = absent
     return out
 
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
-    """The share of padded rows inside attention in training and in evaluation; linear layers have none.
+    """The share of padding inside attention in training and in evaluation; linear layers need no padding.
 
-    Of the branches of full attention ``grouped`` and ``padded`` pad: where no kernel has format and heads.
+    Only the branches ``grouped`` and ``padded`` of full attention pad; they are used if no kernel supports
+    the dtype and the head size.
     """
     c = model.config.encoder if model.has_attention else None
     if c is None or c.attention != "full":
@@ -111,12 +112,12 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict
 
 
 def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
-    """Counted words."""
+    """Baseline: logistic regression on TF-IDF."""
     if clf.kind_.binary:
-        found = a_regression_a_label(clf, splits, targets, word_features)
-        return ("TF-IDF + logistic regression a label", *found)
+        results = one_vs_rest_baseline(clf, splits, targets, word_features)
+        return ("TF-IDF + logistic regression a label", *results)
     train, judged = splits.train.texts, splits.judged.texts
-    found = tfidf_logistic(
+    probabilities = tfidf_logistic(
         train,
         targets,
         judged,
@@ -125,14 +126,14 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
         measure=measure_of(recipe),
     )
     of = " of both sides" if are_pairs(train) else ""
-    return f"TF-IDF{of} + logistic regression", found
+    return f"TF-IDF{of} + logistic regression", probabilities
 
 
 def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
-    """The mean of learned vectors, of one class an example."""
+    """Baseline: mean of learned word embeddings; not for multi-label."""
     if clf.kind_.binary or not clf.reads_tokens:
         return None
-    found = bag_of_embeddings(
+    probabilities = bag_of_embeddings(
         clf.encode(splits.train.texts),
         targets,
         clf.encode(splits.judged.texts),
@@ -141,37 +142,40 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
         seed=recipe.train.seed,
         sample_weight=baseline_weights(clf, targets),
     )
-    return "mean bag of embeddings", found
+    return "mean bag of embeddings", probabilities
 
 
 def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
-    """The vectors of a frozen encoder, where its weights are at hand and the model is not this one."""
+    """Baseline: logistic regression on a frozen encoder; None if not downloaded, or the same model."""
     train, held = splits.train, splits.validation
-    sets = clf.kind_.binary
-    by = (held.examples, held.labels) if sets and held is not None and held.labels is not None else None
-    fitted = fit_frozen(clf, train.examples, train.labels, baseline_weights(clf, targets), by)
+    multilabel = clf.kind_.binary
+    validation = None
+    if multilabel and held is not None and held.labels is not None:  # to tune thresholds
+        validation = held.examples, held.labels
+    fitted = fit_frozen(clf, train.examples, train.labels, baseline_weights(clf, targets), validation)
     if fitted is None:
         return None
     name, model = fitted
-    place = [clf.classes_.tolist().index(label) for label in model.classes_.tolist()]
-    found = model.outputs(splits.judged.examples)
-    p = np.zeros((len(found), len(clf.classes_)))
-    p[:, place] = found
-    if not sets:
+    columns = [clf.classes_.tolist().index(label) for label in model.classes_.tolist()]
+    outputs = model.outputs(splits.judged.examples)
+    p = np.zeros((len(outputs), len(clf.classes_)))
+    p[:, columns] = outputs
+    if not multilabel:
         return f"{name} + logistic regression", p
     chosen = np.zeros(p.shape, bool)
-    chosen[:, place] = model.chosen(found)
+    chosen[:, columns] = model.chosen(outputs)
     return f"{name} + logistic regression a label", p, chosen
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """Where the model looks in a few texts."""
-    found = attention_examples(context.estimator, context.data, context.recipe.evaluate.maps)
-    return {"maps.json": {"examples": found}}
+    """``maps.json``: attention weights for a few texts."""
+    examples = attention_examples(context.estimator, context.data, context.recipe.evaluate.maps)
+    return {"maps.json": {"examples": examples}}
 
 
 def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:
-    """A few judged texts of readable length with their maps: the rows the head reads, per layer and head."""
+    """A few evaluated texts of readable length with attention weights per layer and head: all of them, and
+    those of the tokens that the head reads."""
     from glassformer.report.maps import encode as encode_maps
 
     split = splits.judged or splits.train
@@ -209,10 +213,10 @@ TASK = labelled(
     Recipe,
     TextClassifier,
     Classes(),
-    label_of=lambda text: int("dog" in text),  # does it name a dog?
+    label_of=lambda text: int("dog" in text),
     report="classes",
-    preview_data=look_at_texts,
-    evaluate=judge_texts,
+    preview_data=preview_texts,
+    evaluate=evaluate_texts,
     collect_artifacts=collect_artifacts,
     baselines=(tfidf, embeddings, frozen),
 )

@@ -1,9 +1,9 @@
-"""``model = "tfidf"``: a linear model on TF-IDF features of words and characters, solved by scikit-learn.
+"""``model = "tfidf"``: a linear model on TF-IDF features of words and characters, fitted by scikit-learn.
 
-One class each: a linear SVM for each class against the rest. Several labels: a logistic regression for each
-label. Numbers: a ridge regression. Cross-validation on the training examples chooses the strength, and one
-temperature, which becomes part of the weights: probabilities are calibrated as they come. The result is an
-ordinary text classifier whose explanation is exact: the weights of what stands in the text.
+Classes: a linear SVM, one-vs-rest. Multi-label: one logistic regression per label. Numbers: ridge regression.
+Cross-validation on the training examples chooses the regularization strength and a temperature, which is
+multiplied into the weights, so that probabilities are calibrated. The result is an ordinary text classifier
+whose explanation is exact: the weights of the text's features.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ from glassformer.train.solved import Solved, refuse_checkpoints
 MOST_WEIGHTS = 50_000_000  # n-grams times classes
 SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
 STRENGTHS = {SVM: (0.1, 0.3, 1.0, 3.0), LOGISTIC: (1.0, 4.0, 16.0), RIDGE: (0.1, 0.3, 1.0, 3.0, 10.0)}
-SOFTMAX = (4.0, 16.0)  # of a logistic regression of more than two classes, which has all of them in one loss
-FEW_EACH = 16  # examples for each class up to which it is tried: slower, and better where there are so few
+SOFTMAX = (4.0, 16.0)  # C of a multinomial logistic regression, for more than two classes
+FEW_EACH = 16  # maximum number of examples per class for that regression: it is slower, but better with few
 FOLDS = 5
 SURE = 10.0  # the logit of a label that all examples have
-FEW, MANY = (
-    20_000_000,
-    100_000_000,
-)  # features of all texts times outputs: all folds are tried; half the strengths
-# Settings that ask for what a linear model has not, with the values that ask for nothing.
+# Limits on the number of non-zero features times outputs: up to FEW all folds are scored, else one; above
+# MANY fewer strengths are tried.
+FEW, MANY = 20_000_000, 100_000_000
+# Settings that linear models do not have -> the only value allowed.
 ABSENT = {
     "method": "fine-tune",
     "tokenizer": "auto",
@@ -68,20 +67,21 @@ INSTEAD = "Leave it out, or name an encoder: model=all-minilm-l6-v2"
 def fit_tfidf(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit a ``TextClassifier`` or a ``TextRegressor`` with ``model="tfidf"``; ``data`` as its ``fit`` hands
-    them on.
+    """Fit a ``TextClassifier`` or a ``TextRegressor`` with ``model="tfidf"``.
+
+    Args:
+        data: X, y, validation and sample weights, as passed to ``fit``.
 
     Raises:
-        ConfigError: a setting that asks for layers, tokens or steps.
-        DataError: unusable examples or labels, or no n-gram that stands in ``min_count`` texts.
-        CheckpointError: ``checkpoints`` has some, of another model.
+        ConfigError: a setting for layers, tokens or training steps.
+        DataError: unusable examples or labels, or no n-gram that occurs in ``min_count`` texts.
+        CheckpointError: ``checkpoints`` has checkpoints of another model.
     """
-
     started = time.perf_counter()
     check_settings(clf)
     refuse_checkpoints(checkpoints)
     configs = clf.configs()
-    _model(configs["model"], 1, 2)  # whether it has what was asked for, before the work
+    _model(configs["model"], 1, 2)  # raises errors for invalid settings, before the work
     fit = Fit(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
     if fit.ranks.size > 1:
         refuse_several("a linear model is solved by one process", "Run it without torchrun")
@@ -111,14 +111,14 @@ def fit_tfidf(
     solved = Solved(model, fit.train, calls=calls, began=started)
     with own_generators(), one_thread(), solved.watched():
         problem = _problem(clf, fit, rows)
-        chosen, spare = _choose(problem, clf, _folds(clf, texts, targets), solved.pause)
+        chosen, unseen = _cross_validate(problem, clf, _folds(clf, texts, targets), solved.pause)
         solved.pause()
         weight, bias = problem.solve(np.arange(len(targets)), chosen)
-        _put(model, problem, weight, bias, problem.temperature(spare))
+        _set_weights(model, problem, weight, bias, problem.temperature(unseen))
         solved.chosen = clf.chosen_ = {chosen.key: chosen.strength}
         model.weights_source = clf.weights_source_ = f"{features}: {chosen}"
         solved.solution = str(chosen)
-        _judge(clf, fit, solved, problem, spare)
+        _evaluate(clf, fit, solved, problem, unseen)
     clf.history_, clf.best_step_ = Records(solved.history), 1
     clf.examples_ = counted(fit)
     clf.train_seconds_ = time.perf_counter() - solved.began
@@ -126,10 +126,10 @@ def fit_tfidf(
 
 
 def _model(section: Any, width: int, outputs: int) -> Any:
-    """A model of the section's name, its weights 0.
+    """The model named by the recipe's section, with zero weights.
 
     Raises:
-        ConfigError: a key that it does not have.
+        ConfigError: a setting that it does not have.
     """
     preset = TEXT_ARCHITECTURES[section.model](width)
     family = family_of(preset)
@@ -138,8 +138,7 @@ def _model(section: Any, width: int, outputs: int) -> Any:
 
 
 def check_settings(clf: Any) -> None:
-    """Raises ConfigError for a setting that asks for what a linear model has not; warns of those that do
-    nothing."""
+    """Raise ConfigError for settings that linear models do not have; warn of settings without effect."""
     for key, idle in ABSENT.items():
         if getattr(clf, key, idle) != idle:
             what = f"{key} = {getattr(clf, key)!r} has no effect with model = {clf.model}, a linear model"
@@ -147,91 +146,90 @@ def check_settings(clf: Any) -> None:
     if clf.precision == "int8":
         what = f"model = {clf.model}, a linear model, computes in fp32"
         raise NotForThisModelError(what, where="precision", fix="Leave it out")
-    usual = clf.defaults()
+    defaults = clf.defaults()
     files = {k: v for section in clf.SECTIONS.values() for k, v in values_in_files(section).items()}
-    given = [key for key in idle_settings(clf) if getattr(clf, key) != usual[key]]
-    idle = [key for key in given if key not in files or getattr(clf, key) != files[key]]
+    changed = [key for key in idle_settings(clf) if getattr(clf, key) != defaults[key]]
+    idle = [key for key in changed if key not in files or getattr(clf, key) != files[key]]
     if idle:
-        said = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}"
-        warnings.warn(f"{said}, which is solved and not trained in steps", IdleSettingWarning, outside())
+        what = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}"
+        warnings.warn(f"{what}, which is solved and not trained in steps", IdleSettingWarning, outside())
 
 
 def idle_settings(clf: Any) -> list[str]:
-    """The settings of texts and of the fit that change nothing here."""
+    """The keys of the sections ``text`` and ``train`` that have no effect on a linear model."""
     names = [f.name for section in ("text", "train") for f in fields(clf.SECTIONS[section])]
     effective = obeyed(clf.SECTIONS.values(), "linear")
     return [name for name in names if name not in effective]
 
 
-# --- what is solved -------------------------------------------------------------------------------
+# --- the linear model -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of linear model, and how weakly (C) or strongly (alpha) its weights are kept small."""
+    """A kind of linear model and its regularization parameter, C or alpha."""
 
     kind: str
     strength: float
 
     @property
     def key(self) -> str:
-        """What scikit-learn calls the strength."""
+        """scikit-learn's name of the regularization parameter."""
         return "alpha" if self.kind == RIDGE else "C"
 
     def __str__(self) -> str:
         return f"{self.kind}, {self.key} = {self.strength:g}"
 
     def fit(self, X: Any, y: np.ndarray, weights: np.ndarray | None, seed: int) -> Any:
-        """scikit-learn's estimator, fitted."""
+        """Fit scikit-learn's estimator."""
         from sklearn.linear_model import LogisticRegression, Ridge
         from sklearn.svm import LinearSVC
 
         if self.kind == SVM:
-            made: Any = LinearSVC(C=self.strength, random_state=seed % 2**32)
+            estimator: Any = LinearSVC(C=self.strength, random_state=seed % 2**32)
         elif self.kind == RIDGE:
-            made = Ridge(self.strength, solver="sparse_cg", tol=1e-5)
+            estimator = Ridge(self.strength, solver="sparse_cg", tol=1e-5)
         else:
-            made = LogisticRegression(C=self.strength, max_iter=2000, tol=1e-5)
-        with without_warnings(r"sklearn\."):  # on few examples a class, and steps
-            return made.fit(X, y, weights)
+            estimator = LogisticRegression(C=self.strength, max_iter=2000, tol=1e-5)
+        with without_warnings(r"sklearn\."):  # about few examples per class, and about convergence
+            return estimator.fit(X, y, weights)
 
 
 @dataclass(frozen=True)
-class Spare:
-    """What models that have not seen them say of some training examples."""
+class OutOfFoldLogits:
+    """Logits of training examples from models that were not trained on them."""
 
-    rows: np.ndarray  # [m] their numbers
+    rows: np.ndarray  # [m] indices of the examples
     logits: np.ndarray  # [m, K] fp64
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Features and targets, whatever the kind of these."""
+    """Features and targets of a linear model."""
 
     rows: Any  # sparse [n, W] fp64
-    targets: np.ndarray  # [n], of several labels [n, K]
+    targets: np.ndarray  # [n], for multi-label [n, K]
     weights: np.ndarray | None  # [n]
-    kind: Any  # of target, as ``targets/__init__.py`` has it
+    kind: Any  # of target, a class of ``targets``
     outputs: int  # K
     seed: int
-    positive: tuple[float, ...] | None = None  # of several labels: what a yes counts [K]
+    positive: tuple[float, ...] | None = None  # for multi-label: weights of positive examples [K]
 
     @property
     def cost(self) -> int:
-        """Features of all texts times the weights that each has."""
+        """Number of non-zero features times the number of outputs: a measure of the fit's time."""
         return self.rows.nnz * (1 if self.outputs == 2 else self.outputs)
 
     def candidates(self) -> list[Candidate]:
-        """What is tried."""
+        """The models to choose from by cross-validation."""
         name = RIDGE if not self.kind.labels_given else LOGISTIC if self.kind.binary else SVM
         strengths = STRENGTHS[name] if self.cost <= MANY else STRENGTHS[name][1:3]
-        found = [Candidate(name, x) for x in strengths]
         few = len(self.targets) <= FEW_EACH * self.outputs and self.outputs > 2 and self.cost <= MANY
-        return found + [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and few]
+        softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and few]
+        return [Candidate(name, x) for x in strengths] + softmax
 
     def solve(self, rows: np.ndarray, candidate: Candidate) -> tuple[np.ndarray, np.ndarray]:
-        """Weights ``[K, W]`` and biases ``[K]`` by the training examples of these numbers; of examples that
-        are all of one class, a bias alone."""
+        """Fit weights ``[K, W]`` and biases ``[K]`` on these rows; if all have one class, only a bias."""
         if self.weights is not None:
             rows = rows[self.weights[rows] > 0]
         X, y = self.rows[rows], self.targets[rows]
@@ -241,40 +239,43 @@ class Problem:
             return np.zeros((self.outputs, X.shape[1])), bias
         weights = None if self.weights is None else self.weights[rows]
         if self.kind.binary:
-            found = [self._label(X, y[:, k], weights, k, candidate) for k in range(self.outputs)]
-            return np.stack([w for w, _ in found]), np.array([b for _, b in found])
+            per_label = [self._solve_label(X, y[:, k], weights, k, candidate) for k in range(self.outputs)]
+            return np.stack([w for w, _ in per_label]), np.array([b for _, b in per_label])
         model = candidate.fit(X, y, weights, self.seed)
         weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
         if not self.kind.labels_given:
             return weight, bias
-        if len(weight) == 1:  # of two classes: what speaks for the second speaks against the first
+        if len(weight) == 1:  # for two classes scikit-learn has one row, of the second
             weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
         if len(model.classes_) == self.outputs:
             return weight, bias
-        # A class that these examples lack is less likely than any other is at first.
+        # A class without examples among these rows gets a lower bias than all others.
         every = np.zeros((self.outputs, weight.shape[1])), np.full(self.outputs, bias.min() - 1.0)
         every[0][model.classes_], every[1][model.classes_] = weight, bias
         return every
 
-    def _label(self, X: Any, y: np.ndarray, weights: Any, k: int, candidate: Candidate) -> tuple[Any, Any]:
-        """The weights ``[W]`` and the bias of one of several labels."""
+    def _solve_label(
+        self, X: Any, y: np.ndarray, weights: Any, k: int, candidate: Candidate
+    ) -> tuple[Any, Any]:
+        """Fit the weights ``[W]`` and the bias of one label of a multi-label problem."""
         share = float(y.mean())
-        if share in (0.0, 1.0):  # all of these examples say the same
+        if share in (0.0, 1.0):  # all examples have the label, or none has
             return np.zeros(X.shape[1]), SURE * (2 * share - 1)
         if self.positive is not None:
             weights = np.where(y > 0, self.positive[k], 1.0) * (1.0 if weights is None else weights)
         model = candidate.fit(X, y > 0, weights, self.seed)
         return model.coef_[0], model.intercept_[0]
 
-    def temperature(self, spare: Spare) -> Any:
-        """What logits are divided by; of several labels one number each, ``[K]``."""
+    def temperature(self, unseen: OutOfFoldLogits) -> Any:
+        """The temperature that logits are divided by; for multi-label one per label, ``[K]``."""
         if not self.kind.labels_given:
             return 1.0
-        return self.kind.fit_temperature(spare.logits, self.targets[spare.rows])
+        return self.kind.fit_temperature(unseen.logits, self.targets[unseen.rows])
 
 
 def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
-    """
+    """Collect features, targets and weights.
+
     Raises:
         DataError: every example has the weight 0.
     """
@@ -284,10 +285,10 @@ def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
 
 
 def _folds(clf: Any, texts: Sequence[str], targets: np.ndarray) -> np.ndarray:
-    """The fold of each training example ``[n]``; copies share one, and classes keep their shares."""
+    """The fold of each training example ``[n]``, stratified by class; copies of an example share a fold."""
     number: dict[str, int] = {}
     group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(texts)])
-    first = np.unique(group, return_index=True)[1]  # of each group
+    first = np.unique(group, return_index=True)[1]  # the first example of each group
     classes = targets[first] if clf.kind_.labels_given and targets.ndim == 1 else np.zeros(len(first))
     order = np.random.default_rng(clf.seed).permutation(len(first))
     order = order[np.argsort(classes[order], kind="stable")]
@@ -296,18 +297,17 @@ def _folds(clf: Any, texts: Sequence[str], targets: np.ndarray) -> np.ndarray:
     return fold[group]
 
 
-def _choose(
+def _cross_validate(
     problem: Problem, clf: Any, fold: np.ndarray, pause: Callable[[], None]
-) -> tuple[Candidate, Spare]:
-    """The candidate that serves examples best that it has not seen, and what it says of them.
+) -> tuple[Candidate, OutOfFoldLogits]:
+    """The best candidate by cross-validation, and its out-of-fold logits.
 
-    ``monitor`` says by which metric; of equal ones the lower loss decides. Where a solution takes long, one
-    fold is held out and not each in turn.
+    The metric is ``monitor``; ties are decided by the loss. For large problems only one fold is held out.
     """
     folds = range(FOLDS if problem.cost <= FEW else 1)
     counts = True if problem.weights is None else problem.weights > 0
     rows = np.flatnonzero(np.isin(fold, folds) & counts)
-    best: tuple[tuple[float, float], Candidate, Spare] | None = None
+    best: tuple[tuple[float, float], Candidate, OutOfFoldLogits] | None = None
     for candidate in problem.candidates():
         logits = np.empty((len(fold), problem.outputs))
         for number in folds:
@@ -315,28 +315,30 @@ def _choose(
             held = np.flatnonzero(fold == number)
             weight, bias = problem.solve(np.flatnonzero(fold != number), candidate)
             logits[held] = problem.rows[held] @ weight.T + bias
-        spare = Spare(rows, logits[rows])
-        found = clf.kind_.figures(clf, spare.logits / problem.temperature(spare), problem.targets[rows])
-        score = found.pop(DECIDES, None)
+        unseen = OutOfFoldLogits(rows, logits[rows])
+        metrics = clf.kind_.figures(clf, unseen.logits / problem.temperature(unseen), problem.targets[rows])
+        score = metrics.pop(DECIDES, None)
         if score is None:
-            score = -found["loss"] if clf.monitor == "loss" else found[clf.monitor]
-        if best is None or (score, -found["loss"]) > best[0]:
-            best = (score, -found["loss"]), candidate, spare
+            score = -metrics["loss"] if clf.monitor == "loss" else metrics[clf.monitor]
+        if best is None or (score, -metrics["loss"]) > best[0]:
+            best = (score, -metrics["loss"]), candidate, unseen
     assert best is not None
     return best[1], best[2]
 
 
-def _put(model: Any, problem: Problem, weight: np.ndarray, bias: np.ndarray, temperature: Any) -> None:
-    """The weights into the model, the temperature part of them."""
+def _set_weights(
+    model: Any, problem: Problem, weight: np.ndarray, bias: np.ndarray, temperature: Any
+) -> None:
+    """Copy weights and bias, divided by the temperature, into the model."""
     scale = np.broadcast_to(1.0 / np.asarray(temperature, np.float64), (problem.outputs,))
     with torch.no_grad():
         model.head.out.weight.copy_(torch.from_numpy(weight * scale[:, None]))
         model.head.out.bias.copy_(torch.from_numpy(bias * scale))
 
 
-def _judge(clf: Any, fit: Fit, solved: Solved, problem: Problem, spare: Spare) -> None:
-    """The one record of the history; thresholds and errors from examples that were not learned from: those
-    held out, else what cross-validation says of the others."""
+def _evaluate(clf: Any, fit: Fit, solved: Solved, problem: Problem, out_of_fold: OutOfFoldLogits) -> None:
+    """Write the only record of the history, and set thresholds and a regressor's errors, from the validation
+    examples or else from the out-of-fold logits."""
     kind, device = clf.kind_, torch.device("cpu")
 
     def logits(rows: Any) -> np.ndarray:
@@ -344,11 +346,12 @@ def _judge(clf: Any, fit: Fit, solved: Solved, problem: Problem, spare: Spare) -
 
     seen = kind.figures(clf, logits(problem.rows), problem.targets)
     record = {"train_loss": seen["loss"], "train_accuracy": seen.get("accuracy", 0.0)}
-    unseen, targets = spare.logits / problem.temperature(spare), problem.targets[spare.rows]
-    clf.cross_validated_ = _shares(kind.figures(clf, unseen, targets))
+    unseen = out_of_fold.logits / problem.temperature(out_of_fold)
+    targets = problem.targets[out_of_fold.rows]
+    clf.cross_validated_ = _reported(kind.figures(clf, unseen, targets))
     if fit.held is not None:
         unseen, targets = logits(clf.tokenizer_.rows(fit.held[0])), fit.held[1]
-        record |= _shares(kind.figures(clf, unseen, targets))
+        record |= _reported(kind.figures(clf, unseen, targets))
     if kind.binary:
         clf.threshold_ = kind.threshold(fit.train, unseen, targets)
     if hasattr(clf, "errors_"):
@@ -356,5 +359,5 @@ def _judge(clf: Any, fit: Fit, solved: Solved, problem: Problem, spare: Spare) -
     solved.done(record["train_loss"], record)
 
 
-def _shares(found: dict[str, float]) -> dict[str, float]:
-    return {key: value for key, value in found.items() if key != DECIDES}
+def _reported(metrics: dict[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if key != DECIDES}

@@ -1,7 +1,7 @@
-"""Labels for texts that no training had: does "This text is about sports." follow from a text?
+"""Zero-shot text classification by entailment: does "This example is sports." follow from a text?
 
-Each text is paired with one sentence a label (Yin, Hay and Roth, 2019). Any classifier of pairs with a class
-of entailment can be asked: one trained here, or one of the Hub's.
+Each text is paired with one hypothesis per label (Yin, Hay and Roth, 2019). Any classifier of text pairs with
+an entailment class can be used, trained with glassformer or from the Hub.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from glassformer.targets.multiclass import Classes
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
 
 TEMPLATE = "This example is {}."
-AGAINST = ("contra", "not_entail", "not entail")  # what labels begin with that say the opposite
-TEXTS = 1024  # that are paired with all labels at a time
+AGAINST = ("contra", "not_entail", "not entail")  # how names of a contradiction class begin
+TEXTS = 1024  # texts per chunk; each is paired with all labels
 
 
 class ZeroShotClassifier:
-    """Labels of one's own choice for texts, by a model of entailment; nothing is trained.
+    """Classifies texts into labels of your choice with an entailment model, without training.
 
-    ``predict``, ``predict_proba`` and ``explain`` are as those of a fitted ``TextClassifier``; ``classes_``
-    are the labels in the order given.
+    ``predict``, ``predict_proba`` and ``explain`` work as for a fitted ``TextClassifier``; ``classes_`` are
+    the labels in the given order.
     """
 
     INPUTS = inputs = Texts()
     NOUN, RECIPE = INPUTS.noun, TextClassifier.RECIPE
-    kind_ = Classes()  # one label a text is given, whatever the model's own classes
+    kind_ = Classes()  # one label per text
 
     def __init__(
         self,
@@ -50,18 +50,18 @@ class ZeroShotClassifier:
         template: str = TEMPLATE,
         multi_label: bool = False,
     ):
-        """Pair a model with labels.
+        """Combine an entailment model with labels.
 
         Args:
-            model: a fitted ``TextClassifier`` of pairs, or its folder; one of its classes is entailment.
-            labels: what to choose from, in the words of the texts' language.
-            template: the sentence that should follow from a text; ``{}`` stands for the label.
-            multi_label: each label is judged by itself, against the class of contradiction, so that several
-                may hold; else the probabilities of a text's labels add up to 1.
+            model: a fitted ``TextClassifier`` of pairs with an entailment class, or its folder.
+            labels: the labels, as words in the language of the texts.
+            template: the hypothesis; ``{}`` is replaced by the label.
+            multi_label: whether each label is predicted separately, entailment against contradiction;
+                otherwise the probabilities of a text's labels sum to 1.
 
         Raises:
-            ConfigError: a model of single texts, or without such classes; a template without ``{}``.
-            DataError: labels that are none, or one twice.
+            ConfigError: a model of single texts, or without the required classes; a template without ``{}``.
+            DataError: no labels, or a duplicate label.
         """
         clf = model
         if isinstance(model, str | Path):
@@ -88,11 +88,11 @@ class ZeroShotClassifier:
 
     @property
     def max_length(self) -> int:
-        """Tokens that are read of a text and a label's sentence together."""
+        """Maximum number of tokens of a text and a hypothesis together."""
         return self.classifier.max_length
 
     def hypothesis(self, label: str) -> str:
-        """The sentence of a label."""
+        """The hypothesis for a label."""
         return self.template.replace("{}", label)
 
     def _pairs(self, texts: Sequence[str]) -> list[TextPair]:
@@ -112,7 +112,7 @@ class ZeroShotClassifier:
         return table if kinds > 1 else without_segments(table)
 
     def logits(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Logits of the model's own classes for each text and label, ``[n, K, C]``, fp32."""
+        """Logits of the model's classes (entailment ...) for each text and label, ``[n, K, C]``, fp32."""
         texts, clf = check_texts(X), self.classifier
         model = clf.predictor()
         rows = partial(clf.table_rows, model, what="logits", device=next(model.parameters()).device)
@@ -127,17 +127,17 @@ class ZeroShotClassifier:
         return finite(np.concatenate(out), "logits")
 
     def predict_proba(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Probabilities ``[n, K]``, fp64: of one label among all; with ``multi_label`` of each by itself."""
-        found = self.logits(X, progress=progress)
+        """Probabilities ``[n, K]``, fp64, which sum to 1 per text; with ``multi_label`` of each label."""
+        logits = self.logits(X, progress=progress)
         if self.against is None:
-            return softmax(found[:, :, self.entailment], self.classifier.temperature_)
-        both = found[:, :, [self.against, self.entailment]].reshape(-1, 2)
-        return softmax(both, self.classifier.temperature_)[:, 1].reshape(found.shape[:2])
+            return softmax(logits[:, :, self.entailment], self.classifier.temperature_)
+        both = logits[:, :, [self.against, self.entailment]].reshape(-1, 2)
+        return softmax(both, self.classifier.temperature_)[:, 1].reshape(logits.shape[:2])
 
-    outputs = predict_proba  # as every classifier calls what its answers are made of
+    outputs = predict_proba  # the name of this method in all supervised estimators
 
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
-        """The number of the most probable label of each row ``[n]``."""
+        """The index of the most probable label of each row ``[n]``."""
         return self.kind_.predicted_index(probabilities)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
@@ -149,15 +149,15 @@ class ZeroShotClassifier:
         return self.decide(self.predict_proba(X))
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
-        """Which texts are cut beside the longest label's sentence, ``[n]`` bool; sentences never are."""
+        """Which texts are truncated, ``[n]`` bool; hypotheses never are."""
         return self._table(check_texts(X)).truncated.reshape(-1, len(self.classes_)).any(1)
 
     def explain(self, text: str, label: str | None = None, **options: Any) -> Any:
-        """Why a label's sentence follows from a text, or does not: the ``Explanation`` of that pair.
+        """Explain whether the hypothesis of a label follows from a text: an ``Explanation`` of that pair.
 
         Args:
-            label: None: the predicted one.
-            options: of ``TextClassifier.explain``; the target is entailment unless another is given.
+            label: the label to explain; None: the predicted one.
+            options: arguments of ``TextClassifier.explain``; the default target is entailment.
         """
         from glassformer.explain.methods import METHODS, takes_target
 
@@ -169,6 +169,7 @@ class ZeroShotClassifier:
 
 
 def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifier) -> int:
+    """The index of the only class whose name starts with one of ``beginnings``."""
     found = [i for i, name in enumerate(names) if name.startswith(tuple(beginnings))]
     if len(found) != 1:
         what = f"no one class of entailment among {', '.join(map(str, clf.classes_.tolist()))}"
@@ -178,7 +179,7 @@ def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifi
 
 
 def _against(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
-    """The class that says that the sentence does not hold."""
+    """The index of the contradiction class."""
     found = [i for i, name in enumerate(names) if name.startswith(AGAINST)]
     if len(found) == 1:
         return found[0]

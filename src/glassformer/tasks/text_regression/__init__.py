@@ -1,1 +1,1 @@
-"""Texts to numbers."""
+"""Task: regression on texts."""

@@ -1,6 +1,6 @@
-"""``TextRegressor``: a number for a text, or for a pair of texts, and an interval around it.
+"""``TextRegressor``: predict a number for a text or a pair of texts, with an interval.
 
-All but its targets is as in ``TextClassifier``.
+Everything except the targets works as in ``TextClassifier``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from glassformer.tasks.text_regression.recipe import TextNumberFitConfig, TextNu
 
 @with_settings
 class TextRegressor(Regressor, TextModel, TextNumberFitConfig):
-    """A Transformer that gives texts, or pairs of texts, numbers.
+    """A Transformer that predicts numbers for texts, or pairs of texts.
 
-    A pair is a tuple of two texts, and the model reads both at once: ``fit([(first, second), ...], y)``.
+    A pair is a tuple of two texts, which the model reads together: ``fit([(first, second), ...], y)``.
 
-    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its file says what
-    each means. Numbers are standardized for training; answers have the unit of ``y``. ``score`` is R².
-    Fitted state: that of ``TextModel`` and of ``Regressor``.
+    The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
+    explains them. Targets are standardized for training; predictions have the unit of ``y``. ``score`` is R².
+    Fitted attributes: those of ``TextModel`` and of ``Regressor``.
     """
 
     RECIPE = TextNumberRecipe

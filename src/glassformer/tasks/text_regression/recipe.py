@@ -1,4 +1,5 @@
-"""What a recipe of numbers for texts can say. Keys of ``text``, ``model``, ``train``: ``TextRegressor``."""
+"""Recipe of regression on texts. The keys of ``text``, ``model`` and ``train`` are parameters of
+``TextRegressor``."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from glassformer.train.config import NumberFitConfig, SearchLimit, TokenBatches
 
 @section
 class NumberDataConfig(TextColumns, NumberData):
-    """Where the texts and their numbers come from and how they are split."""
+    """Source of the texts and numbers, and how they are split."""
 
     source: str = setting("", "a named source (stsb) or a path to a table or a folder of tables")
     number_format: Literal["plain", "amount", "point", "comma"] = setting(
@@ -25,14 +26,14 @@ class NumberDataConfig(TextColumns, NumberData):
 
 @section
 class TextNumberFitConfig(SearchLimit, TokenBatches, NumberFitConfig):
-    """One fit of texts."""
+    """Training on texts."""
 
     word_dropout: float = setting(0.0, "share of tokens masked at each training step")
 
 
 @section
 class NumberEvaluateConfig(ShownNumbers):
-    """What is judged and shown after training."""
+    """Evaluation and report after training."""
 
     baselines: bool = setting(
         True,
@@ -43,9 +44,9 @@ class NumberEvaluateConfig(ShownNumbers):
 
 @dataclass(frozen=True)
 class TextNumberRecipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of regression on texts."""
 
-    # For the model card: the Hub's pipeline tag (that of classes), and how such a model is asked.
+    # For the model card: the Hub's pipeline tag (that of classification), and a line of code that predicts.
     CARD = (Recipe.CARD[0], 'print(model.predict(["A text."]), model.predict_interval(["A text."]))')
 
     task: Literal["text-regression"] = setting("text-regression", "task that the recipe trains for")

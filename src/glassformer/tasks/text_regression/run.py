@@ -1,7 +1,7 @@
-"""Numbers of texts: what is particular to their runs.
+"""Runs of regression on texts.
 
-A run leaves ``predictions.csv`` and ``numbers.json`` (points of the figures, the examples furthest off)
-beside what every run leaves.
+In addition to the files of every run, these write ``predictions.csv`` and ``numbers.json`` (points of the
+plots, and the examples with the largest errors).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from glassformer.tasks.text_regression.recipe import TextNumberRecipe
 def frozen_ridge(
     est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
 ) -> tuple[str, np.ndarray] | None:
-    """Ridge regression on the vectors of a frozen encoder, where its weights are at hand and the model is not
-    this one: its name, and numbers ``[m]``."""
+    """Baseline: ridge regression on the embeddings of a frozen encoder. Returns its name and predictions
+    ``[m]``; None if the encoder is not downloaded, or is the same model."""
     fitted = fit_frozen(est, train, numbers.tolist())
     return None if fitted is None else (f"{fitted[0]} + ridge", fitted[1].predict(judged))
 
 
-def judge_texts(context: RunContext) -> dict[str, Any]:
-    """As ``judge``, and which baseline is not there."""
-    absent = left_out(context.estimator) if context.recipe.evaluate.baselines else {}
-    return evaluate(context) | ({"baselines_left_out": absent} if absent else {})
+def evaluate_texts(context: RunContext) -> dict[str, Any]:
+    """``evaluate``, with the baseline that is missing, if any."""
+    missing = left_out(context.estimator) if context.recipe.evaluate.baselines else {}
+    return evaluate(context) | ({"baselines_left_out": missing} if missing else {})
 
 
 TASK = labelled(
@@ -39,9 +39,9 @@ TASK = labelled(
     TextNumberRecipe,
     TextRegressor,
     Numbers(),
-    label_of=lambda text: float(len(text)),  # how many letters has a text?
+    label_of=lambda text: float(len(text)),
     report="numbers",
-    evaluate=judge_texts,
+    evaluate=evaluate_texts,
     collect_artifacts=show_numbers,
     baselines=(mean_number, as_baseline(tfidf_ridge), as_baseline(frozen_ridge)),
 )

@@ -1,1 +1,1 @@
-"""Words to tags."""
+"""Task: token classification, such as named-entity recognition."""

@@ -1,4 +1,4 @@
-"""``TokenTagger``: a tag for each word of a sentence, and the spans that the tags mark.
+"""``TokenTagger``: token classification, such as named-entity recognition.
 
 tagger = gf.TokenTagger().fit([["Ann", "sees", "Rome"]], [["B-person", "O", "B-place"]])
 tagger.predict([["Bob", "left"]]); tagger.spans(["Ann left Rome"]); tagger.explain("Ann left", word="Ann")
@@ -60,7 +60,7 @@ from glassformer.train.config import chosen, kind_of, warn_of_high_rate
 from glassformer.train.loop import WordStream
 from glassformer.train.objectives import IGNORED, TaggedWords, hiding_of
 
-LONGEST = 256  # tokens of a window, where neither settings nor model ask for fewer
+LONGEST = 256  # default number of tokens per window, if the model has enough positions
 
 
 class Tagged(NamedTuple):
@@ -74,15 +74,15 @@ class Tagged(NamedTuple):
 class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, TaggerFitConfig):
     """A Transformer that tags words.
 
-    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state beside that of ``Estimator``: ``classes_`` (tags, in the order of the
-    logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (words of training whose tag was
-    malformed), ``tokenizer_``, ``length_`` (tokens of a window), ``temperature_`` (1 until it is calibrated),
-    ``whole_words_`` (those that keep their punctuation in a text; None: it is split at white space alone).
+    The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
+    explains them. Fitted attributes in addition to ``Estimator``'s: ``classes_`` (tags, in the order of the
+    logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (number of malformed training tags),
+    ``tokenizer_``, ``length_`` (tokens per window), ``temperature_`` (1 unless calibrated), ``whole_words_``
+    (words that keep their punctuation when a text is split; None: texts are split at white space only).
     """
 
     RECIPE, INPUTS, TARGETS, is_example = TaggingRecipe, Sentences(), "tags", staticmethod(is_sentence)
-    FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length", "temperature", "whole_words")
+    SAVED_STATE = (*Estimator.SAVED_STATE, "scheme", "repaired", "length", "temperature", "whole_words")
 
     tokenizer_: Tokenizer = fitted()
     classes_: np.ndarray = fitted()
@@ -102,21 +102,22 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> TokenTagger:
-        """Learn from sentences and the tags of their words.
+        """Train on sentences and the tags of their words.
 
         Args:
-            X: lists of words, or texts, which are split at white space: their tags say how many.
-            y: a list of tags for each: BIO, BIOES (or BILOU), or plain ones; ``scheme`` names tags that are
-                spelled otherwise and numbers. Malformed ones are read as the spans that they mean, with a
-                warning that counts them. A word with -100 counts in no loss and no metric.
-            validation: ``(X, y)`` judged after each epoch; the best weights are kept by it.
-            checkpoints: folder for them, every ``checkpoint_every`` steps; must have none without ``resume``.
-            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+            X: lists of words, or texts, which are split at white space.
+            y: a list of tags for each sentence: BIO, BIOES (or BILOU) or plain; ``scheme`` is needed for
+                numbers and for other spellings. Malformed tags are read as the spans that they mean, with a
+                warning. Words tagged -100 are ignored in loss and metrics.
+            validation: ``(X, y)``, evaluated after each epoch to select the best weights.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
+                ``resume``.
+            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
 
         Raises:
-            DataError: a sentence, word or tag that cannot be used (its place is named), one tag alone, or
-                tags that look like a scheme in another spelling.
-            ConfigError: a setting that cannot be.
+            DataError: an unusable sentence, word or tag, only one tag, or tags that look like a scheme in
+                another spelling.
+            ConfigError: an invalid setting.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
@@ -126,14 +127,14 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         words, self.temperature_ = check_words(self.fit_rows(X, y)), 1.0
         tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
         held, self.whole_words_ = None, whole_words_of(words)
-        mended = [repaired(own, self.scheme_) for own in tags]
+        well_formed = [repaired(own, self.scheme_) for own in tags]
         self.repaired_ = sum(len(malformed(own, self.scheme_)) for own in tags)
         if self.repaired_:
             of = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
             warnings.warn(
                 f"{of} and were read as the spans that they mean", MalformedTagsWarning, stacklevel=4
             )
-        classes = classes_of(mended, self.scheme_)
+        classes = classes_of(well_formed, self.scheme_)
         if len(classes) < 2:
             what = f"every word has the tag {classes[0]!r}"
             raise OneClassError(what, where="tags", fix="Give sentences with at least two tags")
@@ -144,10 +145,10 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
             held = Tagged(others, self.true_tags(y, others, "validation tags"))
         elif fit.train.validation_fraction:
             groups = [alike(" ".join(sentence)) for sentence in words] if fit.together else None
-            parts = random_split([words, mended], fit.train.validation_fraction, fit.train.seed, groups)
-            (words, mended), (others, own) = parts
+            parts = random_split([words, well_formed], fit.train.validation_fraction, fit.train.seed, groups)
+            (words, well_formed), (others, own) = parts
             held = Tagged(others, own)
-        return Tagged(words, mended), held
+        return Tagged(words, well_formed), held
 
     def _prepare(self, fit: Fit) -> tuple[WordRows, WordRows | None]:
         text, model = self._sections(fit.configs)
@@ -156,7 +157,7 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         return self.encode(fit.examples.words), None if fit.held is None else self.encode(fit.held.words)
 
     def _sections(self, configs: dict[str, Any]) -> tuple[TextConfig, ModelConfig]:
-        """The settings in the words of what builds text models; the length that is not set is the model's."""
+        """The settings as sections of ``TextClassifier``'s recipe; an unset ``max_length`` is the model's."""
         text, model = {k: v for k, v in vars(configs["text"]).items() if k != "scheme"}, configs["model"]
         if text["max_length"] is None:
             most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
@@ -164,7 +165,7 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         return TextConfig(**text), ModelConfig(**vars(model), pooling="tokens")  # type: ignore[arg-type]  # no choice
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> WordRows:
-        """Checked sentences as token ids that remember their words."""
+        """Tokenize checked sentences, with the first token of each word."""
         return encode_words(self.tokenizer_, sentences, max_length=self.length_)
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
@@ -178,7 +179,7 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         return build_model(model, text, self.tokenizer_, len(self.classes_), table, fit.train.seed)
 
     def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
-        """The class of each tag ``[W]``, int64; -100 of one that was not learned."""
+        """The class index of each tag ``[W]``, int64; -100 for a tag that was not seen in training."""
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         return np.array([number.get(tag, IGNORED) for own in tags for tag in own], np.int64)
 
@@ -191,21 +192,21 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         hide = hiding_of(train, self.tokenizer_, first=False)
         targets = rows.on_first(self.numbers(fit.examples.tags), IGNORED)
         objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, hide)
-        return stream, objective, None if fit.held is None else self._judge(fit)
+        return stream, objective, None if fit.held is None else self._evaluator(fit)
 
-    def _judge(self, fit: Fit) -> Callable[[], dict[str, float]]:
+    def _evaluator(self, fit: Fit) -> Callable[[], dict[str, float]]:
         held, truth = fit.held.tags, self.numbers(fit.held.tags)
 
-        def judge() -> dict[str, float]:
+        def evaluate() -> dict[str, float]:
             logits = self.word_logits(fit.network, fit.held_table, fit.device)
             known = truth != IGNORED
-            chance = softmax(logits)[known, truth[known]]
-            loss = -float(np.log(np.maximum(chance, 1e-300)).mean()) if known.any() else 0.0
-            answers = self.decide(fit.held_table.split(logits))
-            figures = tag_figures(held, answers, self.scheme_, bootstrap=0)
-            return {"loss": loss, "accuracy": figures["accuracy"], MEASURE: figures[MEASURE]}
+            probabilities = softmax(logits)[known, truth[known]]
+            loss = -float(np.log(np.maximum(probabilities, 1e-300)).mean()) if known.any() else 0.0
+            predicted = self.decide(fit.held_table.split(logits))
+            metrics = tag_figures(held, predicted, self.scheme_, bootstrap=0)
+            return {"loss": loss, "accuracy": metrics["accuracy"], MEASURE: metrics[MEASURE]}
 
-        return judge
+        return evaluate
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         pairs = [(fit.table, fit.examples), (fit.held_table, fit.held)][: 1 if fit.held is None else 2]
@@ -247,13 +248,12 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         config = self.model_.config
         check_table(self.tokenizer_, config, str(folder))
         if getattr(config, "pooling", None) != "tokens" or config.num_labels != len(self.classes_):
-            what = f"holds no head that answers each token with {len(self.classes_)} tags"
+            what = f"has no head for token classification with {len(self.classes_)} tags"
             raise CheckpointError(what, where=str(folder))
 
     @classmethod
     def of_tokens(cls, folder: Path, checkpoint: Checkpoint) -> TokenTagger:
-        """The tagger in a folder that ``transformers`` wrote: its own head answers, its labels in their
-        order.
+        """The tagger for a folder that ``transformers`` wrote.
 
         Raises:
             CheckpointError: labels that do not name each output once, or a tokenizer that does not fit.

@@ -1,4 +1,5 @@
-"""What a recipe of tags can say. Keys of ``text``, ``model``, ``train`` are those of ``TokenTagger``."""
+"""Recipe of token classification. The keys of ``text``, ``model`` and ``train`` are parameters of
+``TokenTagger``."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from glassformer.train.config import Maskable, SuitedFitConfig, TokenBatches
 
 @section
 class TaggedConfig(TextRows, DrawnData):
-    """Where the tagged sentences come from and how they are split."""
+    """Source of the tagged sentences, and how they are split."""
 
     source: str = setting(
         "", "a named source (wnut17), or a CoNLL, JSON Lines or Parquet file, or a folder of them"
@@ -38,7 +39,7 @@ class TaggedConfig(TextRows, DrawnData):
 
 @section
 class TaggerTextConfig(NewTokenizer):
-    """From words to token ids."""
+    """Tokenization of words, and the tagging scheme."""
 
     max_length: int | None = setting(
         None,
@@ -62,7 +63,7 @@ class TaggerTextConfig(NewTokenizer):
 
 @section
 class TaggerModelConfig(TokenHeadConfig):
-    """Which encoder, under a linear layer that answers each word. None means: as the preset has it."""
+    """Encoder, with a linear head on every word. None: the value of the preset or checkpoint."""
 
     model: str = by_place(
         default="all-minilm-l6-v2",
@@ -73,7 +74,7 @@ class TaggerModelConfig(TokenHeadConfig):
 
 @section
 class TaggerFitConfig(TokenBatches, Maskable, SuitedFitConfig):
-    """One fit. As in every recipe, but the loss is a mean over words, and these are the defaults."""
+    """Training; the loss is a mean over words."""
 
     label_smoothing: float = setting(0.0, "share of the target probability that is spread over all tags")
     word_dropout: float = setting(0.0, "share of tokens masked at each training step")
@@ -84,7 +85,7 @@ class TaggerFitConfig(TokenBatches, Maskable, SuitedFitConfig):
 
 @section
 class TaggerEvaluateConfig(EvaluateKeys):
-    """What is judged and shown after training."""
+    """Evaluation and report after training."""
 
     baselines: bool = setting(True, "also evaluate the most frequent tag of each word")
     shown: int = setting(
@@ -95,9 +96,9 @@ class TaggerEvaluateConfig(EvaluateKeys):
 
 @dataclass(frozen=True)
 class TaggingRecipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of token classification."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("token-classification", 'print(model.predict(["A text."]))')
 
     task: Literal["token-tagging"] = setting("token-tagging", "task that the recipe trains for")

@@ -1,7 +1,7 @@
-"""What a run of a tagger is made of.
+"""Runs of token classification.
 
-It leaves ``predictions.conll`` (word, true tag, predicted tag) and ``spans.json`` beside what every run
-leaves.
+In addition to the files of every run, these write ``predictions.conll`` (word, true tag, predicted tag) and
+``spans.json``.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from glassformer.targets.token_tags import (
 )
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import OutOfFold
-from glassformer.tasks.judging import fit, score_splits, split_to_judge
+from glassformer.tasks.judging import fit, score_splits, split_to_evaluate
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
-JUDGED_OF_TRAINING = 500  # sentences, to see what was learned by heart
+TRAINING_SAMPLE = 500  # training sentences that are evaluated, to show overfitting
 
 
 def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
-    """The sentences of a recipe, or those of another source: all of them."""
+    """Read all sentences of a recipe, or of another source."""
     d = recipe.data
     return load_tagged(
         d.source if source is None else source,
@@ -66,12 +66,12 @@ def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
 
 
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
-    """The sentences of a recipe, split as it says, with tags in its scheme; or those of another source, as
-    they are.
+    """Load the sentences of a recipe, with tags in its scheme, and split them; or load another source,
+    without splitting.
 
     Raises:
-        DataError: no such source, no training split, no tags, or tags that look like a scheme and are spelled
-            otherwise.
+        DataError: no such source, no training split, no tags, or tags that look like a scheme in another
+            spelling.
     """
     dataset = read(recipe, source)
     if source is not None:
@@ -80,22 +80,22 @@ def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
 
 
 def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> TaggedDataset:
-    """The same with the tags of all its splits as ``read_tags`` has them."""
+    """The data set with its tags converted by ``read_tags``."""
     tagged = {name: split for name, split in dataset.splits.items() if split.tags is not None}
     reading = read_tags(
         [tags for split in tagged.values() for tags in split.tags or ()], scheme, dataset.name
     )
-    made = iter(reading.tags)
-    splits = {name: replace(s, tags=[next(made) for _ in s.words]) for name, s in tagged.items()}
+    converted = iter(reading.tags)
+    splits = {name: replace(s, tags=[next(converted) for _ in s.words]) for name, s in tagged.items()}
     said = (reading.said,) if reading.said else ()
     return replace(dataset, splits=dataset.splits | splits, said=(*dataset.said, *said))
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Tags that training does not show are said before it, as are sentences that cannot be read."""
-    splits, wanted = context.data, context.recipe.evaluate
-    if wanted.sentences:
-        check_words(list(wanted.sentences), "evaluate.sentences")
+    """Log lines about the sentences and about kinds of spans that are missing in training."""
+    splits, settings = context.data, context.recipe.evaluate
+    if settings.sentences:
+        check_words(list(settings.sentences), "evaluate.sentences")
     setting = context.recipe.text.scheme
     scheme = read_tags(splits.train.tags or (), setting).scheme
     known = _kinds(splits.train, scheme)
@@ -105,8 +105,8 @@ def preview_data(context: RunContext) -> DataPreview:
             "no held-out sentences: nothing will evaluate the tags; --set test_size=0.1 holds out a tenth"
         )
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
-        if strange := sorted(_kinds(split, scheme) - known):
-            lines.append(f"{split.origin} has kinds that training does not show: {', '.join(strange)}")
+        if unseen := sorted(_kinds(split, scheme) - known):
+            lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
     used = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
     return DataPreview(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
@@ -117,15 +117,15 @@ def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Figures of the splits beside the baseline's; the judged split is looked at once."""
+    """Metrics of the splits and of the baseline; also writes the predictions."""
     started = time.perf_counter()
     context.log("evaluating")
     tagger, recipe, splits = context.estimator, context.recipe, context.data
-    few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
+    few, judged = splits.train.select(range(min(TRAINING_SAMPLE, len(splits.train)))), splits.judged
 
     def scored(split: TaggedSplit) -> tuple[dict[str, Any], list[np.ndarray]]:
-        with context.count("evaluating", len(split)) as told:
-            return _figures(tagger, split, 0 if split is few else recipe.evaluate.bootstrap, told)
+        with context.count("evaluating", len(split)) as progress:
+            return _metrics(tagger, split, 0 if split is few else recipe.evaluate.bootstrap, progress)
 
     out = score_splits(context, scored, few, MEASURE)
     out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
@@ -146,31 +146,31 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     return out
 
 
-def _figures(
-    tagger: TokenTagger, split: TaggedSplit, bootstrap: int, told: Any = None
+def _metrics(
+    tagger: TokenTagger, split: TaggedSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """The figures of a split and its probabilities, ``[W_i, C]`` of each sentence."""
-    found, tags = tagger.predict_proba(split.words, progress=told), split.tags or []
-    figures = tagger.judge(split.words, tags, bootstrap=bootstrap, answers=tagger.decide(found))
+    """Metrics of a split, and the probabilities ``[W_i, C]`` of each sentence."""
+    probabilities, tags = tagger.predict_proba(split.words, progress=progress), split.tags or []
+    metrics = tagger.judge(split.words, tags, bootstrap=bootstrap, answers=tagger.decide(probabilities))
     truth = [tag for own in tagger.true_tags(tags, split.words, split.origin) for tag in own]
-    loss = word_log_loss(np.concatenate(found), truth, tagger.classes_.tolist())
-    return figures | {"log_loss": loss}, found
+    loss = word_log_loss(np.concatenate(probabilities), truth, tagger.classes_.tolist())
+    return metrics | {"log_loss": loss}, probabilities
 
 
 def _baseline(context: RunContext, judged: TaggedSplit) -> dict[str, Any]:
-    """The figures of ``frequent_tags``."""
+    """Metrics of the baseline ``frequent_tags``."""
     started, tagger, train = time.perf_counter(), context.estimator, context.data.train
     guess = frequent_tags(train, judged, tagger.scheme_)
-    figures = tagger.judge(
+    metrics = tagger.judge(
         judged.words, judged.tags or [], bootstrap=context.recipe.evaluate.bootstrap, answers=guess
     )
-    return figures | {"seconds": time.perf_counter() - started}
+    return metrics | {"seconds": time.perf_counter() - started}
 
 
 class TagsOutOfFold(OutOfFold):
-    """The tags of words; a fold has ``[W, C]`` probabilities, a row for each word of its sentences."""
+    """Cross-validation of taggers. Predictions of a fold are probabilities ``[W, C]``, one row per word."""
 
-    NOUN, FIGURES = "sentences", (MEASURE, "precision", "recall", "accuracy", "log_loss")
+    NOUN, METRICS = "sentences", (MEASURE, "precision", "recall", "accuracy", "log_loss")
     target, measure = TokenTags(), MEASURE
     scheme: Scheme
 
@@ -184,7 +184,7 @@ class TagsOutOfFold(OutOfFold):
             raise OneClassError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
 
     def assign(self, folds: int) -> np.ndarray:
-        """Sentences with spans are in equal shares, where there are enough of both."""
+        """The fold of each sentence, stratified by whether it has spans, if there are enough of both."""
         d, train = self.recipe.data, self.train
         groups = groups_of(train) if d.copies == "together" else None
         kinds = ["spans" if spans_of(own, self.scheme) else "none" for own in train.tags or []]
@@ -200,19 +200,19 @@ class TagsOutOfFold(OutOfFold):
         found, own = model.predict_proba(held.words), model.classes_.tolist()
         known = [(i, self.classes.index(tag)) for i, tag in enumerate(own) if tag in self.classes]
         p = np.concatenate(found)
-        wide = np.zeros((len(p), len(self.classes)))  # a tag that was not learned has 0
+        wide = np.zeros((len(p), len(self.classes)))  # 0 for a tag that the fold's training part lacks
         wide[:, [j for _, j in known]] = p[:, [i for i, _ in known]]
         truth = [repaired(tags, self.scheme) for tags in held.tags or []]
         scores = tag_figures(truth, model.decide(found), self.scheme, bootstrap=0)
-        figures = {key: scores[key] for key in self.FIGURES if key in scores}
-        figures["log_loss"] = word_log_loss(wide, [tag for tags in truth for tag in tags], self.classes)
-        return scores["n"], figures, wide.astype(np.float32)
+        metrics = {key: scores[key] for key in self.METRICS if key in scores}
+        metrics["log_loss"] = word_log_loss(wide, [tag for tags in truth for tag in tags], self.classes)
+        return scores["n"], metrics, wide.astype(np.float32)
 
-    def of_each(self, answers: np.ndarray, held: np.ndarray) -> list[np.ndarray] | None:
+    def per_example(self, answers: np.ndarray, held: np.ndarray) -> list[np.ndarray] | None:
         counts = [len(self.train.words[i]) for i in held.tolist()]
         return np.split(answers, np.cumsum(counts)[:-1]) if sum(counts) == len(answers) else None
 
-    def together(
+    def pooled_metrics(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         guesses: list[list[str]] = [[] for _ in self.truth]
@@ -226,27 +226,23 @@ class TagsOutOfFold(OutOfFold):
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of a saved tagger on its own judged split, or on other data.
+    """Metrics of a saved tagger on its own test split, or on other data.
 
     Raises:
         DataError: no tagged split, or data that cannot be read.
     """
-    split = split_to_judge(context, source, load, "sentences", "tagged split")
+    split = split_to_evaluate(context, source, load, "sentences", "tagged split")
     scheme = context.estimator.scheme_
-    true, known = (
-        context.estimator.true_tags(split.tags, split.words, split.origin),
-        context.estimator.classes_.tolist(),
-    )
-    if strange := sorted(
-        _kinds(replace(split, tags=true), scheme) - {kind_of_tag(tag, scheme) for tag in known}
-    ):
-        context.log(f"kinds of spans that the model does not know: {', '.join(strange)}")
-    with context.count("evaluating", len(split)) as told:
-        return _figures(context.estimator, split, context.recipe.evaluate.bootstrap, told)[0]
+    true = context.estimator.true_tags(split.tags, split.words, split.origin)
+    known = {kind_of_tag(tag, scheme) for tag in context.estimator.classes_.tolist()}
+    if unknown := sorted(_kinds(replace(split, tags=true), scheme) - known):
+        context.log(f"kinds of spans that the model does not know: {', '.join(unknown)}")
+    with context.count("evaluating", len(split)) as progress:
+        return _metrics(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
 
 
 def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
-    """The words, tags and spans of texts or lists of words."""
+    """One record per text or list of words: its words, tags and spans."""
     found = tagger.predict_proba(X)
     words, tags, spans = tagger.words_of(X), tagger.decide(found), tagger.spans(X, found)
     return [
@@ -261,7 +257,7 @@ def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """Judged sentences with true and predicted spans, those with errors first."""
+    """``spans.json``: evaluated sentences with true and predicted spans, those with errors first."""
     split, tagger = context.data.judged, context.estimator
     if split is None or context.answers is None:
         return {}
@@ -284,7 +280,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _of_counted(found: list, tags: Sequence[str]) -> dict[Span, float]:
-    """The predicted spans and how sure each is, as far as they cover words that count."""
+    """Predicted spans and their probabilities, reduced to words that count (not tagged -100)."""
     counted = tagged_places(tags)
     out = {}
     for span in found:
@@ -294,14 +290,14 @@ def _of_counted(found: list, tags: Sequence[str]) -> dict[Span, float]:
 
 
 def _wrong(split: TaggedSplit, found: list, i: int, scheme: Scheme) -> float:
-    """How wrong a sentence is: the spans that differ, and the surer the worse."""
+    """How wrong a sentence is: missed spans plus the probabilities of wrong ones."""
     truth = {*spans_of((split.tags or [])[i], scheme)}
     guess = _of_counted(found[i], (split.tags or [])[i])
     return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
 
 
 def example_fixture() -> tuple[TokenTagger, tuple]:
-    """Which words name an animal?"""
+    """A minimal estimator, and sentences in which animals are tagged."""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     words = [text.split() for text in TINY_TEXTS]
     tags = [["B-animal" if word in ("dog", "cat") else "O" for word in own] for own in words]

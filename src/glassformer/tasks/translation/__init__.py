@@ -1,1 +1,1 @@
-"""Texts to texts."""
+"""Task: translation."""

@@ -1,4 +1,4 @@
-"""``Translator``: vocabularies, model and search as one object that takes raw text and gives raw text."""
+"""``Translator``: a sequence-to-sequence estimator that includes tokenizers, model and beam search."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ from glassformer.tasks.translation.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import Translation
 
-ROOM = (2.0, 10)  # a translation has at most so many times the source's tokens, and so many more
+ROOM = (2.0, 10)  # maximum length of a translation: 2 * source tokens + 10
 
 
 @with_settings
 class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitConfig):
     """A sequence-to-sequence model trained on pairs of texts.
 
-    The parameters are the keys of a translation recipe's ``text``, ``model`` and ``train`` sections;
-    ``glassformer.tasks.translation.recipe`` says what each means. Fitted state: ``model_``,
-    ``source_tokenizer_``, ``target_tokenizer_``, ``history_``, ``truncated_`` (training texts that were
-    cut), ``train_seconds_``.
+    The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``;
+    ``glassformer.tasks.translation.recipe`` explains them. Fitted attributes: ``model_``,
+    ``source_tokenizer_``, ``target_tokenizer_``, ``history_``, ``truncated_`` (number of truncated training
+    texts), ``train_seconds_``.
     """
 
     RECIPE, INPUTS = TranslationRecipe, Texts()
@@ -85,14 +85,15 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """Train on texts and their translations.
 
         Args:
-            validation: (source, target) judged after each epoch by the share of tokens guessed right under
-                teacher forcing; the best weights are kept by it.
-            checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
-            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+            validation: (source, target), evaluated after each epoch by the token accuracy under teacher
+                forcing, to select the best weights.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` steps; must be empty without
+                ``resume``.
+            resume: continue bit-identically from the newest complete checkpoint; a new run if there is none.
 
         Raises:
-            DataError: a missing or empty text on a side (its place is named), or unequal numbers of them.
-            ConfigError: a setting that cannot be.
+            DataError: a missing or empty text, or different numbers of sources and targets.
+            ConfigError: an invalid setting.
             CheckpointError: a checkpoint of another run.
         """
         return self._fit((source, target, validation), callbacks, checkpoints, resume)
@@ -129,7 +130,9 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         judge = None
         if fit.held is not None:
             sources, targets = fit.held_table
-            judge = forced_judge(fit.network, sources, targets, self.batch_tokens or 8192, fit.device)
+            judge = teacher_forced_evaluator(
+                fit.network, sources, targets, self.batch_tokens or 8192, fit.device
+            )
         return stream, Translation(train.label_smoothing), judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
@@ -140,7 +143,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
     # --- translation -----------------------------------------------------------------------------
 
     def encode(self, texts: Sequence[str], source: bool = True) -> TokenTable:
-        """Texts of the source side or the other, as the model reads them; longer ones are cut and counted."""
+        """Tokenize source or target texts, truncated to ``max_length``."""
         tokenizer = self.source_tokenizer_ if source else self.target_tokenizer_
         return encode(tokenizer, texts, max_length=self.max_length)
 
@@ -169,14 +172,14 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """The best translation of each text.
 
         Args:
-            beam: hypotheses kept at each place; 1 is greedy search.
-            length_penalty: the score is log-probability / length ** this; 0 favours short translations.
-            max_tokens: of a translation; None: twice the source's and ten more.
-            progress: called with the number of texts done after each batch.
-            rows, origin: where the texts come from, for messages.
+            beam: beam width; 1 is greedy search.
+            length_penalty: scores are log-probability / length ** length_penalty; 0 favors short ones.
+            max_tokens: maximum number of tokens of a translation; None: twice the source's plus ten.
+            progress: called with the number of finished texts after each batch.
+            rows, origin: row numbers and name of the source, for messages.
 
         Raises:
-            DataError: an empty text, or one longer than ``max_length`` tokens (its place is named).
+            DataError: an empty text, or one longer than ``max_length`` tokens.
             ConfigError: a beam below 1.
         """
         check_is_fitted(self, "model_")
@@ -193,16 +196,16 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         max_tokens: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of every text, best first, in the order given; sources of one length go together."""
-        asked = None if max_tokens is None else check_max_tokens(max_tokens)
+        """The hypotheses for each text, best first. Texts of similar length are decoded together."""
+        limit = None if max_tokens is None else check_max_tokens(max_tokens)
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
         found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
         for index in evaluation_batches(table.lengths, search_tokens(beam, device)):
             batch = pack_texts(table, index, device)
             most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
-            if asked is not None:
-                most = torch.full_like(most, asked)
+            if limit is not None:
+                most = torch.full_like(most, limit)
             with computing():
                 memory = model.encode(batch.ids, batch.packing)
                 best = beam_search(
@@ -221,42 +224,41 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     @computes
     def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
-        """Translate one text and show what each target token attended to; ``save`` writes it as a page.
+        """Translate one text, with the attention of each target token to the source; ``save`` writes a page.
 
         Raises:
-            ConfigError: a model without attention has no alignment.
+            ConfigError: a model without attention.
             DataError: see ``translate``.
         """
         if isinstance(self.predictor(), RecurrentSeq2Seq) and self.model_.attention is None:
-            raise NotForThisModelError(
-                "a thought vector has no alignment", where="align", fix="Train with attention"
-            )
+            what = "a decoder without attention has no alignment"
+            raise NotForThisModelError(what, where="align", fix="Train with attention")
         table = self._sources([text], None, "text")
         best = self.search(table, beam, length_penalty)[0][0]
         limits, ids = self._limits(), torch.from_numpy(table.ids.astype(np.int64))
-        heard = torch.tensor([limits.begin, *best.tokens])
+        decoder_ids = torch.tensor([limits.begin, *best.tokens])
         model = self.predictor()
         device = next(model.parameters()).device
         with computing():
             out = model(
                 ids.to(device),
-                heard.to(device),
+                decoder_ids.to(device),
                 source_packing=Packing((len(ids),), device),
-                target_packing=Packing((len(heard),), device),
+                target_packing=Packing((len(decoder_ids),), device),
                 trace=Trace(attentions=[-1]),
             )
         weights = out.cross_trace.attentions[-1][0].float().mean(0).cpu().numpy()  # [T, S]
-        said = [*best.tokens, limits.end][: len(best.tokens) + best.ended]  # one that was cut did not end
+        predicted = [*best.tokens, limits.end][: len(best.tokens) + best.ended]  # no end if it was truncated
         return Alignment(
             pieces(self.source_tokenizer_, ids.tolist()),
-            pieces(self.target_tokenizer_, said),
-            weights[: len(said)],
+            pieces(self.target_tokenizer_, predicted),
+            weights[: len(predicted)],
             detokenize(self.target_tokenizer_, best.tokens),
             text,
         )
 
     def score(self, source: Sequence[str], target: Sequence[str], beam: int = 5) -> float:
-        """Detokenised BLEU of the translations, 0 to 100."""
+        """Detokenized BLEU of the translations, 0 to 100."""
         from glassformer.targets.target_text import translation_scores
 
         left, right = check_both(self.rows_of(source), target, "score")
@@ -271,7 +273,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         self.model_ = load_seq2seq(folder)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        """Both tokenizers."""
+        """Save both tokenizers."""
         self.source_tokenizer_.save(str(folder / "source_tokenizer.json"))
         self.target_tokenizer_.save(str(folder / "target_tokenizer.json"))
         return {"truncated": self.truncated_}
@@ -293,7 +295,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 def build_tokenizers(
     text: PairTextConfig, source: Sequence[str], target: Sequence[str]
 ) -> tuple[Tokenizer, Tokenizer]:
-    """The vocabularies of both sides, or one for both, learnt on these texts."""
+    """Train the tokenizers of source and target on these texts, or one for both."""
     kinds = {"bpe": bpe_tokenizer, "wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
     options = {"vocab_size": text.vocab_size, "min_count": text.min_count, "lowercase": text.lowercase}
     if text.shared_vocabulary:
@@ -305,7 +307,7 @@ def build_tokenizers(
 def build_seq2seq(
     model: Seq2SeqModelConfig, source_vocab: int, target_vocab: int, shared: bool
 ) -> TransformerSeq2Seq | RecurrentSeq2Seq:
-    """The network of these settings, its weights random."""
+    """The network with random weights."""
     m = model
     if m.model == "rnn":
         config = RecurrentConfig(
@@ -329,14 +331,15 @@ def build_seq2seq(
     return built
 
 
-def forced_judge(
+def teacher_forced_evaluator(
     network: Any, source: TokenTable, target: TokenTable, batch_tokens: int, device: torch.device
 ) -> Callable[[], dict[str, float]]:
-    """Loss (not smoothed) and share of right tokens over pairs under teacher forcing, in nats a token."""
+    """A function that returns loss per token (nats, without smoothing) and token accuracy under teacher
+    forcing."""
     objective = Translation()
     batches = evaluation_batches(source.lengths + target.lengths, batch_tokens, device)
 
-    def judge() -> dict[str, float]:
+    def evaluate() -> dict[str, float]:
         loss, correct, count = 0.0, 0, 0
         with computing():
             for index in batches:
@@ -344,11 +347,11 @@ def forced_judge(
                 loss, correct, count = loss + float(out.loss), correct + int(out.correct), count + out.count
         return {"loss": loss / count, "accuracy": correct / count}
 
-    return judge
+    return evaluate
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Each token as a reader would write it; bytes that are no letter by themselves keep their code."""
+    """The text of each token; for incomplete UTF-8 bytes and white space the tokenizer's own spelling."""
     out = []
     for i in ids:
         text = tokenizer.decode([i], skip_special_tokens=False)

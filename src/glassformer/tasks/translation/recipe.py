@@ -1,4 +1,4 @@
-"""What a translation recipe can say. Keys of ``text``, ``model``, ``train`` are those of ``Translator``."""
+"""Recipe of translation. The keys of ``text``, ``model`` and ``train`` are parameters of ``Translator``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHER_MODEL = {  # model -> keys that belong to the other one
 
 @section
 class PairDataConfig(TextRows, DrawnData):
-    """Where the pairs come from and how they are split."""
+    """Source of the pairs, and how they are split."""
 
     source: str = setting(
         "", "a named source (multi30k), a table of two columns, or the stem of two plain files"
@@ -33,7 +33,7 @@ class PairDataConfig(TextRows, DrawnData):
 
 @section
 class PairTextConfig(Section):
-    """From text to token ids, on either side."""
+    """Tokenization of both languages."""
 
     max_length: int = setting(
         128,
@@ -55,7 +55,7 @@ class PairTextConfig(Section):
 
 @section
 class Seq2SeqModelConfig(Section):
-    """Which encoder and decoder."""
+    """Encoder and decoder."""
 
     model: Literal["transformer", "rnn"] = by_place(
         default="transformer",
@@ -92,7 +92,7 @@ class Seq2SeqModelConfig(Section):
 
 @section
 class TranslationFitConfig(TokenBatches, FitConfig):
-    """One fit. As in every recipe, but a sequence is weighted by its tokens, and these are the defaults."""
+    """Training; the loss is a mean over target tokens."""
 
     epochs: int = setting(30, "passes over the training pairs")
     lr: float = setting(1e-3, "peak learning rate, reached at the end of the warm-up")
@@ -108,7 +108,7 @@ class TranslationFitConfig(TokenBatches, FitConfig):
 
 @section
 class TranslationEvaluateConfig(Section):
-    """What is judged and shown after training."""
+    """Evaluation and report after training."""
 
     split: str = setting("test", "split that is evaluated once, at the end")
     beam: int = setting(5, "beam width; greedy search is also evaluated")
@@ -121,9 +121,9 @@ class TranslationEvaluateConfig(Section):
 
 @dataclass(frozen=True)
 class TranslationRecipe(RecipeKeys):
-    """One experiment, read from top to bottom."""
+    """Recipe of translation."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("translation", 'print(model.translate(["A text."]))')
 
     task: Literal["translation"] = setting("translation", "task that the recipe trains for")

@@ -1,6 +1,6 @@
-"""What a run of a translator is made of.
+"""Runs of translation.
 
-It leaves ``translations.csv`` and ``alignments.json`` beside what every run leaves.
+In addition to the files of every run, these write ``translations.csv`` and ``alignments.json``.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from glassformer.data.text import detokenize
 from glassformer.evaluate.predictions import table_file
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.target_text import TargetText, translation_scores
-from glassformer.tasks.judging import split_to_judge
+from glassformer.tasks.judging import split_to_evaluate
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
 
-SEARCHES = (("greedy", 1), ("beam", 0))  # name, width; 0: as the recipe says
+SEARCHES = (("greedy", 1), ("beam", 0))  # name and beam width; 0: the recipe's
 
 
 def load(recipe: TranslationRecipe) -> Splits:
-    """The pairs of a recipe, split as it says, after a look at what judging will need.
+    """Load the pairs of a recipe and split them; also checks what the evaluation needs.
 
     Raises:
         DataError: no such source, a missing side, no training split, or nothing left to train on.
         GlassformerError: sacrebleu is not installed.
     """
     need_sacrebleu()
-    if recipe.evaluate.sentences:  # found before the training, not after it
+    if recipe.evaluate.sentences:
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")
     d = recipe.data
     dataset = load_pairs(
@@ -51,16 +51,16 @@ def load(recipe: TranslationRecipe) -> Splits:
 
 
 def need_sacrebleu() -> None:
-    """Found missing before hours of training, not after them.
+    """Check that sacrebleu is installed, before hours of training.
 
     Raises:
-        GlassformerError: it is not installed.
+        GlassformerError: it is not.
     """
     translation_scores(["a"], ["a"])
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """What is said of the pairs."""
+    """Log lines about the pairs."""
     pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
     if pairs.validation is None and pairs.judged is None:
@@ -70,14 +70,14 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Train on the training pairs; the validation pairs choose."""
+    """Train on the training pairs; the validation pairs select the best epoch."""
     train, held = context.data.train, context.data.validation
     validation = (held.source, held.target) if held else None
     context.estimator.fit(train.source, train.target, validation=validation, **options)
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Greedy and beam search on the judged split (seen once) and on validation, and ``translations.csv``."""
+    """Metrics of greedy and beam search on validation and test split; also writes ``translations.csv``."""
     context.log("translating")
     translator, recipe, pairs = context.estimator, context.recipe, context.data
     scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}
@@ -93,18 +93,20 @@ def evaluate(context: RunContext) -> dict[str, Any]:
             scores[name], translations = search(translator, recipe, split, out["seconds"])
             if name == pairs.judged_name:
                 write_translations(context.folder / "translations.csv", split, translations)
-            cut[name] = [cut_sources(translator, split), len(split)]
+            cut[name] = [count_truncated(translator, split), len(split)]
     if recipe.evaluate.sentences:
         sentences = list(recipe.evaluate.sentences)
-        said = translate_cut(translator, sentences, recipe.evaluate.beam, recipe.evaluate.length_penalty)
-        out["sentences"] = [{"text": t, "translation": s} for t, s in zip(sentences, said, strict=True)]
+        outputs = translate_truncated(
+            translator, sentences, recipe.evaluate.beam, recipe.evaluate.length_penalty
+        )
+        out["sentences"] = [{"text": t, "translation": s} for t, s in zip(sentences, outputs, strict=True)]
     for name, (count, total) in cut.items():
-        tell_cut(translator, name, count, total, context.log)
+        log_truncated(translator, name, count, total, context.log)
     return out
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """What each word of a few translations was read from."""
+    """``alignments.json``: attention of a few translations."""
     return {"alignments.json": {"examples": alignments(context.estimator, context.recipe, context.data)}}
 
 
@@ -114,12 +116,12 @@ def search(
     split: PairSplit,
     seconds: dict[str, float] | None = None,
 ) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Scores and translations of both searches."""
+    """Metrics and translations of greedy and beam search."""
     e = recipe.evaluate
     scores, translations = {}, {}
     for name, width in SEARCHES:
         started = time.perf_counter()
-        translations[name] = translate_cut(translator, split.source, width or e.beam, e.length_penalty)
+        translations[name] = translate_truncated(translator, split.source, width or e.beam, e.length_penalty)
         spent = time.perf_counter() - started
         scores[name] = translation_scores(translations[name], split.target) | {
             "width": width or e.beam,
@@ -132,23 +134,22 @@ def search(
     return scores, translations
 
 
-def translate_cut(
+def translate_truncated(
     translator: Translator, texts: Sequence[str], beam: int, length_penalty: float
 ) -> list[str]:
-    """As ``Translator.translate``, but a text of more than ``max_length`` tokens is cut there, as in
-    training: one long sentence must not cost a run its figures.
-    """
+    """``Translator.translate``, but texts longer than ``max_length`` are truncated, as in training, so that a
+    long sentence does not make the evaluation of a run fail."""
     found = translator.search(translator.encode(texts, True), beam, length_penalty)
     return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in found]
 
 
-def cut_sources(translator: Translator, split: PairSplit) -> int:
-    """How many source texts of a split are cut."""
+def count_truncated(translator: Translator, split: PairSplit) -> int:
+    """Number of truncated source texts of a split."""
     return int(translator.encode(split.source, True).truncated.sum())
 
 
-def tell_cut(translator: Translator, name: str, cut: int, total: int, log: Log) -> None:
-    """Say how many texts of a split were cut, where any were."""
+def log_truncated(translator: Translator, name: str, cut: int, total: int, log: Log) -> None:
+    """Log the number of truncated texts of a split, if any."""
     if cut:
         log(
             f"{cut:,} of {total:,} {name} texts are longer than {translator.max_length} tokens "
@@ -157,7 +158,7 @@ def tell_cut(translator: Translator, name: str, cut: int, total: int, log: Log) 
 
 
 def write_translations(path: Path, split: PairSplit, translations: dict[str, list[str]]) -> None:
-    """One row a pair, safe to open in a spreadsheet."""
+    """Write one row per pair; cells are safe to open in a spreadsheet."""
     with table_file(path) as writer:
         writer.writerow(["source", "reference", *map(csv_safe, translations)])
         for row in zip(split.source, split.target, *translations.values(), strict=True):
@@ -165,7 +166,7 @@ def write_translations(path: Path, split: PairSplit, translations: dict[str, lis
 
 
 def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits) -> list[dict[str, Any]]:
-    """A few judged sentences of readable length with their cross-attention; none for a thought vector."""
+    """A few evaluated sentences of readable length with cross-attention; empty for a decoder without it."""
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
         return []
     split = pairs.judged or pairs.train
@@ -189,24 +190,24 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
 
 
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
-    """The pairs of another source, as they are, in the run's columns or those of the same languages."""
+    """Load the pairs of another source, from the run's columns or columns of the same languages."""
     left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
     bad = recipe.data.on_bad_row
     return as_they_are(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Scores of a saved translator on its own judged split or on other pairs, by both searches."""
+    """Metrics of a saved translator on its own test split or on other pairs, for both searches."""
     translator, recipe = context.estimator, context.recipe
-    split = split_to_judge(
+    split = split_to_evaluate(
         context, source, _load_other, "pairs", also=lambda d: f", {' to '.join(d.columns)}"
     )
-    tell_cut(translator, "source", cut_sources(translator, split), len(split), context.log)
+    log_truncated(translator, "source", count_truncated(translator, split), len(split), context.log)
     return search(translator, recipe, split)[0]
 
 
 def example_fixture() -> tuple[Translator, tuple]:
-    """Texts into others."""
+    """A minimal estimator and pairs of texts."""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1, "vocab_size": 300}
     return Translator(**settings), (TINY_TEXTS, TINY_TEXTS[::-1])
 

@@ -1,1 +1,1 @@
-"""Words to vectors."""
+"""Task: word vectors (word2vec)."""

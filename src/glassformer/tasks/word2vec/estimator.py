@@ -1,4 +1,4 @@
-"""``Word2Vec``: word vectors by skip-gram with negative sampling, with look-ups, files and tests.
+"""``Word2Vec``: word vectors by skip-gram with negative sampling; queries, file formats, evaluation.
 
 vectors = gf.Word2Vec(dim=100, window=5).fit(sentences)
 vectors.most_similar("paris"); vectors.analogy("king", "man", "woman"); vectors["paris"]
@@ -56,14 +56,13 @@ from glassformer.train.word_vectors import (
 class Word2Vec(LookUps, Estimator, VectorsConfig):
     """Word vectors. Parameters are the keys of a recipe's ``vectors`` section; ``recipe.py`` explains them.
 
-    Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_``
-    (the other table, None after reading a file of others), ``history_`` (the loss), ``norms_`` (before and
-    after),
-    ``train_seconds_``.
+    Fitted attributes: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32,
+    ``contexts_`` (context vectors; None for a file of another program), ``history_`` (the loss), ``norms_``
+    (before and after training), ``train_seconds_``.
     """
 
     RECIPE, INPUTS, is_example = VectorsRecipe, sentences.Sentences(), staticmethod(is_sentence)
-    FIGURES = ("train_seconds",)
+    SAVED_STATE = ("train_seconds",)
     ALONE = "word vectors are trained by threads of one process"
 
     words_: tuple[str, ...] = fitted()
@@ -83,26 +82,26 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
         callbacks: Sequence[Callback] = (),
         tell: Callable[[dict[str, Any]], None] = lambda record: None,
     ) -> Word2Vec:
-        """Train.
+        """Train on sentences.
 
         Args:
-            sentences: strings, lists of words, the path of a text file with a sentence a line, or a
-                ``Corpus`` (``data.sentences.read_corpus``), which may lie on disk.
-            y: not read; pipelines of scikit-learn hand it over.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam), and
-                one more where Ctrl-C or SIGTERM stops the training.
-            resume: go on from the newest whole checkpoint there; a new run where there is none.
-            callbacks: of the loop, with adam alone.
-            tell: called with each record of the history, with sgd.
+            sentences: strings, lists of words, the path of a text file with one sentence per line, or a
+                ``Corpus`` (``data.sentences.read_corpus``), which may be on disk.
+            y: ignored; present for scikit-learn's pipelines.
+            checkpoints: folder for checkpoints, saved every ``checkpoint_every`` rounds (sgd) or steps
+                (adam), and when Ctrl-C or SIGTERM stops the training.
+            resume: continue from the newest complete checkpoint; a new run if there is none.
+            callbacks: callbacks of the training loop; only with adam.
+            tell: called with each record of the history; only with sgd.
 
         Raises:
             DataError: no sentences, or no word that is frequent enough.
-            ConfigError: a setting that cannot be.
-            CheckpointError: a checkpoint of another corpus or other settings.
-            Interrupted: Ctrl-C or SIGTERM, with ``checkpoints``: the round or step was finished and saved.
+            ConfigError: an invalid setting.
+            CheckpointError: a checkpoint of another corpus or of other settings.
+            Interrupted: Ctrl-C or SIGTERM with ``checkpoints``; the current round or step has been saved.
         """
         config: VectorsConfig = self.configs()["vectors"]
-        threads = config.threads if config.optimizer == "adam" else 0  # the loops of sgd have their own
+        threads = config.threads if config.optimizer == "adam" else 0  # sgd starts its own threads
         with own_generators(), computing(threads, gradients=True), self._rollback():
             self._learn(sentences, checkpoints, resume, callbacks, tell)
         return self
@@ -116,11 +115,11 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)
         if np.diff(corpus.starts).max(initial=0) < 2:
             fix = "Give sentences of several words"
-            if corpus.raw_words > len(corpus.ids):  # else no setting has left a word out
+            if corpus.raw_words > len(corpus.ids):  # a setting has left words out
                 fix += ", or lower min_count" + (" and raise max_words" if config.max_words else "")
             raise DataError("no two words are in one sentence", where="sentences", fix=fix)
         fingerprint = self._fingerprint(corpus_sha256=corpus.digest())
-        if config.threads != 1:  # then no two trainings have the same bits
+        if config.threads != 1:  # results then differ between runs anyway
             del fingerprint["threads"]
         started = time.perf_counter()
         folder = None if checkpoints is None else Path(checkpoints)
@@ -142,15 +141,15 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
         self.fit_seconds_ = time.perf_counter() - started
         self._index()
 
-    def _fit_fast(self, corpus, config, fingerprint, folder, going_on, tell) -> None:
+    def _fit_fast(self, corpus, config, fingerprint, folder, resumes, tell) -> None:
         training = FastTraining(corpus, config, fingerprint, self._before())
-        if going_on:
+        if resumes:
             training.load(folder)
         run_fast(training, folder, tell)
         self.vectors_, self.contexts_ = training.vectors, training.contexts[:, : config.dim].copy()
         self.history_, self.train_seconds_ = training.history, training.seconds
 
-    def _fit_adam(self, corpus, config, fingerprint, folder, going_on, callbacks) -> None:
+    def _fit_adam(self, corpus, config, fingerprint, folder, resumes, callbacks) -> None:
         train = adam_config(config)
         stream = (WordStream if config.centers == "words" else SkipGramStream)(corpus, config)
         if not stream.examples:
@@ -168,7 +167,7 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
         training = Training(model, optimizer, train, steps, fingerprint, self._before())
         calls = list(callbacks)
         if folder is not None:
-            if going_on:
+            if resumes:
                 training.load(folder)
             calls = [Checkpoints(folder, train.checkpoint_every), *calls, StopOnSignal(folder)]
         run_with(calls, training, stream, skipgram_loss, None)
@@ -177,29 +176,28 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
         self.history_, self.train_seconds_ = list(training.history), training.seconds
 
     def untrained(self) -> Word2Vec:
-        """The same words with the vectors that the training began with, which follow from the seed.
+        """The same words with the initial vectors of the training, computed from the seed.
 
         Raises:
-            ConfigError: the vectors come from a file of others, whose seed is not known.
+            ConfigError: the vectors are from a file of another program.
         """
         self._check_fitted()
         if "before" not in self.norms_:
             raise ConfigError("the first vectors are not known", where="Word2Vec", fix="Train them here")
-        given = self.get_params()
-        out = Word2Vec(**given)
-        out._take(
-            self.words_, vectors_before(len(self), given["dim"], given["seed"], self.norms_), self.counts_
-        )
+        params = self.get_params()
+        out = Word2Vec(**params)
+        vectors = vectors_before(len(self), params["dim"], params["seed"], self.norms_)
+        out._set_tables(self.words_, vectors, self.counts_)
         return out
 
     def judge(
         self, tests: Sequence[str] = ("wordsim353", "simlex999", "google"), folder: str | Path | None = None
     ) -> dict[str, Any]:
-        """Figures of the tests named; see ``evaluate.vectors.judge_vectors``.
+        """Evaluate the vectors on standard tests; see ``evaluate.vectors.judge_vectors``.
 
         Args:
-            folder: where the tests' files lie; None: ``word-vectors`` in a data folder
-                (``GLASSFORMER_DATA``). Where there is none, a test has None.
+            folder: folder with the tests' files; None: ``word-vectors`` in a data folder
+                (``GLASSFORMER_DATA``). The result of a test without its file is None.
         """
         self._check_fitted()
         tests = [tests] if isinstance(tests, str) else tests
@@ -209,12 +207,12 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
     # --- files -----------------------------------------------------------------------------------
 
     def save_word2vec_format(self, path: str | Path, binary: bool | None = None) -> Path:
-        """A text file, or a binary one (``.bin``, or ``binary=True``), that gensim and others read."""
+        """Write a text or binary file (``.bin``, or ``binary=True``) that gensim and others can read."""
         self._check_fitted()
         return write_word2vec_format(path, self.words_, self.vectors_, binary)
 
     def save_beside(self, folder: Path) -> None:
-        """The vectors as a text file."""
+        """Write the vectors as a text file."""
         self.save_word2vec_format(folder / "vectors.txt")
 
     def _write_model(self, folder: Path) -> None:
@@ -228,10 +226,10 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
 
     def _read_model(self, folder: Path) -> None:
         words, counts, vectors, contexts = _read_tables(folder)
-        self._take(words, vectors, counts, contexts)
+        self._set_tables(words, vectors, counts, contexts)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        """Nothing beside the tables; the vectors' norms."""
+        """Entries of ``glassformer.json``: the norms."""
         return {"norms": self.norms_}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
@@ -239,11 +237,11 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
 
     @classmethod
     def load(cls, path: str | Path, binary: bool | None = None, limit: int | None = None) -> Word2Vec:
-        """A saved folder, a run folder, or a file in word2vec's format, text or binary.
+        """Load a saved folder, a run folder, or a file in word2vec's format, text or binary.
 
         Args:
-            binary: of a file; None: looked for in the file itself.
-            limit: of a file the first so many words alone, which are its most frequent ones as a rule.
+            binary: whether a file is binary; None: detected.
+            limit: read only the first words of a file, which are usually the most frequent ones.
 
         Raises:
             CheckpointError: no such file or folder, a damaged one, or another format.
@@ -254,7 +252,7 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
             if len(words) != len(vectors):
                 raise CheckpointError(f"{len(words)} words but {len(vectors)} vectors", where="Word2Vec")
             out = cls(dim=vectors.shape[1])
-            out._take(words, vectors, np.zeros(len(words), np.int64))
+            out._set_tables(words, vectors, np.zeros(len(words), np.int64))
             out.norms_, out.train_seconds_, out.history_ = {"after": norms(vectors)}, 0.0, []
             return out
         if limit is not None:
@@ -270,22 +268,22 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
         verify_folder(folder)
         about = read_about(folder, FORMAT)
         if about["kind"] != cls.__name__:
-            held = with_article(shown(about["kind"]).strip("'"))
-            what = f"holds {held}, not word vectors"
+            other = with_article(shown(about["kind"]).strip("'"))
+            what = f"holds {other}, not word vectors"
             fix = "Name a run or saved model of Word2Vec, or a file of word vectors"
             raise CheckpointError(what, where=str(folder), fix=fix)
         return cls.restore(folder, about)
 
-    def _take(self, words, vectors, counts, contexts=None) -> None:
+    def _set_tables(self, words, vectors, counts, contexts=None) -> None:
         self.words_, self.vectors_, self.counts_, self.contexts_ = words, vectors, counts, contexts
         self._index()
 
 
 def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
-    """Words, their counts ``[V]``, vectors ``[V, D]``, and the other table where it was kept.
+    """Words, their counts ``[V]``, vectors ``[V, D]``, and context vectors if they were saved.
 
     Raises:
-        CheckpointError: files that are damaged, or do not fit each other.
+        CheckpointError: files that are damaged, or do not match.
     """
     listed, tensors = read_json(folder / "words.json"), read_tensors(folder)
     where = str(folder / "words.json")

@@ -1,4 +1,4 @@
-"""Look-ups in word vectors: a word's vector, nearest words, analogies; and what gensim calls them."""
+"""Queries of word vectors: vector of a word, nearest words, analogies; hints for gensim's names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from glassformer.data.in_memory import read_rows
 from glassformer.errors import ConfigError, InputError
 from glassformer.evaluate.vectors import nearest_rows, unit_rows
 
-# Names of gensim's Word2Vec and KeyedVectors, each with what to write here.
-THEIRS = {
-    "wv": "the model answers itself: vectors['word'], vectors.most_similar('word')",
-    "train": "fit(sentences); with checkpoints and resume=True it goes on",
+# Names of gensim's Word2Vec and KeyedVectors -> what to write instead.
+GENSIM_NAMES = {
+    "wv": "the model itself: vectors['word'], vectors.most_similar('word')",
+    "train": "fit(sentences); with checkpoints and resume=True it continues",
     "build_vocab": "fit(sentences)",
     "get_vector": "vectors['word']",
     "distance": "1 - similarity(a, b)",
@@ -49,7 +49,7 @@ class UnknownWord(InputError, KeyError):
 
 
 class LookUps:
-    """What trained vectors answer. A new table in ``vectors_`` is seen, one changed in place is not."""
+    """Queries of trained vectors. Assigning ``vectors_`` updates them; changing it in place does not."""
 
     words_: tuple[str, ...]
     vectors_: np.ndarray
@@ -63,14 +63,14 @@ class LookUps:
     def _check_fitted(self) -> None:
         if not hasattr(self, "vectors_"):
             raise ConfigError("there are no vectors yet", where="Word2Vec", fix="Call fit or load first")
-        if getattr(self, "_indexed", None) is not self.vectors_:  # another table was put there
+        if getattr(self, "_indexed", None) is not self.vectors_:  # ``vectors_`` was assigned
             self._index()
 
     def number(self, word: str) -> int:
-        """The row of a word.
+        """The row of a word in ``vectors_``.
 
         Raises:
-            UnknownWord: it has none; the nearest words are named.
+            UnknownWord: it has none; the message suggests similar words.
         """
         self._check_fitted()
         if (found := self._find(word)) is not None:
@@ -86,7 +86,7 @@ class LookUps:
         return self._find(word) is not None
 
     def _find(self, word: object) -> int | None:
-        """A word's row, accents joined to their letters or apart: ours are joined, a file's may be either."""
+        """A word's row, whatever its Unicode form (NFC or NFD): our words are NFC, a file's may be either."""
         forms = (word, normalize("NFC", word), normalize("NFD", word)) if isinstance(word, str) else ()
         return next((self.numbers_[form] for form in forms if form in self.numbers_), None)
 
@@ -120,15 +120,15 @@ class LookUps:
     def most_similar(
         self, word: str | Sequence[str] | np.ndarray, count: int = 10, *, negative: Sequence[str] = ()
     ) -> list[tuple[str, float]]:
-        """The words of largest cosine to a word, to the sum of several, or to a vector ``[D]``, best first.
+        """The words with the largest cosine to a word, to the sum of several, or to a vector ``[D]``.
 
         Args:
-            word: several words count alike, whatever the length of their vectors.
-            negative: words that are taken away. Words that were given are no answers.
+            word: a word, several words (their normalized vectors are added), or a vector.
+            negative: words whose vectors are subtracted. Input words are never returned.
 
         Raises:
-            InputError: a word without a vector, or what is neither; a vector of another size, or without a
-                direction.
+            InputError: a word without a vector, an invalid argument, or a vector of another size, with only
+                zeros, or not finite.
         """
         self._check_fitted()
         given = [word] if isinstance(word, str) else word
@@ -154,7 +154,7 @@ class LookUps:
         return self._near(query, count, [])
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
-        """``a - b + c`` (king - man + woman): words and cosines, best first; a, b and c are never answers."""
+        """Words nearest to ``a - b + c`` (king - man + woman) with cosines; a, b and c are never returned."""
         rows = [self.number(w) for w in (a, b, c)]
         x, y, z = self.units_[rows]
         return self._near(x - y + z, count, rows)
@@ -164,8 +164,8 @@ class LookUps:
             raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
 
-    if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> object:
-            told = f". Here: {THEIRS[name]}" if name in THEIRS else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{told}")
+            hint = f". Here: {GENSIM_NAMES[name]}" if name in GENSIM_NAMES else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")

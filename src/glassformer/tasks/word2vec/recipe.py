@@ -1,4 +1,4 @@
-"""What a recipe of word vectors can say. The keys of ``vectors`` are the parameters of ``Word2Vec``."""
+"""Recipe of word vectors. The keys of ``vectors`` are the parameters of ``Word2Vec``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.train.config import VectorsConfig
 
 @section
 class CorpusConfig(TableKeys):
-    """Where the sentences come from."""
+    """Source of the sentences."""
 
     source: str = setting(
         "", "a named source (imdb, europe), a table or folder of texts, or a .txt with one sentence per line"
@@ -37,7 +37,7 @@ class CorpusConfig(TableKeys):
 
 @section
 class JudgeConfig:
-    """What the vectors are judged by."""
+    """Evaluation of the vectors."""
 
     tests: tuple[str, ...] = setting(
         ("wordsim353", "simlex999", "google"),
@@ -49,9 +49,9 @@ class JudgeConfig:
 
 @dataclass(frozen=True)
 class VectorsRecipe(RecipeKeys):
-    """Word vectors, read from top to bottom."""
+    """Recipe of word vectors."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("feature-extraction", 'print(model.most_similar("word"))')
 
     task: Literal["word2vec"] = setting("word2vec", "task that the recipe trains for")

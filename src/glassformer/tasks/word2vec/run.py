@@ -1,4 +1,4 @@
-"""What a run of word vectors is made of. It leaves ``vectors.txt`` beside what every run leaves."""
+"""Runs of word vectors. In addition to the files of every run, these write ``vectors.txt``."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ _MARK = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 @dataclass(frozen=True)
 class Texts:
-    """What vectors are learnt from, and what was left out."""
+    """Training texts, and statistics of texts that were left out."""
 
     sentences: list[list[str]]  # the words of every text
-    excluded: dict[str, int]  # split -> texts left out because they stand in it too
-    rejected: tuple[Any, ...] = ()  # rows left out
+    excluded: dict[str, int]  # excluded split -> texts left out because of it
+    rejected: tuple[Any, ...] = ()  # unusable rows
 
 
 def load_sentences(data: CorpusConfig) -> list[list[str]]:
-    """The words of every text, as the recipe wants them; errors as in ``load_texts``."""
+    """The words of every text of a recipe; errors as in ``load_texts``."""
     return load_texts(data).sentences
 
 
 def load_texts(data: CorpusConfig) -> Texts:
-    """The words of every text that does not stand in an excluded split, and how many do.
+    """Load the texts of a recipe, without those that also occur in an excluded split, and split them into
+    words.
 
-    Two texts are the same when nothing differs once they are cleaned as the recipe says. An excluded split
-    that the source has not leaves nothing out.
+    Texts are compared after cleaning. An excluded split that the source does not have is ignored.
 
     Raises:
-        ConfigError: ``exclude`` names something that is no split.
-        DataError: no such source, a split that it has not, or no text is left.
+        ConfigError: ``exclude`` contains an unknown name of a split.
+        DataError: no such source, a split that it does not have, or no text is left.
     """
     hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
     named = load_text_dataset(
@@ -70,20 +70,20 @@ def load_texts(data: CorpusConfig) -> Texts:
         raise DataError(
             what, where=data.source, fix="Take other splits, or leave none out: --set 'exclude=[]'"
         )
-    found = list(map((_MARK if data.punctuation else _WORD).findall, kept))
-    if not any(found):
+    words = list(map((_MARK if data.punctuation else _WORD).findall, kept))
+    if not any(words):
         raise DataError("no text holds a word", where=data.source, fix="Give texts of words")
-    return Texts(found, excluded, named.rejected)
+    return Texts(words, excluded, named.rejected)
 
 
 def _cleaned(texts: Sequence[str], data: CorpusConfig) -> list[str]:
-    # Composed, for a mark that stands by itself is no letter: "hôm" would fall apart.
+    # NFC, because \w does not match combining marks: a decomposed "hôm" would be split.
     composed = (normalize("NFC", clean_text(text, data.clean)) for text in texts)
     return [text.lower() if data.lowercase else text for text in composed]
 
 
 def _split_texts(data: CorpusConfig, split: str) -> list[str]:
-    """All texts of a split, whatever ``limit`` says; none where the source has no such split."""
+    """All texts of a split, without ``limit``; empty if the source has no such split."""
     if split not in SPLITS:
         raise BadValueError(
             f"no split is called {split!r}", where="data.exclude", fix=nearest(split, list(SPLITS))
@@ -103,44 +103,44 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Words:
-    """The texts of a run, counted."""
+    """The corpus of a run, with statistics."""
 
     corpus: Corpus
-    texts: int  # of which the corpus has those with a word, long ones in pieces
+    texts: int  # number of texts; the corpus splits long texts, and drops those without words
     excluded: dict[str, int]  # see ``Texts``
     rejected: tuple[Any, ...] = ()
 
 
 def load(recipe: VectorsRecipe) -> Words:
-    """A recipe's corpus, after a look at what will judge it; errors as in ``check_judge``, ``load_texts``."""
+    """Load a recipe's corpus, after a check of its tests; errors as in ``check_judge``, ``load_texts``."""
     check_judge(recipe.judge)
-    texts, wanted = load_texts(recipe.data), recipe.vectors
-    corpus = read_corpus(texts.sentences, min_count=wanted.min_count, max_words=wanted.max_words)
+    texts, settings = load_texts(recipe.data), recipe.vectors
+    corpus = read_corpus(texts.sentences, min_count=settings.min_count, max_words=settings.max_words)
     return Words(corpus, len(texts.sentences), texts.excluded, texts.rejected)
 
 
-def check_judge(wanted: JudgeConfig) -> None:
-    """What is to be judged is looked at before the training, not after it.
+def check_judge(settings: JudgeConfig) -> None:
+    """Check the recipe's tests and analogies before training.
 
     Raises:
         ConfigError: a test that is neither known nor a file, or an analogy that is not three words.
     """
-    check_tests(wanted.tests, "judge.tests")
-    for question in wanted.analogies:
+    check_tests(settings.tests, "judge.tests")
+    for question in settings.analogies:
         if len(question.split()) != 3:
             fix = "Write three words: king man woman is king - man + woman"
             raise ConfigError(f"{question!r} is not an analogy", where="judge.analogies", fix=fix)
 
 
 def check_tests(tests: Sequence[str], where: str) -> None:
-    """Raises ConfigError where a test is neither known nor a file."""
+    """Raise ConfigError for a test that is neither known nor a file."""
     for test in tests:
         if test not in KNOWN_TESTS and not Path(test).is_file():
             raise ConfigError(f"no test {test!r}", where=where, fix=nearest(test, KNOWN_TESTS))
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """What is said of the corpus."""
+    """Log lines about the corpus."""
     corpus, words = context.data.corpus, f"{len(context.data.corpus.words):,} different ones with a vector"
     lines = [f"{context.data.texts:,} texts, {corpus.raw_words:,} words, {words}"]
     for split, n in context.data.excluded.items():
@@ -149,34 +149,34 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Learn the vectors, a line said each tenth of the way; then ``history.jsonl`` whole."""
-    told = 0
+    """Train the vectors, with a log line after each tenth; then write ``history.jsonl``."""
+    tenths = 0
 
-    def tell(record: dict[str, Any]) -> None:
-        nonlocal told
+    def log_tenth(record: dict[str, Any]) -> None:
+        nonlocal tenths
         step, of = record["step"], record["of"]
-        if 10 * step // of > told:
-            told = 10 * step // of
+        if 10 * step // of > tenths:
+            tenths = 10 * step // of
             context.log(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{of} rounds")
 
-    context.estimator.fit(context.data.corpus, tell=tell, **options)
+    context.estimator.fit(context.data.corpus, tell=log_tenth, **options)
     lines = (json_text(record, ascii=True) + "\n" for record in context.estimator.history_)
     replace_text(context.folder / "history.jsonl", "".join(lines))
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """The recipe's tests, neighbors, analogies and the norms; and how fast the vectors were learned."""
+    """Results of the recipe's tests, nearest neighbors, analogies, norms, and training speed."""
     context.log("evaluating")
-    vectors, corpus, wanted = context.estimator, context.data.corpus, context.recipe.judge
-    questions = [question.split() for question in wanted.analogies]
-    asked = [*wanted.neighbours, *(word for words in questions for word in words)]
-    if unknown := [word for word in dict.fromkeys(asked) if word not in vectors]:
+    vectors, corpus, settings = context.estimator, context.data.corpus, context.recipe.judge
+    questions = [question.split() for question in settings.analogies]
+    needed = [*settings.neighbours, *(word for words in questions for word in words)]
+    if unknown := [word for word in dict.fromkeys(needed) if word not in vectors]:
         context.log(f"left out, for they have no vector: {', '.join(unknown)}")
-    known = [word for word in wanted.neighbours if word in vectors]
+    known = [word for word in settings.neighbours if word in vectors]
     able = [words for words in questions if len(words) == 3 and all(w in vectors for w in words)]
     seconds = max(vectors.train_seconds_, 1e-9)
     return {
-        "tests": vectors.judge(wanted.tests, tests_folder(data_folders())),
+        "tests": vectors.judge(settings.tests, tests_folder(data_folders())),
         "neighbours": {word: vectors.most_similar(word, 8) for word in known},
         "analogies": {" ".join(words): vectors.analogy(words[0], words[1], words[2], 3) for words in able},
         "norms": vectors.norms_,
@@ -190,7 +190,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of saved vectors by the recipe's tests, or by another (a name or a file)."""
+    """Evaluate saved vectors on the recipe's tests, or on another one (a name or a file)."""
     check_tests([source] if source else [], "--data")
     context.log(f"{len(context.estimator):,} words")
     tests = [source] if source else context.recipe.judge.tests
@@ -198,7 +198,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 
 def example_fixture() -> tuple[Word2Vec, tuple]:
-    """Words of a few texts."""
+    """A minimal estimator and a few texts."""
     return Word2Vec(dim=7, min_count=1, epochs=2, threads=1, seed=3), (list(TINY_TEXTS),)
 
 
