@@ -33,9 +33,13 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "pad_token_id": (-1,),
     "relative_attention_num_buckets": (64,),
     "attention_dropout": (0.1,),
+    "relative_attention": (False,),
+    "conv_kernel_size": (3,),
+    "embedding_size": (128,),
+    "pooler_dropout": (0.1,),
     "rope_scaling": ({"rope_type": "yarn"},),
 }
-ELSEWHERE = ("deberta-v2", "albert", "t5", "llama", "clip")
+ELSEWHERE = ("albert", "t5", "llama", "clip")
 INTRO = """# Which models open here
 
 You see which checkpoints you can fine-tune, explain, serve and export here, and what is refused.

@@ -105,6 +105,18 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
                 ),
             }
         )
+    if kind == "deberta-v2":
+        return both | {
+            "relative_attention": True,
+            "position_buckets": rng.choice((-1, 4, 6, 8)),
+            "max_relative_positions": rng.choice((-1, 11, 29)),
+            "pos_att_type": (["c2p", "p2c"], ["c2p"], ["p2c"])[draw % 3 if draw % 2 else 0],
+            "share_att_key": draw % 3 > 0,
+            "norm_rel_ebd": ("layer_norm", "none")[draw % 4 == 3],
+            "position_biased_input": draw % 4 == 2,
+            "type_vocab_size": rng.choice((0, 0, 2)),
+            "cls_dropout": 0.3 if draw % 2 else None,
+        }
     if kind == "electra":
         narrow = width if draw % 4 == 3 else rng.choice((13, 17))
         return both | {"embedding_size": narrow, "type_vocab_size": rng.choice((1, 2, 3))}
@@ -226,6 +238,35 @@ def test_mpnets_distances_in_long_texts(draw, tmp_path):
     assert float((model.encoder.relative.weight.grad - table.grad).abs().max() / size) <= 1e-4
 
 
+@pytest.mark.parametrize("draw", range(5))
+def test_debertas_distances_in_long_texts(draw, tmp_path):
+    """Log buckets up to, and beyond, the furthest distance; with no distances at all in one draw."""
+    sizes = {
+        "position_buckets": (8, 16, 32, -1, 8)[draw],
+        "max_relative_positions": (67, -1, 139, 71, 11)[draw],
+    }
+    kinds = [] if draw == 4 else ["c2p", "p2c"]
+    places = {
+        "position_biased_input": False,
+        "max_position_embeddings": 139,
+        "num_hidden_layers": 1 + draw % 2,
+    }
+    peer = peer_of("deberta-v2", draw, pos_att_type=kinds, **sizes | places)
+    peer.save_pretrained(tmp_path)
+    check_states(gf.load_pretrained(tmp_path), peer, Asked.of(peer.config, LONG))
+
+
+def test_the_head_of_deberta_v3s_own_files(tmp_path):
+    peer = peer_of("deberta-v2", 1, "mlm", legacy=False)
+    peer.save_pretrained(tmp_path)
+    found = read_tensors(tmp_path)
+    assert "lm_predictions.lm_head.LayerNorm.weight" in found
+    write_tensors(tmp_path, found | {"mask_predictions.dense.weight": torch.ones(3, 3)})
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config)
+    with torch.no_grad():
+        close(*(asked.answers(asked.of_model(one))[0] for one in (model, peer)))
+
+
 def test_electras_discriminator_opens_without_the_head_that_finds_replaced_tokens(tmp_path):
     torch.manual_seed(3)
     config = transformers.CONFIG_MAPPING["electra"](**sizes_of("electra", 1))
@@ -285,7 +326,17 @@ def test_modernberts_old_keys_mean_the_same(tmp_path):
 
 
 def test_heads_of_every_family_of_the_hub():
-    known = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra", "modernbert")
+    known = (
+        "bert",
+        "roberta",
+        "xlm-roberta",
+        "camembert",
+        "distilbert",
+        "mpnet",
+        "electra",
+        "modernbert",
+        "deberta-v2",
+    )
     assert set(KINDS) >= set(known)
     for kind in KINDS:
         assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "spans", "mlm"}
@@ -409,6 +460,18 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
             {"pad_token_id": None},
             r"config\.json: pad_token_id = None .*Set it to the id of the tokenizer's padding",
         ),
+        *(
+            ("deberta-v2", {key: value}, rf"config\.json: {key} = {value} is not supported")
+            for key, value in (
+                ("relative_attention", False),
+                ("conv_kernel_size", 3),
+                ("embedding_size", 7),
+                ("pooler_dropout", 0.5),
+                ("attention_head_size", 64),
+            )
+        ),
+        ("deberta-v2", {"position_buckets": 7}, "7 buckets for distances up to"),
+        ("deberta-v2", {"max_relative_positions": 0}, "max_relative_positions = 0 is not a size"),
         ("roberta", {"num_attention_heads": 10007}, r"config\.json: .* is not a multiple of num_heads 10007"),
         ("roberta", {"is_decoder": True}, "is_decoder = True is not supported"),
         ("roberta", {"hidden_act": "swish"}, "hidden_act = 'swish'"),

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from torch import nn
 
+from glassformer.nn.disentangled import DistanceTable
+
 Detail = Literal["blocks", "layers"]
 WIDTH, BOX, PART, GAP = 640, 46, 30, 22  # pixels: width of the diagram; height of a block, a part, a gap
 
@@ -75,7 +77,8 @@ def blocks(model: nn.Module) -> list[Block]:
         if hasattr(child, "layers"):
             found.append(_layers(name, child, shape, known))
             if (relative := getattr(child, "relative", None)) is not None:
-                found.append(_plain("relative positions", relative, known, "[H, 2 T - 1]"))
+                shape_of = "[2 S, D]" if isinstance(relative, DistanceTable) else "[H, 2 T - 1]"
+                found.append(_plain("relative positions", relative, known, shape_of))
             if isinstance(child.final_norm, nn.LayerNorm):
                 found.append(_plain("final norm", child.final_norm, known, shape))
         elif name == "target_embeddings":

@@ -25,6 +25,7 @@ from glassformer.errors import InputError
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import RowView, Subject
 from glassformer.nn.cheaper import LocalAttention
+from glassformer.nn.disentangled import DisentangledAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
 from glassformer.nn.pairs import PairPooling
 from glassformer.nn.pooling import AttentionPooling, Pooler, UnitPooling, first_rows
@@ -119,9 +120,13 @@ def _attended(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, 
     qkv = (_shared(t, share) for t, share in zip(placed, rules.shares, strict=True))
     out = []
     for q, k, v in zip(*(t.split(packing.lengths) for t in qkv), strict=True):  # of each sequence, [T, H, K]
-        scores = torch.einsum("thk,shk->hts", q, k) * q.shape[-1] ** -0.5
-        if bias is not None:
-            scores = scores + expand_bias(bias, len(q), len(k))
+        if isinstance(attention, DisentangledAttention):
+            assert bias is not None, "the encoder has a table"
+            scores = attention.scores(q.transpose(0, 1)[None], k.transpose(0, 1)[None], bias)[0]
+        else:
+            scores = torch.einsum("thk,shk->hts", q, k) * q.shape[-1] ** -0.5
+            if bias is not None:
+                scores = scores + expand_bias(bias, len(q), len(k))
         if isinstance(attention, LocalAttention):
             places = torch.arange(len(q), device=q.device)
             scores = scores.masked_fill((places - places[:, None]).abs() > attention.window, -torch.inf)

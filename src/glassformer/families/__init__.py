@@ -8,6 +8,7 @@ from typing import Any
 from glassformer.checkpoints.names import NameTable
 from glassformer.families.baselines import HOG, RNN, TEXTCNN, TFIDF
 from glassformer.families.bert import BERT
+from glassformer.families.deberta_v2 import DEBERTA_V2
 from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.electra import ELECTRA
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Family] = {
     "camembert": CAMEMBERT,
     "distilbert": DISTILBERT,
     "electra": ELECTRA,
+    "deberta-v2": DEBERTA_V2,
     "mpnet": MPNET,
     "modernbert": MODERNBERT,
     "vit": VIT,

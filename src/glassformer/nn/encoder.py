@@ -16,6 +16,7 @@ from glassformer.config import check_heads, nearest
 from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.cheaper import LinearAttention, LocalAttention, check_window
+from glassformer.nn.disentangled import Disentangled, DisentangledAttention, DistanceTable
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
 from glassformer.nn.linear import LayerNorm
@@ -59,6 +60,7 @@ class EncoderConfig:
     attention_bias: bool = True
     feed_forward_bias: bool = True
     norm_bias: bool = True
+    disentangled: Disentangled | None = None  # distances score apart from content (nn/disentangled.py)
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -90,11 +92,18 @@ class EncoderConfig:
             what = f"{self.attention} attention does not support relative positions"
             raise ConfigError(what, where="relative_buckets", fix="Use 0, or attention = full")
 
+        if self.disentangled is not None and not (
+            (self.attention, self.relative_buckets, self.rotary_base) == ("full", 0, None)
+            and self.attention_bias
+        ):
+            what = "disentangled attention has no other positions, and is full attention with biases"
+            raise ConfigError(what, where="disentangled", fix="Leave one of them out")
+
     @property
     def is_plain(self) -> bool:
         """Whether the layers are those of Vaswani et al., which all BERT-like formats can represent."""
         extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
-        extra = extra or self.rotary_base is not None or not self.first_norm
+        extra = extra or self.rotary_base is not None or not self.first_norm or self.disentangled is not None
         biased = self.attention_bias and self.feed_forward_bias and self.norm_bias
         return self.attention == "full" and biased and not extra
 
@@ -102,6 +111,9 @@ class EncoderConfig:
 def attention_of(config: EncoderConfig, number: int = 0) -> MultiHeadAttention:
     """The self-attention module of layer ``number`` (from 0)."""
     c = config
+    if c.disentangled is not None:
+        sizes = c.d_model, c.num_heads, c.attention_dropout
+        return DisentangledAttention(*sizes, c.disentangled, c.dropout)
     options: dict[str, Any] = {"bias": c.attention_bias, "rotary": c.rotary_base}
     if c.attention == "local" and number not in c.full_layers:
         options["rotary"] = c.rotary_base_local or c.rotary_base
@@ -161,7 +173,7 @@ class EncoderLayer(nn.Module):
     ) -> Tensor:
         """``[N, D]`` -> ``[N, D]``, or ``[B, D]`` with ``rows`` ``[B]``, one row per sequence.
 
-        ``bias`` ``[H, 2 L - 1]``: relative positions, see ``attend``.
+        ``bias``: relative positions, ``[H, 2 L - 1]`` (see ``attend``) or a table (``nn/disentangled.py``).
         """
         attended = self.norm1(x) if self.pre_norm else x
         more = {} if bias is None else {"bias": bias}  # local and linear attention have no such argument
@@ -201,7 +213,11 @@ class Encoder(nn.Module):
         )
         self.final_norm = norm_of(config) if config.final_norm else nn.Identity()
         buckets = config.relative_buckets
-        self.relative = RelativeBias(buckets, config.num_heads) if buckets else None
+        self.relative: RelativeBias | DistanceTable | None = (
+            RelativeBias(buckets, config.num_heads) if buckets else None
+        )
+        if config.disentangled is not None:
+            self.relative = DistanceTable(config.disentangled, config.d_model, config.eps)
 
     def forward(
         self,

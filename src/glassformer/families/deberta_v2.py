@@ -1,0 +1,189 @@
+"""DeBERTa (He et al., 2021), versions 2 and 3: BERT's layers with disentangled attention, without pooler.
+
+The attention is in ``nn/disentangled.py``. Its classifier has a hidden layer over the first row, as
+ELECTRA's; version 3's head of masked words has other names, which are read too. Not supported: relative
+positions switched off, embeddings of another width, and the convolution of v2-xlarge and v2-xxlarge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.checkpoints.settings import number, shown
+from glassformer.errors import UnsupportedModelError
+from glassformer.families import bert
+from glassformer.families.family import text_family
+from glassformer.models.text import TextEncoderConfig
+from glassformer.nn.disentangled import Disentangled
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+
+KIND = "deberta-v2"
+LAYER = "encoder.layer.{i}.attention.self"
+NAMES = replace(
+    bert.NAMES,
+    prefix="deberta.",
+    encoder={ours: name for ours, name in bert.NAMES.encoder.items() if "pooling" not in ours}
+    | {
+        "encoder.relative.table": "encoder.rel_embeddings",
+        "encoder.relative.norm": "encoder.LayerNorm",
+        "encoder.layers.{i}.attention.distance_keys": f"{LAYER}.pos_key_proj",
+        "encoder.layers.{i}.attention.distance_queries": f"{LAYER}.pos_query_proj",
+    },
+    fused={
+        "encoder.layers.{i}.attention.qkv": (
+            f"{LAYER}.query_proj",
+            f"{LAYER}.key_proj",
+            f"{LAYER}.value_proj",
+        )
+    },
+    heads={**bert.NAMES.heads, "head.hidden": "pooler.dense"},
+)
+# The head of masked words in version 3's own files (``legacy = false``).
+OF_V3 = {
+    "lm_predictions.lm_head.dense": "cls.predictions.transform.dense",
+    "lm_predictions.lm_head.LayerNorm": "cls.predictions.transform.LayerNorm",
+    "lm_predictions.lm_head.bias": "cls.predictions.bias",
+}
+REPLACED = "mask_predictions."  # the head of version 3 that finds replaced tokens
+# Not supported: a key of config.json, and what it must be.
+FIXED = {
+    "relative_attention": True,
+    "conv_kernel_size": 0,
+    "attention_head_size": None,
+    "pooler_hidden_act": "gelu",
+    "pooler_dropout": 0,
+}
+
+
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
+) -> dict[str, Tensor]:
+    """The Hub's tensors under our names.
+
+    Raises:
+        CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
+    """
+    known = {}
+    for key, tensor in tensors.items():
+        stem = next((old for old in OF_V3 if key.startswith(old)), None)
+        if not key.startswith(REPLACED):
+            known[key if stem is None else OF_V3[stem] + key[len(stem) :]] = tensor
+    return NAMES.from_hub(known, where)
+
+
+def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
+    """``config.json`` as our config.
+
+    Raises:
+        CheckpointError: what BERT's raises, or a variant that is not supported.
+    """
+    width, kinds = settings.get("hidden_size"), settings.get("pos_att_type") or ()
+    same = dict.fromkeys(("embedding_size", "pooler_hidden_size"), width)
+    for key, value in (FIXED | same).items():
+        if settings.get(key, False if key == "relative_attention" else value) != value:
+            what, fix = f"{key} = {shown(settings.get(key))} is not supported", "Name another checkpoint"
+            raise UnsupportedModelError(what, where=where, fix=fix)
+    segments = settings.get("type_vocab_size", 0) != 0
+    ours = {"position_embedding_type": None, "classifier_dropout": settings.get("cls_dropout")}
+    ours |= {} if segments else {"type_vocab_size": 1}
+    config = bert.read({"layer_norm_eps": 1e-7} | settings | ours, where)
+    places = "learned" if settings.get("position_biased_input", True) is True else "none"
+    embedding = replace(config.embedding, positions=places, segments=config.embedding.segments * segments)
+    kinds = [kind.strip() for kind in (kinds.lower().split("|") if isinstance(kinds, str) else kinds)]
+    furthest, buckets = (settings.get(key, -1) for key in ("max_relative_positions", "position_buckets"))
+    told = settings | {
+        "max_relative_positions": furthest if furthest != -1 else config.embedding.max_positions
+    }
+    attention = Disentangled(
+        0 if buckets in (-1, None) else number(settings, "position_buckets", where),
+        number(told, "max_relative_positions", where),
+        "c2p" in kinds,
+        "p2c" in kinds,
+        settings.get("share_att_key") is True,
+        "layer_norm" in str(settings.get("norm_rel_ebd", "none")).lower(),
+    )
+    return replace(
+        config,
+        embedding=embedding,
+        encoder=replace(config.encoder, disentangled=attention),
+        pooling=None,
+        words_activation=config.encoder.activation,
+        model_type=KIND,
+    )
+
+
+def is_representable(config: TextEncoderConfig) -> bool:
+    """Whether this encoder can be saved as DeBERTa."""
+    e, c = config.embedding, config.encoder
+    as_bert = replace(
+        config,
+        embedding=replace(e, positions="learned", segments=1),
+        encoder=replace(c, disentangled=None),
+        model_type=None,
+    )
+    own = e.positions == "none" or e.places == replace(e, positions="learned").places
+    return config.model_type == KIND and c.disentangled is not None and own and bert.is_representable(as_bert)
+
+
+def write(config: TextEncoderConfig) -> dict[str, Any]:
+    e, a = config.embedding, config.encoder.disentangled
+    assert a is not None, "checked by is_representable"
+    dropped = ("classifier_dropout", "position_embedding_type")
+    kinds = [kind for kind, there in (("c2p", a.by_query), ("p2c", a.by_key)) if there]
+    return {k: v for k, v in bert.write(config).items() if k not in dropped} | {
+        "model_type": KIND,
+        "position_biased_input": e.positions != "none",
+        "relative_attention": True,
+        "max_relative_positions": -1 if a.furthest == e.max_positions else a.furthest,
+        "position_buckets": a.buckets or -1,
+        "pos_att_type": kinds,
+        "share_att_key": a.shared,
+        "norm_rel_ebd": "layer_norm" if a.norm else "none",
+        "cls_dropout": config.head_dropout,
+        "pooler_hidden_size": config.encoder.d_model,
+    }
+
+
+# --- presets --------------------------------------------------------------------------------------
+
+
+def deberta_v3(
+    vocab_size: int = 128_100,
+    d_model: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    max_positions: int = 512,
+    dropout: float = 0.1,
+    attention: Disentangled | None = None,
+    **options,
+) -> TextEncoderConfig:
+    """DeBERTa-v3-base: L12 H768 A12, 184 M parameters."""
+    attention = attention or Disentangled(256, max_positions)
+    embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 0, eps=1e-7, dropout=dropout)
+    encoder = EncoderConfig(
+        d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-7, dropout, dropout, disentangled=attention
+    )
+    options = {"pooling": None, "words_activation": "gelu", **options}
+    return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
+
+
+DEBERTA_V2 = text_family(
+    KIND,
+    "DebertaV2",
+    deberta_v3,
+    read,
+    write,
+    is_representable,
+    NAMES,
+    from_hub=from_hub,
+    pooling="first",
+    head_type="mlp",
+    head_activation="gelu",
+    tiny={"attention": Disentangled(6, 19)},
+    examples=("microsoft/deberta-v3-base", "microsoft/deberta-v3-small", "microsoft/mdeberta-v3-base"),
+)

@@ -1,0 +1,204 @@
+"""Disentangled self-attention (He et al., 2021, DeBERTa; version 2 and 3): content and distance score apart.
+
+    A[t, s] = (q_t k_s + q_t K_r[d] + Q_r[d] k_s) / sqrt(3 K),   d = bucket(t - s)
+
+``Q_r`` and ``K_r`` are projections of a table of distances, one for all layers: short distances have a row
+each, longer ones share rows of logarithmic width. A score depends on both rows and their distance, and the
+branches of ``attend`` do not compute it. Differences from the paper: as in
+version 2, the projections may be those of the content, and the table has a norm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.dropout import dropout as drop
+from glassformer.nn.linear import Linear
+from glassformer.nn.maps import groups_of, masked_softmax
+from glassformer.nn.trace import LayerRecord
+from glassformer.packing import Packing
+
+
+@dataclass(frozen=True)
+class Disentangled:
+    """Config of disentangled attention.
+
+    Args:
+        buckets: rows of the table for each direction; 0: one for each distance up to ``furthest``.
+        furthest: the distance that has the last bucket.
+        by_query: whether a query scores distances ("c2p").
+        by_key: whether a key scores distances ("p2c").
+        shared: whether distances are projected by the layers of content instead of separate ones.
+        norm: whether the table has a layer norm.
+
+    Raises:
+        ConfigError: an odd number of buckets, or fewer distances than buckets.
+    """
+
+    buckets: int = 256
+    furthest: int = 512
+    by_query: bool = True
+    by_key: bool = True
+    shared: bool = True
+    norm: bool = True
+
+    def __post_init__(self) -> None:
+        if self.furthest < 1 or self.buckets < 0 or self.buckets % 2 or self.furthest < self.buckets // 2 + 2:
+            what = f"{self.buckets} buckets for distances up to {self.furthest}"
+            fix = "Use an even number of buckets, and at least half as many distances and two"
+            raise ConfigError(what, where="disentangled", fix=fix)
+
+    @property
+    def span(self) -> int:
+        """Rows for each direction."""
+        return self.buckets or self.furthest
+
+    @property
+    def parts(self) -> int:
+        """The sums in a score, by which it is scaled."""
+        return 1 + self.by_query + self.by_key
+
+    def rows(self, length: int, device: torch.device) -> Tensor:
+        """``[T, T]``: the table's row for query t and key s."""
+        distances = torch.arange(1 - length, length, device=device)
+        buckets = distances if not self.buckets else self._bucket(distances)
+        rows = (buckets + self.span).clamp(0, 2 * self.span - 1)
+        places = torch.arange(length, device=device)
+        return rows[places[:, None] - places + length - 1]
+
+    def _bucket(self, distances: Tensor) -> Tensor:
+        """As published: in fp32, of logarithmic width from half of the buckets on."""
+        half = self.buckets // 2
+        away = torch.where(distances.abs() < half, half - 1, distances.abs())
+        steps = torch.log(away / half) / torch.log(torch.tensor((self.furthest - 1) / half)) * (half - 1)
+        far = (torch.ceil(steps) + half) * torch.sign(distances)
+        return torch.where(away <= half, distances.to(far.dtype), far).long()
+
+
+class DistanceTable(nn.Module):
+    """The vectors of all distances, ``[2 S, D]``, one table for all layers."""
+
+    def __init__(self, config: Disentangled, d_model: int, eps: float):
+        super().__init__()
+        self.table = nn.Embedding(2 * config.span, d_model)
+        self.norm = nn.LayerNorm(d_model, eps=eps) if config.norm else nn.Identity()
+
+    def forward(self, length: int) -> Tensor:
+        """``[2 S, D]``, whatever the length."""
+        return self.norm(self.table.weight)
+
+
+class DisentangledAttention(MultiHeadAttention):
+    """Disentangled self-attention; the table of distances is the argument ``bias`` ``[2 S, D]``.
+
+    Args:
+        d_model, num_heads, dropout: as for ``MultiHeadAttention``.
+        config: which scores there are.
+        table_dropout: rate on the table of distances, in training.
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, dropout: float, config: Disentangled, table_dropout: float
+    ):
+        super().__init__(d_model, num_heads, dropout)
+        self.config = config
+        self.table_dropout = Dropout(table_dropout)
+        own = not config.shared
+        self.distance_keys = Linear(d_model, d_model) if own and config.by_query else None
+        self.distance_queries = Linear(d_model, d_model) if own and config.by_key else None
+
+    def distances(self, table: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Keys and queries of the distances, each ``[2 S, H, K]`` where a score needs them."""
+        table, d = self.table_dropout(table), self.d_model
+        keys, queries = self.distance_keys, self.distance_queries
+        k = keys(table) if keys is not None else self.qkv.part(table, d, 2 * d)
+        q = queries(table) if queries is not None else self.qkv.part(table, 0, d)
+        shape = -1, *self.heads
+        return (
+            k.view(shape) if self.config.by_query else None,
+            q.view(shape) if self.config.by_key else None,
+        )
+
+    def scores(self, q: Tensor, k: Tensor, table: Tensor) -> Tensor:
+        """Scores of padded rows: 2 x ``[G, H, T, K]`` -> ``[G, H, T, T]``."""
+        keys, queries = self.distances(table.to(q.dtype))
+        rows = self.config.rows(q.shape[-2], q.device).expand(*q.shape[:-2], -1, -1)  # [G, H, T, T]
+        scores = q @ k.transpose(-2, -1)
+        if keys is not None:
+            scores = scores + (q @ keys.permute(1, 2, 0)).gather(-1, rows)
+        if queries is not None:
+            by_key = (k @ queries.permute(1, 2, 0)).gather(-1, rows.transpose(-2, -1))  # [G, H, S, T]
+            scores = scores + by_key.transpose(-2, -1)
+        return scores / math.sqrt(q.shape[-1] * self.config.parts)
+
+    def forward(
+        self,
+        x: Tensor,  # [N, D]
+        packing: Packing,
+        memory: Tensor | None = None,
+        memory_packing: Packing | None = None,
+        causal: bool = False,
+        *,
+        rows: Tensor | None = None,
+        record: LayerRecord | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """As ``MultiHeadAttention.forward``, but for self-attention only; ``rows`` spare no scores.
+
+        Raises:
+            ConfigError: ``memory`` or ``causal`` is given, or no table of distances.
+        """
+        if memory is not None or causal or bias is None:
+            what = "attends to its own rows, both ways, by a table of distances"
+            raise ConfigError(what, where=type(self).__name__)
+        p = self.dropout if self.training else 0.0
+        q, k, v = self.project(x)
+        if record is None:
+            out = self._grouped(q, k, v, packing, bias, p)
+        else:
+            out, maps = self._one_by_one(q, k, v, packing, bias, p)
+            chosen = packing.first_rows if rows is None else rows
+            at = [int(row) - start for row, start in zip(chosen, packing.starts, strict=True)]
+            one = rows is not None or record.rows == "first"
+            record.weights = tuple(m[:, i : i + 1] if one else m for m, i in zip(maps, at, strict=True))
+        out = out.flatten(1)
+        return self.out(out if rows is None else out[rows])
+
+    def _grouped(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float) -> Tensor:
+        """The attention output ``[N, H, K]``, sequences of nearly one length at a time."""
+        outs, targets = [], []
+        for group in groups_of(packing, packing):
+            side, shape = group.k, (len(group.members), group.k.length, *self.heads)
+            q_g, k_g, v_g = (t[side.rows].view(shape).transpose(1, 2) for t in (q, k, v))  # [G, H, T, K]
+            allowed = None if side.is_uniform else side.real[:, None, None]
+            weights = masked_softmax(self.scores(q_g, k_g, table), allowed)
+            out = (drop(weights, p, True) @ v_g).transpose(1, 2).flatten(0, 1)  # [G * T, H, K]
+            outs.append(out[side.slots])
+            targets.append(side.targets)
+        return torch.cat(outs)[torch.cat(targets).argsort()]
+
+    def _one_by_one(
+        self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The same, and the weights of each sequence ``[H, T_i, T_i]``, which gradients reach."""
+        outs, maps = [], []
+        for parts in zip(*(packing.split(t) for t in (q, k, v)), strict=True):
+            q_i, k_i, v_i = (t.transpose(0, 1) for t in parts)  # [H, T, K]
+            maps.append(self.scores(q_i, k_i, table).softmax(-1))
+            outs.append((drop(maps[-1], p, True) @ v_i).transpose(0, 1))
+        return torch.cat(outs), maps
+
+    def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
+        """Self-attention over padded ``[B, T, D]``; ``mask`` ``[B, T]`` is True at real tokens, which are
+        contiguous."""
+        assert bias is not None, "the encoder has a table"
+        q, k, v = self.project_padded(x)
+        weights = masked_softmax(self.scores(q, k, bias), None if mask is None else mask[:, None, None])
+        return self.out((weights @ v).transpose(1, 2).reshape(*x.shape[:2], self.d_model))
