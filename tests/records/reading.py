@@ -43,8 +43,8 @@ LINES = [  # of what is printed or stands in a report
         r"\1 VERSION",
     ),
     (
-        re.compile(r"[\d,.]+ (tokens|words|texts|sentences|pictures|images|questions|pairs) a second"),
-        r"RATE \1 a second",
+        re.compile(r"[\d,.]+ (tokens|words|texts|sentences|pictures|images|questions|pairs) (a|per) second"),
+        r"RATE \1 \2 second",
     ),
     (re.compile(r"TIME( TIME)+"), "TIME"),  # 1 min 3 s
     (re.compile(r"version:[\d.]+"), "version:VERSION"),

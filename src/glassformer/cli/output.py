@@ -521,7 +521,7 @@ def show_tests(title: str, tests: dict[str, Any]) -> None:
     """Print one line per test of word vectors."""
     from glassformer.report.vectors import test_rows
 
-    show_table(title, ("test", "figure", "of"), test_rows(tests))
+    show_table(title, ("test", "result", "of"), test_rows(tests))
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def page(found: Sequence[Alignment]) -> str:
         "layer, mean over its heads. It shows where information was read, not why a word was chosen."
         "</p></div>"
         f'<div class="main"><div class="alignments">{figures}</div></div></section></main>\n'
-        "<footer>One file: nothing in it is loaded from anywhere, and nothing leaves it.</footer>\n"
+        "<footer>One self-contained file: it loads nothing and sends nothing.</footer>\n"
         "</body>\n</html>\n"
     )
 
