@@ -71,12 +71,9 @@ print(
 )
 
 # %%
-lab.answer(
-    "padding-share",
-    f"{share:.0%} of the {train_ids.numel():,} ids are padding when {len(train_ids):,} reviews are cut at {LONGEST} tokens, and {uncut:.0%} if "
-    f"none is cut: {cut:.0%} are longer, one has {int(lengths.max()):,} tokens. {float((train_ids == UNK).float().mean()):.1%} are [UNK], "
-    f"of a vocabulary of {len(vocabulary):,}.",
-)
+unknown = (train_ids == UNK).float().mean()
+lab.answer("padding-share", share=share, ids=train_ids.numel(), n=len(train_ids), longest=LONGEST, uncut=uncut, cut=cut,
+           most=int(lengths.max()), unknown=unknown, words=len(vocabulary))  # fmt: skip
 
 # %% [markdown]
 # **Why.** The matrix is as wide as its longest text. Cutting long reviews keeps it narrow, and throws words away. Every padded place costs as much as a word, and its result is thrown away.
@@ -123,7 +120,6 @@ k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [9.0, 9.0]])
 _, weights = attention(q, k, torch.eye(4), torch.tensor([True, True, True, False]))
 print(weights.numpy().round(2))
 lab.maps([weights], ["the", "cat", "sleeps", "[PAD]"], ["who reads what"], top=1)
-lab.plt.show()
 
 # %% [markdown]
 # **Why.** e⁻∞ is 0: the mask acts before the softmax, so the other weights still sum to 1. Had we set the weight of [PAD] to 0
@@ -378,21 +374,15 @@ found = {
 }
 
 # %%
-figure, ax = lab.plt.subplots(figsize=(6, 1.9))
-lab.bars(ax, found, form="{:.1%}", title=f"accuracy on {len(test_x)} unseen reviews")
-lab.plt.show()
+lab.bars(found, title=f"accuracy on {len(test_x)} unseen reviews")
 
 # %%
 one_class, whole_text, first_tokens, ours, mixed = found.values()
 print(
     f"TF-IDF loses {100 * (whole_text - first_tokens):.1f} points by the cut; our model is {100 * (first_tokens - ours):.1f} points below it"
 )
-lab.answer(
-    "from-scratch",
-    f"{ours:.1%} of {len(test_x):,} unseen reviews are right ({lab.chance(ours, len(test_x))}; 95 % interval, one training of {seconds:.0f} s). "
-    f"TF-IDF has {first_tokens:.1%} on the same first {LONGEST} tokens and {whole_text:.1%} on whole reviews, always one class {one_class:.1%}. "
-    f"With the words shuffled the same model has {mixed:.1%}.",
-)
+lab.answer("from-scratch", ours=ours, n=len(test_x), between=lab.chance(ours, len(test_x)), seconds=seconds, first=first_tokens,
+           longest=LONGEST, whole=whole_text, one_class=one_class, mixed=mixed)  # fmt: skip
 
 # %% [markdown]
 # **Why.** Most of TF-IDF's lead comes from the words that our model never reads: most reviews are longer than 128 tokens. The rest is the model's: a few thousand
@@ -424,7 +414,6 @@ with torch.no_grad():
     logits = model(encode([sentence]))
 print(f"probability of {classes[1]!r}: {float(logits.softmax(1)[0, 1]):.2f}")
 lab.maps(model.layers[1].attention.weights[0], sentence.split(), [f"head {h + 1}" for h in range(4)], top=0.5)
-lab.plt.show()
 
 # %% [markdown]
 # **Why.** Nobody told the heads what to read; the loss did. Where a map is of one shade in every row, the head reads nearly the mean of all words, whoever asks;
@@ -519,12 +508,7 @@ library, took = clf.score(test_x, test_y), time.process_time() - started
 print(f"in one call: {library:.1%} after {took:.0f} s")
 
 # %%
-lab.answer(
-    "exchange",
-    f"Yes: attention, heads, layer and the logits of the whole model are equal within 1e-5; after {steps} steps of training from equal weights the logits differ "
-    f"by {drift:.0e}, the rounding of other orders of summation. In one call the library has {library:.1%} after {took:.0f} s, our loop {ours:.1%} after "
-    f"{seconds:.0f} s with evaluations (one training each; another vocabulary, other first weights, lr 3e-3 instead of 1e-3).",
-)
+lab.answer("exchange", steps=steps, drift=drift, library=library, took=took, ours=ours, seconds=seconds)
 
 # %% [markdown]
 # **Why.** The arithmetic is the same, so nothing is hidden: what the library adds is around it. It computes no padding, stops and resumes, and checks

@@ -16,9 +16,9 @@ from pathlib import Path
 import lab
 import numpy as np
 import torch
-from lab import BLUE, GREEN, GREY, RED, accuracy_curve, answer, apart, bars, budget, chance, loss_curve, plt
-from sklearn.datasets import load_digits
+from lab import accuracy_curve, answer, bars, budget, check, groups, loss_curve, panels, plot
 from small_cnn import fit_cnn
+from torch import Tensor
 
 import glassformer as gf
 from glassformer.data.augment import mix_pairs
@@ -27,29 +27,28 @@ from glassformer.explain.methods import explain_input
 from glassformer.nn import ClassificationHead, PatchConfig, PatchEmbedding
 from glassformer.nn.patches import cut_patches
 
+# %%
 torch.set_num_threads(1)
-digits = load_digits()
-pictures = (digits.images * 15).astype("uint8")[..., None]  # [1797, 8, 8, 1]
-names = np.array([str(d) for d in digits.target])
-order = np.random.default_rng(0).permutation(len(pictures))
-pixels, classes = torch.from_numpy(pictures).permute(0, 3, 1, 2), torch.from_numpy(digits.target)
+images, names, order = lab.digit_images()  # uint8 [1797, 8, 8, 1]
+pixels, classes = torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(names.astype(int))
+seeds = budget((0,), (0, 1, 2))  # change me
+few = order[: budget(80, 300)]  # change me: digits to learn from
 held = order[-budget(100, 500) :]
-SMALL_DATA = budget(80, 300)  # change me
-few = order[:SMALL_DATA]
-base = dict(image_size=8, patch_size=2, channels=1, d_model=64, num_layers=2, num_heads=4, d_ff=128, lr=2e-3, batch_size=32,
-            epochs=budget(2, 30), flip=False, keep_best=False, seed=0, threads=1)  # fmt: skip
+base = dict(model="vit-tiny", image_size=8, patch_size=2, channels=1, d_model=64, num_layers=2, num_heads=4, d_ff=128, lr=2e-3,
+            batch_size=32, epochs=budget(2, 30), flip=False, keep_best=False, seed=0, threads=1)  # fmt: skip
 
 
-def fit(rows=few, judged=held, **changes):
-    settings = changes if "model" in changes else {"model": "vit-tiny"} | base | changes
-    clf = gf.ImageClassifier(**settings)
-    return clf.fit(pictures[rows], names[rows].tolist(), validation=(pictures[judged], names[judged].tolist()))  # fmt: skip
+def fit(rows=few, judged=held, settings=base, **changes):
+    clf = gf.ImageClassifier(**(settings | changes))
+    return clf.fit(images[rows], names[rows].tolist(), validation=(images[judged], names[judged].tolist()))
 
 
 # %% [markdown]
 # ## Where 197 comes from
 #
-# A patch of P×P pixels is flattened and multiplied by one matrix: a convolution with kernel = stride = P. ⌊H/P⌋·⌊W/P⌋ patches and one [CLS].
+# **Idea.** A Transformer reads rows, so an image must become rows. It is cut into *patches* of P×P pixels, from left to right and from top to bottom.
+# A patch is flattened and multiplied by one matrix: a convolution with kernel = stride = P. That makes ⌊H/P⌋·⌊W/P⌋ rows, in front of them
+# one learned row, [CLS], which collects what the head needs. A learned row for each place says where a patch was.
 #
 # ![Patches become rows](../docs/_static/diagrams/patches.svg)
 #
@@ -57,167 +56,163 @@ def fit(rows=few, judged=held, **changes):
 
 # %%
 config = PatchConfig(768, (224, 224), (16, 16))  # change me
-layer = PatchEmbedding(config)
-rows, packing = layer(torch.zeros(2, 3, 224, 224))
-patch = cut_patches(torch.from_numpy(pictures[:1]).permute(0, 3, 1, 2).float(), (2, 2))
-figure, axes = plt.subplots(1, 2, figsize=(6, 2.4), width_ratios=(1, 3))
-axes[0].imshow(pictures[0][..., 0], cmap="Greys")
-axes[1].imshow(patch.reshape(16, -1).T, cmap="Greys")
-axes[0].set(title="a picture", xticks=[], yticks=[])
-axes[1].set(title="16 patches of 2×2: its sequence", xticks=[], yticks=[])
-plt.show()
-answer("tokens-197", f"(224 / 16)² = {(224 // 16) ** 2} patches and 1 [CLS]: the layer makes {packing.lengths[0]} rows of {rows.shape[1]} for each "
-       f"picture, {config.num_tokens} by its config.")  # fmt: skip
+rows, packing = PatchEmbedding(config)(torch.zeros(2, 3, 224, 224))
+patch = cut_patches(pixels[:1].float(), (2, 2))
+panels({"an image": images[0][..., 0], "16 patches of 2×2": patch.reshape(16, -1).T}, cmap="Greys")
+answer("tokens-197", patches=(224 // 16) ** 2, rows=packing.lengths[0], width=rows.shape[1], config=config.num_tokens)  # fmt: skip
 
 # %% [markdown]
 # **Why.** The convolution with kernel = stride takes each patch once, so the number of rows is the area in patches. A map has the square of that: 384
 # pixels give 577 rows and 8.6 times the numbers of 197.
+#
+# **Your turn**: cut images into patches with `reshape` and `permute` alone, and show that patch embedding is a convolution: patches times a
+# matrix, and the same weights under `conv2d`. *(`patches`)* *(`as_convolution`)*
+
+
+# %%
+def patches(images: Tensor, p: int) -> Tensor:
+    """[B, C, H, W] -> [B, (H/p)(W/p), C p p], row by row."""
+    ...  # your turn
+
+
+def as_convolution(images: Tensor, weight: Tensor, p: int) -> tuple[Tensor, Tensor]:
+    """A matrix [D, C p p] -> two [B, (H/p)(W/p), D], which should be equal."""
+    ...  # your turn
+
+
+check("04", patches=patches)
+check("04", as_convolution=as_convolution)
 
 # %% [markdown]
 # ## Pooler output or raw [CLS]
 #
-# BERT's pooler is one more layer with tanh on [CLS]. Decided by experiment, over seeds.
+# **Idea.** The head needs one row of the sequence. `first` takes the row of [CLS], `mean` the mean of all rows. BERT's *pooler* is one more layer with tanh on [CLS].
+# Which one is best cannot be derived; it is decided by experiment, over seeds, and with the draw of the digits in mind.
+# An interval of a difference that holds 0 shows nothing.
+#
+# **Before you run**: how large will the difference be, compared with that between two seeds?
+
 
 # %%
-seeds = budget((0,), (0, 1, 2, 3, 4))  # change me
-hits = {p: np.array([fit(pooling=p, seed=s, epochs=budget(1, 20)).predict(pictures[held]).astype(str) == names[held]
-                     for s in seeds]) for p in ("first", "pooler", "mean")}  # fmt: skip
-found = {p: h.mean(1) for p, h in hits.items()}  # right or not: [seeds, digits]
-less = hits["first"] * 1.0 - hits["pooler"]
-figure, ax = plt.subplots(figsize=(5, 1.8))
-means = {n: float(np.mean(a)) for n, a in found.items()}
-bars(ax, means, form="{:.1%}", title=f"accuracy, {SMALL_DATA} digits")
-plt.show()
-_, low, high = apart(less)
-answer("pooler", "; ".join(f"{n} {lab.span(a)}" for n, a in found.items()) + f" of {len(held)} digits, {len(seeds)} seeds. Raw [CLS] less pooler: "
-       f"{lab.points(less)}; " + ("no difference has been shown." if low <= 0 <= high else "a difference beyond chance."))  # fmt: skip
+def right(predicted, rows=held) -> np.ndarray:
+    """1.0 where a digit is right and 0.0 where it is wrong, [n]."""
+    return 1.0 * (np.array([str(int(p)) for p in predicted]) == names[rows])
 
-# %%
-head = ClassificationHead(64, 10)
-try:
-    head(torch.randn(2, 48))
-    caught = "nothing was said about 64 and 48"
-except ShapeError as error:
-    caught = str(error)
-answer("wrong-head", f"Yes, with both sizes named: “{caught}”")
+
+hits = {}  # [seeds, digits] each
+for pooling in ("first", "pooler", "mean"):
+    models = [fit(pooling=pooling, seed=seed, epochs=budget(1, 20)) for seed in seeds]
+    hits[pooling] = np.array([right(model.predict(images[held])) for model in models])
+accuracy = {name: h.mean(1) for name, h in hits.items()}
+bars(accuracy, title=f"accuracy, {len(few)} digits")
+answer("pooler", accuracy=accuracy, n=len(held), seeds=len(seeds), less=hits["first"] - hits["pooler"])
 
 # %% [markdown]
-# ## Heads on a frozen backbone
-#
-# The backbone learns 0 to 4. Then it is frozen, and a head learns 5 to 9: linear, or an MLP with H hidden units.
+# **Before you run**: a head for rows of 64 numbers gets 48. What happens?
 
 # %%
-first = [i for i in order[:-300] if digits.target[i] < 5]
-second = [i for i in order[:-300] if digits.target[i] >= 5]
-new = np.array(second[: budget(40, 120)])
-judged = np.array([i for i in order[-300:] if digits.target[i] >= 5])
-known = np.array([i for i in order[-300:] if digits.target[i] < 5])
-backbone = fit(np.array(first[: budget(60, 700)]), known, epochs=budget(2, 15))
+try:
+    ClassificationHead(64, 10)(torch.randn(2, 48))
+except ShapeError as error:
+    answer("wrong-head", error=error)
+
+# %% [markdown]
+# **Why.** [CLS] and the pooler read the same row; one more layer hardly changes what it can say. A matrix product fits only if the widths agree, and the library
+# says which ones it has met.
+#
+# ## Heads on a frozen backbone
+#
+# **Idea.** A *backbone* that has learned one task is a start for another. It learns 0 to 4. Then it is *frozen*, its weights do not change, and a head learns 5 to 9:
+# linear, or an *MLP*, two matrices with a bend between them and H hidden units. A larger head can say more about the same rows,
+# and has more weights to over-fit with. (The library can solve a linear head at once; here all begin with random weights, so that their curves can be compared.) *Dropout* sets random hidden units to 0 in training, so that none can be relied on.
+
+# %%
+old, new = ([i for i in order if (classes[i] < 5) == small] for small in (True, False))
+known, judged = np.array(old[-150:]), np.array(new[-150:])
+few_new = np.array(new[: budget(40, 120)])
+backbone = fit(np.array(old[: budget(60, 700)]), known, epochs=budget(2, 15))
 folder = Path(tempfile.mkdtemp()) / "backbone"
 backbone.save(folder)
 print(f"the backbone knows 0 to 4: {accuracy_curve(backbone)[1][-1]:.1%}")
 
 
 def fit_head(**changes):
-    settings = dict(model=str(folder), train_layers=0, epochs=budget(2, 100), lr=3e-3, batch_size=32, seed=0, threads=1,
-                    keep_best=False)  # fmt: skip
-    return fit(new, judged, **(settings | changes))
+    settings = dict(model=str(folder), train_layers=0, head_start="random", epochs=budget(2, 100), lr=3e-3, batch_size=32, threads=1, keep_best=False)  # fmt: skip
+    return fit(few_new, judged, settings, **changes)
 
 
-heads = {"linear": dict(head="linear")} | {
-    f"MLP, H = {h}": dict(head="mlp", head_hidden=h) for h in (16, 32, 64)
-}  # change me
-fits = {name: [fit_head(**s, seed=seed) for seed in seeds] for name, s in heads.items()}
-curves = {  # means over the seeds, of training and of unseen digits
-    name: tuple(np.mean([curve(clf) for clf in clfs], 0) for curve in (accuracy_curve, loss_curve))
-    for name, clfs in fits.items()
-}
-figure, axes = plt.subplots(1, 2, figsize=(9, 3))
-for (name, (accuracy, loss)), colour in zip(curves.items(), (BLUE, GREY, GREEN, RED)):
-    axes[0].plot(accuracy[1], color=colour, label=name)
-    axes[1].plot(loss[1], color=colour, label=name)
-    axes[1].plot(loss[0], color=colour, linestyle=":", linewidth=1)
-axes[0].set(xlabel="epoch", ylabel="accuracy on unseen digits")
-axes[1].set(xlabel="epoch", ylabel="loss (dotted: training)")
-axes[0].legend(frameon=False)
-plt.show()
+# %% [markdown]
+# **Before you run**: which head is the first to have 9 of 10 training digits right? Which one has the lowest loss on unseen ones at the end?
 
-goal = 0.95 * min(max(a[1]) for a, _ in curves.values())  # all of them come there
-turned = [n for n, (_, loss) in curves.items() if loss[1][-1] > 1.02 * min(loss[1])]
-sure = 1.96 * (0.25 / len(judged)) ** 0.5
-soonest = min(curves, key=lambda n: np.argmax(curves[n][0][1] >= goal)).replace(",", "")
-answer(
-    "head",
-    f"{soonest} is the first to have {goal:.0%} right. The epoch of that, accuracy and losses at the end: "
-    + "; ".join(
-        f"{n.replace(',', '')}: epoch {int(np.argmax(a[1] >= goal)) + 1}, {a[1][-1]:.1%}, {loss[0][-1]:.2f} in training and {loss[1][-1]:.2f} unseen"
-        for n, (a, loss) in curves.items()
-    )
-    + f". The unseen loss ends more than 2 % above its lowest for: {'; '.join(turned) or 'none, so no over-fitting was seen'} "
-    f"(means of {len(seeds)} seeds; {len(new)} training digits, {len(judged)} unseen, ± {sure:.1%} at most for each accuracy).",
-)
+# %%
+heads = {"linear": {}} | {f"MLP, H = {h}": dict(head="mlp", head_hidden=h) for h in (16, 32, 64)}  # change me
+fits = {name: [fit_head(seed=seed, **head) for seed in seeds] for name, head in heads.items()}
+accuracy = {name: np.array([accuracy_curve(clf)[1] for clf in clfs]) for name, clfs in fits.items()}
+losses = {name: np.array([loss_curve(clf) for clf in clfs]) for name, clfs in fits.items()}
+plot(accuracy, xlabel="epoch", ylabel="accuracy on unseen digits")
+plot({name: line[:, 1] for name, line in losses.items()}, xlabel="epoch", ylabel="loss on unseen digits")
+goal = 0.95 * min(line.mean(0).max() for line in accuracy.values())  # all of them come there
+epochs = {name: int(np.argmax(line.mean(0) >= goal)) + 1 for name, line in accuracy.items()}
+training, unseen = ({name: line[:, i, -1].mean() for name, line in losses.items()} for i in (0, 1))
+lowest = {name: line[:, 1].mean(0).min() for name, line in losses.items()}
+end = {name: line[:, -1].mean() for name, line in accuracy.items()}
+answer("head", goal=goal, epochs=epochs, end=end, training=training, unseen=unseen, lowest=lowest, seeds=len(seeds), digits=len(few_new), n=len(judged))  # fmt: skip
+
+# %% [markdown]
+# **Before you run**: dropout in the head, with the backbone frozen and with its last block learning too: which of the two choices matters more?
 
 # %%
 drops = (0.0, 0.2, 0.5)  # change me
 settings = dict(head="mlp", head_hidden=64, epochs=budget(1, 25))
-grid = {  # accuracies by seed
-    name: [[accuracy_curve(fit_head(**settings, head_dropout=d, train_layers=n, seed=s))[1][-1] for s in seeds] for d in drops]
-    for name, n in (("frozen", 0), ("last block learns", 1))
-}  # fmt: skip
-figure, ax = plt.subplots(figsize=(5, 2.6))
-for name, line in grid.items():
-    ax.plot(drops, np.mean(line, 1), "o-", label=name)
-ax.set(xlabel="dropout in the head", ylabel="accuracy")
-ax.legend(frameon=False)
-plt.show()
-share = float(np.mean(list(grid.values())))
-learning = np.mean(grid["last block learns"]) - np.mean(grid["frozen"])
-dropping = max(np.ptp(np.mean(line, 1)) for line in grid.values())
-answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {lab.span(a)}" for d, a in zip(drops, line)) for n, line in grid.items())
-       + f" (fewer epochs than above, one rate for all; {len(seeds)} seeds; {len(judged)} digits, by whose draw {share:.0%} may be {chance(share, len(judged), '{:.0%}')}). "
-       f"A last block that learns moves the mean by {100 * learning:+.0f} points, the dropout of the head by {100 * dropping:.0f} at most.")  # fmt: skip
+grid = {}
+for name, layers in (("frozen", 0), ("last block learns", 1)):
+    for drop in drops:
+        clfs = [fit_head(**settings, head_dropout=drop, train_layers=layers, seed=seed) for seed in seeds]
+        grid[f"{name}, dropout {drop}"] = [accuracy_curve(clf)[1][-1] for clf in clfs]
+bars(grid, title="accuracy on unseen digits")
+answer("head-dropout", grid=grid, seeds=len(seeds), n=len(judged), between=lab.chance(0.75, len(judged), "{:.0%}"))  # fmt: skip
 
 # %% [markdown]
-# **Why.** A wider head reaches the training labels sooner and further. On few examples the loss on unseen ones soon stops following.
+# **Why.** A wider head reaches the training labels sooner and further. On few examples the loss on unseen ones soon stops following. The rows that the frozen backbone gives
+# were made for other digits; a block that learns can change them, a head cannot.
+#
+# **Your turn**: the number of weights and biases of an MLP head. *(`head_parameters`)*
+
+
+# %%
+def head_parameters(d_model: int, hidden: int, classes: int) -> int:
+    """d_model -> hidden -> classes."""
+    ...  # your turn
+
+
+check("04", head_parameters=head_parameters)
 
 # %% [markdown]
 # ## When over-fitting begins
 #
-# The loss on unseen digits turns while that of training falls. A flat line has a lowest point too: a turn ends at least a twentieth higher.
+# **Idea.** A model *over-fits* when it learns by heart: the loss on unseen digits turns while that of training
+# falls. We give it few digits and many epochs, and look for the turn. A flat line has a lowest point too: a turn ends at least a twentieth higher.
+#
+# **Before you run**: where the unseen loss rises, does the unseen accuracy fall?
 
 # %%
 handful = budget(40, 100)  # change me: digits
-clfs = [fit(few[:handful], held, seed=s, epochs=budget(3, 150), keep_best=False) for s in seeds]
+clfs = [fit(few[:handful], seed=s, epochs=budget(3, 150)) for s in seeds]
 training, unseen = np.mean([loss_curve(clf) for clf in clfs], 0)
-unseen_right = np.mean([accuracy_curve(clf)[1] for clf in clfs], 0)
-turn = int(np.argmin(unseen)) + 1
-figure, ax = plt.subplots(figsize=(6, 2.8))
-ax.plot(range(1, len(training) + 1), training, label="training")
-ax.plot(range(1, len(unseen) + 1), unseen, label="unseen")
-ax.axvline(turn, color=GREY, linewidth=0.8)
-ax.set(xlabel="epoch", ylabel="loss")
-ax.legend(frameon=False)
-plt.show()
-answer(
-    "overfitting",
-    (
-        f"With {handful} digits about epoch {turn} of {len(unseen)}"
-        if unseen[-1] > 1.05 * unseen[turn - 1]
-        else "Not seen"
-    )
-    + f": the unseen loss is lowest in epoch {turn} ({unseen[turn - 1]:.2f}) and {unseen[-1]:.2f} at the end, that of training "
-    f"{training[-1]:.3f}. The unseen accuracy is {unseen_right[turn - 1]:.1%} there and {unseen_right[-1]:.1%} at the end: a loss that "
-    f"rises need not cost accuracy (means of {len(seeds)} seeds, {len(held)} unseen digits).",
-)
+accuracy = np.mean([accuracy_curve(clf)[1] for clf in clfs], 0)
+plot({"training": training, "unseen": unseen}, xlabel="epoch", ylabel="loss")
+at = int(np.argmin(unseen))
+answer("overfitting", digits=handful, epoch=at + 1, epochs=len(unseen), lowest=unseen[at], end=unseen[-1], training=training[-1],
+       before=accuracy[at], after=accuracy[-1], seeds=len(seeds), n=len(held))  # fmt: skip
 
 # %% [markdown]
 # **Why.** The model grows more certain of everything, also where it is wrong, and the loss punishes certainty in the wrong class without limit.
 # Accuracy only asks which class is ahead.
-
-# %% [markdown]
+#
 # ## The augmentation ladder
 #
-# none; light: a random part of the image, scaled; medium: also brightness, contrast and, in some, an erased rectangle; strong: as medium, with two
+# **Idea.** *Augmentation* changes each training image at random in ways that keep its label. Four strengths: none; light: a random part of the image, scaled;
+# medium: also brightness, contrast and, in some, an erased rectangle; strong: as medium, with two
 # random operations of RandAugment (Cubuk et al., 2020: rotate, shear ...) in place of the colors. Nothing is mirrored: a mirrored 2 is not a 2.
 #
 # **Before you run**: which strength is best for 8×8 digits, on which a shift by one pixel is an eighth of the image?
@@ -225,88 +220,58 @@ answer(
 # %%
 levels = ("none", "light", "medium", "strong")  # change me
 epochs = budget(2, 40)  # change me
-
-
-def right(predicted, rows=held):
-    """Which of the digits are right, 0 or 1: ``[n]``."""
-    return np.array([str(int(p)) for p in predicted]) == names[rows]
-
-
-vits = {(level, seed): fit(augment=level, epochs=epochs, seed=seed) for level in levels for seed in seeds}
-each = {
-    n: np.array([right(vits[n, s].predict(pictures[held])) for s in seeds]) for n in levels
-}  # [seeds, digits]
-vit = {n: float(e.mean()) for n, e in each.items()}
-figure, ax = plt.subplots(figsize=(5, 2))
-bars(ax, vit, form="{:.1%}", title=f"accuracy, {SMALL_DATA} digits, seeds: {len(seeds)}")
-plt.show()
-best = max(vit, key=vit.get)
-less = {
-    n: each[n] * 1.0 - each["none"] for n in levels[1:]
-}  # the same digits, so their differences are judged
-falls = [n for n, d in less.items() if apart(d)[2] < 0]
-answer(
-    "ladder",
-    ", ".join(f"{n} {a:.1%}" for n, a in vit.items())
-    + f" ({len(held)} digits, means of {len(seeds)} seeds): highest at {best}. Less none: "
-    + ", ".join(f"{n} {lab.points(d)}" for n, d in less.items())
-    + f"; below none beyond chance: {', '.join(falls) or 'no strength'}.",
-)
+vits = {level: [fit(augment=level, epochs=epochs, seed=s) for s in seeds] for level in levels}
+hits = {level: np.array([right(clf.predict(images[held])) for clf in clfs]) for level, clfs in vits.items()}
+vit = {level: h.mean() for level, h in hits.items()}
+bars(vit, title=f"accuracy, {len(few)} digits, seeds: {len(seeds)}")
+less = {level: hits[level] - hits["none"] for level in levels[1:]}  # on the same digits
+answer("ladder", vit=vit, n=len(held), seeds=len(seeds), less=less)
 
 # %% [markdown]
 # **Why.** Augmentation helps if the changed image keeps its label and could occur. On 8×8 digits a crop may cut off what tells a 3 from an 8; on
 # photographs much more can go.
-
-# %% [markdown]
+#
 # ## The same on photographs
 #
-# Hot dog or not: 200 photographs for training, 50 for evaluation, 96 x 96 pixels, from our own CIFAR-10 ViT, three seeds: an hour, and so read from
-# result files. A line is the 95 % interval of one variant, wide with 50 images. Whether two differ is read from a test on their *difference*, corrected
-# for the number of comparisons: it stands, with the same ladder on five kinds of flowers, in [the studies](../docs/studies.md).
+# **Idea.** Hot dog or not: 200 photographs for training, 50 for evaluation, 96 x 96 pixels, from our own CIFAR-10 ViT, three seeds: an hour, and so read from
+# result files. The 95 % interval of one variant is wide with 50 images. Whether two differ is read from a test on their *difference*, corrected
+# for the number of comparisons: it is, with the same ladder on five kinds of flowers, in [the studies](../docs/studies.md).
+#
+# **Before you run**: how wide is the interval of an accuracy of 80 % on 50 images?
 
 # %%
-studies = {name: lab.studied(name) for name in ("hotdog-ladder-cifar", "hotdog-heads-cifar")}
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.4))
-for ax, (name, arms) in zip(axes, studies.items(), strict=True):
-    for i, arm in enumerate(arms.values()):
-        mean, (low, high) = arm["accuracy"]["mean"], arm["accuracy"]["interval"]
-        ax.barh(i, mean, color=BLUE, height=0.6)
-        ax.plot((low, high), (i, i), color=RED)
-    ax.set_yticks(range(len(arms)), list(arms), fontsize=8)
-    ax.invert_yaxis()
-    ax.set(title=name, xlim=(0, 1), xlabel="accuracy")
-plt.show()
-for name, arm in (pair for arms in studies.values() for pair in arms.items()):
-    changed = arm.get("robustness")
-    print(
-        f"{name:28} {arm['accuracy']['mean']:.1%}, macro-F1 {arm['macro_f1']['mean']:.1%}, "
-        f"{arm['cost']['seconds_per_epoch']:.1f} s an epoch"
-        + (f", on changed pictures {changed['accuracy']:.1%}" if changed else "")
-    )
+for study in ("hotdog-ladder-cifar", "hotdog-heads-cifar"):
+    found = lab.studied(study)
+    bars({name: arm["accuracy"]["mean"] for name, arm in found.items()}, title=f"{study}: accuracy")
+    for name, arm in found.items():
+        low, high = arm["accuracy"]["interval"]
+        print(f"{name:28} {low:.1%} to {high:.1%}, {arm['cost']['seconds_per_epoch']:.1f} s per epoch")
 
 # %% [markdown]
+# **Why.** With n images an interval is about 1/√n wide on either side. Differences on the same images are more precise, since what is hard for one model is hard for the other.
+#
 # ## Larger images, from scratch
 #
-# A ViT on CIFAR-10, plain and with a convolution stem, and one of a single layer on five kinds of flowers, compared with logistic
+# **Idea.** A ViT on CIFAR-10, plain and with a convolution stem, and one of a single layer on five kinds of flowers, compared with logistic
 # regression on the same images at 16 x 16 pixels. The trainings are read from their result files, as is the recipe for digits.
+#
+# **Before you run**: is a ViT from scratch ahead of logistic regression on pixels everywhere?
 
 # %%
-some = ("cifar10-vit", "cifar10-vit-stem", "flowers-vit", "digits")
-files = {name: lab.recorded(f"recipe-{name}") for name in some}
-figure, ax = plt.subplots(figsize=(6, 3.2))
 shown = {}
-for name, file in files.items():
-    if file:
+for name in ("cifar10-vit", "cifar10-vit-stem", "flowers-vit", "digits"):
+    if file := lab.recorded(f"recipe-{name}"):
         shown[f"{name}, seeds: {len(file['seeds'])}"] = file["accuracy"]["mean"]
         for plain, found in file["runs"][0]["baselines"].items():
             shown[f"{name}: {plain.partition(' (')[0]}"] = found["accuracy"]
-bars(ax, shown, form="{:.1%}", title="test accuracy (result files)")
-plt.show()
+bars(shown, title="test accuracy (result files)")
 
 # %% [markdown]
+# **Why.** Pixels at fixed places say much about centered digits and little about photographs, in which the object moves.
+#
 # ## Soft labels: Mixup and CutMix
 #
-# Two images become one, and so do their labels. *Mixup* (Zhang et al., 2018): λa + (1 - λ)b, with the label λ of a and 1 - λ of b, λ
+# **Idea.** Two images become one, and so do their labels. *Mixup* (Zhang et al., 2018): λa + (1 - λ)b, with the label λ of a and 1 - λ of b, λ
 # drawn from 0 to 1. *CutMix* (Yun et al., 2019): a rectangle of b is put on a, and λ is the share of a that is left. The loss cannot
 # fall below the entropy of such a label, -Σ p ln p, and training accuracy loses its meaning; only unseen images tell.
 #
@@ -315,108 +280,106 @@ plt.show()
 # **Before you run**: the training loss with mixup ends far above that without. Is the model worse?
 
 # %%
-x, mixed = mix_pairs(pixels[few[:4]].float() / 255, "cutmix", 1.0, 1.0, torch.Generator().manual_seed(1))
-y, _ = mix_pairs(pixels[few[:4]].float() / 255, "mixup", 1.0, 1.0, torch.Generator().manual_seed(1))
-soft = mixed.soften(classes[few[:4]], 10)
-figure, axes = plt.subplots(1, 8, figsize=(9, 1.6))
-for i in range(4):
-    for ax, image in ((axes[i], x[i, 0]), (axes[4 + i], y[i, 0])):
-        ax.imshow(image, cmap="Greys", vmin=0, vmax=1)
-        ax.set(xticks=[], yticks=[])
-    axes[i].set_title(
-        ", ".join(f"{int(c)}: {float(soft[i, c]):.2f}" for c in soft[i].nonzero().flatten()), fontsize=8
-    )
-    axes[4 + i].set_title("mixup", fontsize=8)
-plt.show()
-mixes = {(kind, s): fit(mix=kind, epochs=epochs, seed=s) for kind in ("mixup", "cutmix") for s in seeds}
-first = {"none": vits["none", 0]} | {kind: mixes[kind, 0] for kind in ("mixup", "cutmix")}  # of seed 0
-ends = {  # of each seed: training loss, unseen loss, unseen accuracy
-    kind: [(loss_curve(c)[0][-1], loss_curve(c)[1][-1], accuracy_curve(c)[1][-1]) for c in ((vits | mixes)[kind, s] for s in seeds)]
-    for kind in first
-}  # fmt: skip
-entropy = float(-(soft.clamp(min=1e-9).log() * soft).sum(1).mean())
-answer(
-    "soft-labels",
-    "; ".join(
-        f"{k}: training loss {lab.span(t, '{:.2f}')}, unseen {lab.span(u, '{:.2f}')}, unseen accuracy {lab.span(a)}"
-        for k, (t, u, a) in ((k, zip(*runs)) for k, runs in ends.items())
-    )
-    + f" ({len(held)} digits, {len(seeds)} seeds). The four soft labels above have an entropy of {entropy:.2f} nats, below which their loss cannot fall.",
-)
+shown = {}
+for kind in ("cutmix", "mixup"):
+    x, mixed = mix_pairs(pixels[few[:4]].float() / 255, kind, 1.0, 1.0, torch.Generator().manual_seed(1))
+    soft = mixed.soften(classes[few[:4]], 10)
+    for image, label in zip(x[:, 0], soft):
+        shown[f"{kind}\n" + ", ".join(f"{c}: {label[c]:.2f}" for c in label.nonzero().flatten().tolist())] = image  # fmt: skip
+panels(shown, cmap="Greys", vmin=0, vmax=1)
+vits |= {kind: [fit(mix=kind, epochs=epochs, seed=s) for s in seeds] for kind in ("mixup", "cutmix")}
+ends = {name: np.array([loss_curve(clf) for clf in vits[name]])[..., -1] for name in ("none", "mixup", "cutmix")}  # fmt: skip
+accuracy = {name: [accuracy_curve(clf)[1][-1] for clf in vits[name]] for name in ends}
+training, unseen = ({name: end[:, i] for name, end in ends.items()} for i in (0, 1))
+entropy = -torch.xlogy(soft, soft).sum(1).mean()
+answer("soft-labels", training=training, unseen=unseen, accuracy=accuracy, n=len(held), seeds=len(seeds), entropy=entropy)  # fmt: skip
 
 # %% [markdown]
 # **Why.** A soft label cannot be met with a loss of 0, so the training loss says nothing about quality. The network may never be fully certain, which acts
 # against over-fitting.
+#
+# **Your turn**: the loss for soft labels, and CutMix's label: how much of the first image is left when a rectangle of the second is put on it?
+# What hangs over the edge does not count. *(`soft_loss`)* *(`share_left`)*
+
+
+# %%
+def soft_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """[B, C] and probabilities [B, C] -> the mean of -Σ p log softmax, a single number."""
+    ...  # your turn
+
+
+def share_left(height: int, width: int, top: int, left: int, rows: int, columns: int) -> float:
+    """From 0 to 1; the rectangle begins at (top, left) and may reach over any edge."""
+    ...  # your turn
+
+
+check("04", soft_loss=soft_loss)
+check("04", share_left=share_left)
 
 # %% [markdown]
 # ## A small CNN under the same changes
 #
-# Locality and shared weights are built into a CNN; a ViT must learn them, and so it is said to gain more from changed images. Both get the same
-# six treatments and seeds here ([small_cnn.py](../labs/small_cnn.py) is the CNN). The best treatment of each is chosen on other digits than those of the evaluation.
+# **Idea.** Locality and shared weights are built into a CNN; a ViT must learn them, and so it is said to gain more from changed images. Both get the same
+# six treatments and seeds here ([small_cnn.py](../labs/small_cnn.py) is the CNN). The best treatment of each is chosen on other digits than those of the evaluation:
+# the best of six on the same digits would be too good an estimate of itself.
+#
+# **Before you run**: which of the two is better without augmentation, and which gains more?
 
 # %%
-choosing = order[SMALL_DATA : SMALL_DATA + budget(80, 400)]  # neither learned from nor judged on
-tried = {"ViT": {}, "small CNN": {}}  # treatment -> (chosen on, judged on): which are right, [seeds, n] each
-for treatment in (*levels, "mixup", "cutmix"):
-    fitted = [(vits | mixes)[treatment, s] for s in seeds]
+choosing = order[len(few) : len(few) + budget(80, 400)]  # neither learned from nor evaluated on
+tried = {
+    "ViT": {},
+    "small CNN": {},
+}  # treatment -> right or not on the digits to choose by and on held: [seeds, n]
+for treatment, clfs in vits.items():
     cnns = [fit_cnn(pixels[few], classes[few], treatment, epochs, s) for s in seeds]
-    both = choosing, held
-    tried["ViT"][treatment] = [np.array([right(c.predict(pictures[r]), r) for c in fitted]) for r in both]
-    tried["small CNN"][treatment] = [np.array([right(c.says(pixels[r]), r) for c in cnns]) for r in both]
-figure, ax = plt.subplots(figsize=(7, 2.8))
-for i, (name, found) in enumerate(tried.items()):
-    ax.bar(np.arange(6) + 0.38 * i, [judged.mean() for _, judged in found.values()], width=0.36, label=name)
-ax.set_xticks(np.arange(6) + 0.19, list(found))
-ax.set(ylabel="accuracy", ylim=(0.5, 1))
-ax.legend(frameon=False)
-plt.show()
+    parts = choosing, held
+    tried["ViT"][treatment] = [np.array([right(c.predict(images[r]), r) for c in clfs]) for r in parts]
+    tried["small CNN"][treatment] = [np.array([right(c.says(pixels[r]), r) for c in cnns]) for r in parts]
+
+# %%
+groups({name: {t: h[1].mean() for t, h in found.items()} for name, found in tried.items()}, ylabel="accuracy", ylim=(0.5, 1))  # fmt: skip
 chosen = {name: max(found, key=lambda t: found[t][0].mean()) for name, found in tried.items()}
-gains = {n: tried[n][kind][1] * 1.0 - tried[n]["none"][1] for n, kind in chosen.items()}  # [seeds, n] each
+plain = {name: found["none"][1].mean() for name, found in tried.items()}
+best = {f"{name}, {chosen[name]}": found[chosen[name]][1].mean() for name, found in tried.items()}
+gains = {name: found[chosen[name]][1] - found["none"][1] for name, found in tried.items()}
 more = gains["ViT"] - gains["small CNN"]
-_, low, high = apart(more)
-verdict = (
-    "So the ViT gains more on these digits, as is expected where locality and shared weights are not built in."
-    if low > 0
-    else "So the small CNN gains more on these digits, against what is expected of its built-in locality."
-    if high < 0
-    else "The interval holds 0: that the ViT gains more has not been shown on these digits."
-)
-answer(
-    "bias",
-    f"On {SMALL_DATA} digits, {len(seeds)} seeds, the same six treatments for both: "
-    + "; ".join(
-        f"{name} {tried[name]['none'][1].mean():.1%} without augmentation, {tried[name][kind][1].mean():.1%} with {kind} (chosen on "
-        f"other digits), a gain of {gains[name].mean():+.1%} (by seed {gains[name].mean(1).min():+.1%} to {gains[name].mean(1).max():+.1%})"
-        for name, kind in chosen.items()
-    )
-    + f". The ViT's gain less the CNN's: {lab.points(more)} on {len(held)} judging digits. {verdict}",
-)
+answer("bias", digits=len(few), seeds=len(seeds), plain=plain, best=best, gains=gains, more=more, n=len(held))
 
 # %% [markdown]
+# **Why.** A convolution sees the same stroke at every place with the same weights from the first step. The ViT has to learn from examples what places have in common, and changed images are more
+# examples.
+#
 # ## Where the ViT looks, before and after augmentation
 #
-# Rollout of [CLS], and occlusion: how far the logit falls when a patch is hidden.
+# **Idea.** Four ways to ask which patches mattered. The *attention* of [CLS] in the last layer; *rollout*, which follows it through all layers; *gradient × input*, how the logit
+# changes with a patch; and *occlusion*, how far the logit falls when a patch is hidden. Only the last one is an experiment on the image.
+#
+# **Before you run**: will the four agree?
 
 # %%
-pair = {kind: first[kind] for kind in ("none", "cutmix")}
-figure, axes = plt.subplots(2, 5, figsize=(9, 3.8))
-for row, (name, clf) in enumerate(pair.items()):
-    axes[row, 0].imshow(pictures[held[0]][..., 0], cmap="Greys")
-    axes[row, 0].set(title=f"{name}: it says {clf.predict(pictures[held[:1]])[0]}", xticks=[], yticks=[])
-    for column, method in enumerate(("attention", "rollout", "gradient_x_input", "occlusion")):
-        scores = explain_input(clf, pictures[held[0]], method=method).scores
-        most = np.abs(scores).max()
-        axes[row, 1 + column].imshow(scores, cmap="RdBu", vmin=-most, vmax=most)
-        axes[row, 1 + column].set(title=method, xticks=[], yticks=[])
-plt.show()
+image = images[held[0]]
+for name in ("none", "cutmix"):
+    clf = vits[name][0]
+    shown = {f"{name}: it says {clf.predict(image[None])[0]}": image[..., 0] / image.max()}
+    for method in ("attention", "rollout", "gradient_x_input", "occlusion"):
+        scores = explain_input(clf, image, method=method).scores
+        shown[method] = scores / np.abs(scores).max()
+    panels(shown, cmap="RdBu", vmin=-1, vmax=1)
 
 # %% [markdown]
-# ## Exercises
+# **Why.** Attention and rollout show where rows come from, whatever they do to the logit. Gradient and occlusion ask about the logit, for a small change and for a large one.
 #
-# Write the function under the name in brackets; `from lab import check` and `check("04", patches=patches)` run its hidden test.
-#
-# 1. Cut an image into patches with `reshape` and `permute` alone. *(`patches`)*
-# 2. Show that patch embedding is a convolution with kernel = stride. *(`as_convolution`)*
-# 3. CutMix's label says how much of each image is left. Compute it from the rectangle, without what hangs over the edge. *(`share_left`)*
-#
+# **Your turn**: rollout (Abnar and Zuidema, 2020): each layer keeps half of a row and reads half by the mean map of its heads; the layers are multiplied. *(`rollout`)*
+
+
+# %%
+def rollout(maps: Tensor) -> Tensor:
+    """[L, H, T, T] -> [T, T]; row t: how much of each input row is in row t after the last layer."""
+    ...  # your turn
+
+
+check("04", rollout=rollout)
+
+# %% [markdown]
 # Where the library does this: [data/augment.py](../src/glassformer/data/augment.py), [explain/attention.py](../src/glassformer/explain/attention.py), [explain/occlusion.py](../src/glassformer/explain/occlusion.py).

@@ -17,28 +17,13 @@ import time
 
 import numpy as np
 import torch
-from lab import (
-    BLUE,
-    GREEN,
-    GREY,
-    MEDIUM,
-    RED,
-    answer,
-    bars,
-    budget,
-    chance,
-    check,
-    maps,
-    plt,
-    probe,
-    recorded,
-    span,
-)
+from lab import MEDIUM, alignments, answer, bars, budget, chance, check, groups, maps, plot, probe, recorded
 from torch import Tensor, nn
 
 import glassformer as gf
 from glassformer.packing import Packing
 
+# %%
 torch.set_num_threads(1)
 torch.manual_seed(0)
 ENGLISH = ["the", "a", "dog", "cat", "man", "woman", "child", "runs", "sleeps", "eats", "sees", "big", "small", "red", "old", "young", "here",
@@ -181,7 +166,6 @@ ours = scores.softmax(-1) @ (memory @ w_v)  # [T, 16]
 theirs = gf.nn.attend(target @ w_q, memory @ w_k, memory @ w_v, Packing((4,)), Packing((6,)))
 torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=1e-5)
 maps([scores.softmax(-1)], titles=["cross-attention, random weights"])
-plt.show()
 
 # %% [markdown]
 # **Why.** Scores, softmax and weighted mean are those of self-attention; only where keys and values come from differs. That is why the library has one function
@@ -213,7 +197,7 @@ check("05", reversal=reversal)
 base = dict(tokenizer="word", min_count=1, d_model=64, num_layers=1, dropout=0.0, epochs=budget(1, 15), lr=4e-3, batch_size=64,
             shared_vocabulary=False, threads=1)  # fmt: skip
 seeds = budget((0,), (0, 1, 2), medium=(0,))  # change me
-arms = {
+variants = {
     "thought vector": dict(model="rnn", attention="none"),
     "dot": dict(model="rnn", attention="dot"),
     "multiplicative": dict(model="rnn", attention="multiplicative"),
@@ -221,20 +205,21 @@ arms = {
     "Transformer": dict(model="transformer", num_heads=2, d_ff=128),
 }  # change me
 if MEDIUM:
-    del arms["additive"]  # the slowest
+    del variants["additive"]  # the slowest
 lengths = budget((3, 8), (2, 4, 6, 8, 10, 12, 14))
 tests = {n: pairs(budget(10, 60), n, n, 100 + n) for n in lengths}
-models, right = {}, {}
 print(f"{LONGEST} words out of {len(ENGLISH)}: {LONGEST * np.log2(len(ENGLISH)):.0f} bits")
 
 
+# %%
 def word_accuracy(said: list[str], true: list[str]) -> float:
     """The share of the true words that stand at their place."""
     places = [(a.split()[i : i + 1] == [w]) for a, b in zip(said, true) for i, w in enumerate(b.split())]
     return float(np.mean(places))
 
 
-for name, changes in arms.items():
+models, right = {}, {}
+for name, changes in variants.items():
     started = time.process_time()
     models[name] = [gf.Translator(**(base | changes), seed=seed).fit(*train) for seed in seeds]
     right[name] = [
@@ -246,26 +231,11 @@ for name, changes in arms.items():
     )
 
 # %%
-figure, ax = plt.subplots(figsize=(6, 3))
-for (name, line), colour in zip(right.items(), (RED, BLUE, "#7fb0e0", "#23303d", "#4f8a5b")):
-    ax.plot(lengths, np.mean(line, 1), "o-", color=colour, label=name)
-    ax.fill_between(lengths, np.min(line, 1), np.max(line, 1), color=colour, alpha=0.15)
-ax.set(xlabel="words of the sentence", ylabel="words right", ylim=(0, 1.03))
-ax.legend(frameon=False, fontsize=8)
-plt.show()
-
-# %%
-answer(
-    "bottleneck",
-    f"From {lengths[0]} to {lengths[-1]} words the share of right words goes, with a thought vector of {base['d_model']} numbers, from "
-    f"{span(right['thought vector'][0], '{:.0%}')} to {span(right['thought vector'][-1], '{:.0%}')}; with attention: "
-    + ", ".join(
-        f"{n} {span(r[0], '{:.0%}')} to {span(r[-1], '{:.0%}')}"
-        for n, r in right.items()
-        if n != "thought vector"
-    )
-    + f" ({len(seeds)} seeds, {len(tests[lengths[0]][0])} sentences of each length).",
-)
+lines = {name: np.array(line).T for name, line in right.items()}  # [seeds, lengths]
+plot(lines, x=lengths, xlabel="words of the sentence", ylabel="words right", ylim=(0, 1.03))
+short, long = ({name: line[:, i].tolist() for name, line in lines.items()} for i in (0, -1))
+answer("bottleneck", shortest=lengths[0], longest=lengths[-1], width=base["d_model"], short=short, long=long, seeds=len(seeds),
+       n=len(tests[lengths[0]][0]))  # fmt: skip
 
 # %% [markdown]
 # **Why.** A sentence of 14 words is one of 20¹⁴: that is 14 · log₂ 20 = 61 bits, and one 64-bit integer holds it. In 64 floats there is room enough. What fails is
@@ -280,16 +250,14 @@ answer(
 
 # %%
 x, y = tests[lengths[-1]]
-said, true = (
-    [text.split() for text in texts] for texts in (models["Transformer"][0].translate(x, beam=1), y)
-)
+ours = models["Transformer"][0].translate(x, beam=1)
+said, true = ([text.split() for text in texts] for texts in (ours, y))
 places = [np.mean([a[i : i + 1] == b[i : i + 1] for a, b in zip(said, true)]) for i in range(lengths[-1])]
 print("words right at each place:", [round(float(p), 2) for p in places])
 print(f"too short: {sum(len(a) < len(b) for a, b in zip(said, true))} of {len(x)} translations")
 longer = pairs(len(train[0]), 2, LONGEST + 2, 0)
-again = gf.Translator(**(base | arms["Transformer"]), seed=0).fit(*longer)
-print(f"words right: {word_accuracy(models['Transformer'][0].translate(x, beam=1), y):.0%}; trained on sentences of up to "
-      f"{LONGEST + 2} words: {word_accuracy(again.translate(x, beam=1), y):.0%} (one training each)")  # fmt: skip
+again = gf.Translator(**(base | variants["Transformer"]), seed=0).fit(*longer).translate(x, beam=1)
+print(f"words right: {word_accuracy(ours, y):.0%}; trained on sentences of up to {LONGEST + 2} words: {word_accuracy(again, y):.0%} (one training each)")  # fmt: skip
 
 # %% [markdown]
 # The end of the sentence goes wrong first, and some translations stop a word early.
@@ -323,39 +291,15 @@ def offsets(model, text: str) -> list[int]:
     return [int(a.weights[i].argmax()) - (first + len(words) - 1 - i) for i in places]
 
 
-def share(right: list[bool]) -> str:
-    return f"{np.mean(right):.0%}" if right else "no words"
-
-
+# %%
 looked = [text for n in lengths if 3 < n < 13 for text in tests[n][0][: budget(5, 20)]]
-seen = {
-    n: [o for m in models[n] for x in looked for o in offsets(m, x)]
-    for n in ("dot", "additive", "Transformer")
-    if n in models
-}
-found = {
-    n: (share([o == 0 for o in each]), share([abs(o) <= 1 for o in each]), share([o == 1 for o in each]))
-    for n, each in seen.items()
-}
-
-# %%
+shown = [name for name in ("dot", "additive", "Transformer") if name in models]
+seen = {name: np.array([o for m in models[name] for x in looked for o in offsets(m, x)]) for name in shown}
+exact = {name: np.mean(o == 0) for name, o in seen.items()}
+near = {name: np.mean(abs(o) <= 1) for name, o in seen.items()}
 sentence = tests[lengths[-1]][0][0] if len(lengths) < 3 else tests[8][0][0]
-figure, axes = plt.subplots(1, len(found), figsize=(10, 3.2))
-for ax, name in zip(axes, found):
-    a = models[name][0].align(sentence, beam=1)
-    ax.imshow(a.weights, vmin=0, vmax=1)
-    ax.set_xticks(range(len(a.source)), a.source, rotation=70, fontsize=7)
-    ax.set_yticks(range(len(a.target)), a.target, fontsize=7)
-    ax.set(title=f"{name}: {found[name][0]} on the anti-diagonal")
-plt.show()
-
-# %%
-answer(
-    "alignment",
-    "The most attended source word is the right one for " + ", ".join(f"{a} ({n})" for n, (a, _, _) in found.items())
-    + " of the target words; the right one or the one next to it for " + ", ".join(b for _, b, _ in found.values())
-    + f"; the one just translated for {found['dot'][2]} (dot; {len(looked)} sentences, {len(seeds)} seeds).",
-)  # fmt: skip
+alignments({f"{name}: {exact[name]:.0%} on the anti-diagonal": models[name][0].align(sentence, beam=1) for name in shown})  # fmt: skip
+answer("alignment", exact=exact, near=near, last=np.mean(seen["dot"] == 1), n=len(looked), seeds=len(seeds))
 
 # %% [markdown]
 # **Why is dot attention off the diagonal, and right?** Two things come together. First, a state of the encoder is not a word: both GRUs have passed over
@@ -370,28 +314,19 @@ answer(
 
 # %%
 texts = [x for n in lengths if n > 3 for x in tests[n][0]]
-table = {(name, shift): float(np.mean([probe(m, texts, ENGLISH, shift) for m in models[name]]))
-         for name in ("thought vector", "dot", "additive") if name in models for shift in (-1, 0, 1)}  # fmt: skip
-probed = list(dict.fromkeys(name for name, _ in table))
-figure, ax = plt.subplots(figsize=(7.5, 2.6))
-where = {-1: "the word before", 0: "its word", 1: "the word after"}
-for i, name in enumerate(probed):
-    ax.bar(np.arange(3) + 0.27 * i, [table[name, shift] for shift in where], width=0.25, label=name)
-ax.axhline(1 / len(ENGLISH), color=GREY, linestyle="--", label="chance")
-ax.set_xticks(np.arange(3) + 0.27, list(where.values()))
-ax.set(ylabel="share read", title="what a linear classifier reads from an encoder state")
-ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
-
-# %%
-with_attention = probed[1:]
-answer(
-    "off-diagonal",
-    "From the state at a word a linear classifier reads the word before it in " + ", ".join(f"{table[n, -1]:.0%} ({n})" for n in with_attention)
-    + " of the cases, the word itself in " + ", ".join(f"{table[n, 0]:.0%}" for n in with_attention)
-    + " and the word after it in " + ", ".join(f"{table[n, 1]:.0%}" for n in with_attention)
-    + f"; chance is {1 / len(ENGLISH):.0%} ({len(texts)} sentences, {len(seeds)} seeds).",
-)  # fmt: skip
+where = {"the word before": -1, "its word": 0, "the word after": 1}
+table = {
+    name: {
+        place: np.mean([probe(m, texts, ENGLISH, shift) for m in models[name]])
+        for place, shift in where.items()
+    }
+    for name in ("thought vector", "dot", "additive")
+    if name in models
+}
+groups(table, title="what a linear classifier reads from an encoder state", ylabel="share read")
+reading = {name: row for name, row in table.items() if name != "thought vector"}
+before, itself, after = ({name: row[place] for name, row in reading.items()} for place in where)
+answer("off-diagonal", before=before, itself=itself, after=after, chance=1 / len(ENGLISH), n=len(texts), seeds=len(seeds))  # fmt: skip
 
 # %% [markdown]
 # Compare the two sides within a model. Where dot's states hold the word before better than the word after, the map points at the state to the right because the
@@ -437,32 +372,15 @@ for width in (1, 2):
 
 # %%
 x, y = ([text for test in tests.values() for text in test[side]] for side in (0, 1))
-search = {}
+search, seconds = {}, {}
 for name in ("thought vector", "dot"):
     for beam in (1, 5):  # change me
         started = time.process_time()
         said = [model.translate(x, beam=beam) for model in models[name]]
-        search[f"{name}, beam {beam}"] = (
-            [float(np.mean([a == b for a, b in zip(one, y)])) for one in said],
-            (time.process_time() - started) / len(said),
-        )
-figure, ax = plt.subplots(figsize=(6, 1.9))
-bars(
-    ax,
-    {n: float(np.mean(s)) for n, (s, _) in search.items()},
-    form="{:.0%}",
-    colour=GREY,
-    title="sentences right in full",
-)
-plt.show()
-
-# %%
-answer(
-    "beam",
-    f"Of {len(x)} sentences right in full: "
-    + "; ".join(f"{n} {span(s, '{:.0%}')} in {t:.1f} s" for n, (s, t) in search.items())
-    + f" ({len(seeds)} seeds; by the draw of sentences a share of one half may be {chance(0.5, len(x), '{:.0%}')}).",
-)
+        seconds[f"{name}, beam {beam}"] = (time.process_time() - started) / len(said)
+        search[f"{name}, beam {beam}"] = [np.mean([a == b for a, b in zip(one, y)]) for one in said]
+bars(search, form="{:.0%}", title="sentences right in full")
+answer("beam", n=len(x), search=search, seconds=seconds, seeds=len(seeds), between=chance(0.5, len(x), "{:.0%}"))  # fmt: skip
 
 # %% [markdown]
 # And on real text: Multi30k's test set of 1,000 sentences, English to German, in BLEU (0 to 100; sacrebleu on plain text).
@@ -474,20 +392,14 @@ for name in ("rnn", "rnn-dot", "rnn-multiplicative", "rnn-additive", "transforme
         runs = [run["scores"]["test"] for run in full["runs"]]
         for kind in ("greedy", "beam"):
             bleu[f"{name}, {kind} ({len(runs)})"] = sum(one[kind]["bleu"] for one in runs) / len(runs)
-if bleu:
-    figure, ax = plt.subplots(figsize=(6, 0.4 + 0.3 * len(bleu)))
-    bars(ax, bleu, form="{:.1f}", colour=GREEN, title="BLEU on Multi30k's test set, mean of so many seeds")
-    plt.show()
+bars(bleu, form="{:.1f}", title="BLEU on Multi30k's test set, mean of so many seeds")
 
 # %% [markdown]
 # **Why.** A beam repairs what greedy search spoils: a sentence that the model itself finds more probable. It adds no knowledge; where the model is sure, both
 # say the same.
 #
-# ## Exercises
-#
-# 1. BLEU-1 without its brevity penalty: the share of said words that the reference has, each counted as often as there.
-#    *(`precision`)*
-# 2. Write greedy search over a function `step(words) -> {word: probability}`. *(`greedy`)*
+# **Your turn**: greedy search over a function `step(words) -> {word: probability}`, and BLEU-1 without its brevity penalty: the share of said words that
+# the reference has, each counted as often as there. *(`greedy`)* *(`precision`)*
 
 
 # %%

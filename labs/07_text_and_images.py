@@ -12,46 +12,43 @@ import time
 
 import numpy as np
 import torch
-from lab import BLUE, GREEN, GREY, RED, answer, budget, plt, recorded, span
+from lab import answer, budget, check, digit_images, groups, plot, recorded, tfidf_accuracy
 from scipy.stats import ttest_ind
-from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from torch import Tensor
 
 import glassformer as gf
 from glassformer.data.corpus import europe_splits
-from glassformer.evaluate.baselines import tfidf_logistic
 from glassformer.explain.heads import habits
 from glassformer.explain.methods import subject_of
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.packing import Packing
 
+# %%
 torch.set_num_threads(1)
 splits = europe_splits(budget(600, 4_000))
-digits = load_digits()
-pictures = (digits.images * 15).astype("uint8")[..., None]  # [1797, 8, 8, 1]
-names = [str(d) for d in digits.target]
-order = np.random.default_rng(0).permutation(len(pictures))
+(train_x, train_y), (test_x, test_y) = splits["train"], splits["test"]
+images, names, order = digit_images()  # uint8 [1797, 8, 8, 1]
 train_p, test_p = order[: budget(200, 1_200)], order[1_400:]
 
 
-def text_classifier(**changes):
-    settings = dict(
-        max_length=64, tokenizer="word", min_count=1, epochs=budget(2, 4), lr=2e-3, batch_size=64, threads=1
-    )
-    return gf.TextClassifier("encoder-mini", **(settings | changes))
+def fit_text(n: int, **changes):
+    settings = dict(max_length=64, tokenizer="word", min_count=1, epochs=budget(2, 4), lr=2e-3, batch_size=64, threads=1)  # fmt: skip
+    return gf.TextClassifier("encoder-mini", **(settings | changes)).fit(train_x[:n], train_y[:n])
 
 
-def image_classifier(**changes):
+def fit_image(n: int, **changes):
     settings = dict(image_size=8, patch_size=2, channels=1, d_model=64, num_layers=2, num_heads=2, epochs=budget(2, 12),
                     lr=2e-3, batch_size=64, threads=1)  # fmt: skip
-    return gf.ImageClassifier("vit-tiny", **(settings | changes))
+    return gf.ImageClassifier("vit-tiny", **(settings | changes)).fit(images[train_p[:n]], names[train_p[:n]].tolist())  # fmt: skip
 
 
 # %% [markdown]
 # ## What reaches the encoder
 #
-# A sentence is looked up, an image is multiplied: from there on both are rows [N, D] and a note of where each sequence
-# lies. Sentences differ in length, images do not.
+# **Idea.** A sentence is looked up, an image is multiplied: from there on both are rows [N, D] and a note of where each sequence
+# lies. Sentences differ in length, images do not. The encoder does not know which of the two it reads: its layers are the same class
+# with the same arithmetic. Only the first step and the head belong to the task.
 #
 # ![Tokens, ids and rows](../docs/_static/diagrams/text-to-rows.svg)
 #
@@ -60,292 +57,227 @@ def image_classifier(**changes):
 # **Before you run**: which of the two has more parameters before its first layer, and why?
 
 # %%
-text = text_classifier().fit(*splits["train"])
-image = image_classifier().fit(pictures[train_p], [names[i] for i in train_p])
-texts = splits["test"][0][: budget(20, 100)]
-lengths = [len(text.explain(t, method="attention").tokens) for t in texts[:50]]
-patches = [len(subject_of(image, p)) for p in pictures[:20]]
-parameters = {
-    n: sum(p.numel() for p in c.model_.embeddings.parameters())
-    / sum(p.numel() for p in c.model_.parameters())
-    for n, c in (("text", text), ("image", image))
-}
+text, image = fit_text(len(train_x)), fit_image(len(train_p))
 assert type(text.model_.encoder) is type(image.model_.encoder)
-figure, ax = plt.subplots(figsize=(6, 2.6))
-ax.hist(
-    [lengths, patches],
-    bins=np.arange(0, 32, 2),
-    label=["tokens of a sentence", "patches of a picture, and [CLS]"],
-)
-ax.set(xlabel="length of the sequence", ylabel="examples")
-ax.legend(frameon=False)
-plt.show()
-answer(
-    "modalities",
-    f"Rows of one width, and lengths: {min(lengths)} to {max(lengths)} tokens for sentences, always {patches[0]} for pictures. The "
-    f"encoder's class is the same; the embedding holds {parameters['text']:.0%} of the text model's parameters (a table of "
-    f"{text.tokenizer_.get_vocab_size()} words) and {parameters['image']:.0%} of the image model's (one matrix for all patches).",
-)
+
+
+def embedding_share(clf) -> float:
+    """The share of the parameters that lie before the first layer."""
+    part, whole = clf.model_.embeddings.parameters(), clf.model_.parameters()
+    return sum(p.numel() for p in part) / sum(p.numel() for p in whole)
+
+
+tokens = [len(subject_of(text, t)) for t in test_x[: budget(20, 300)]]
+patches = len(subject_of(image, images[0]))
+groups({"sentences": {n: tokens.count(n) for n in range(5, 25)}}, title="sentences of each length", xlabel="tokens")  # fmt: skip
+answer("modalities", shortest=min(tokens), longest=max(tokens), patches=patches, text=embedding_share(text),
+       image=embedding_share(image), words=text.tokenizer_.get_vocab_size())  # fmt: skip
 
 # %% [markdown]
 # **Why.** A table needs a row for each word, a projection only one matrix for all patches: patches of any content share it. Behind the first layer
 # nothing differs.
+#
+# **Your turn**: count the parameters of the two doors, positions left out. *(`door_parameters`)*
+
+
+# %%
+def door_parameters(d_model: int, words: int, patch: int, channels: int) -> tuple[int, int]:
+    """Of a table of words, and of a matrix with bias for patches of patch × patch pixels."""
+    ...  # your turn
+
+
+check("07", door_parameters=door_parameters)
 
 # %% [markdown]
 # ## What attention does with each
 #
-# *Entropy* 1 is an even look over the sequence, 0 one token. *Distance* is in places, as a share of an even look's distance.
-# *Movement* is the share of the weight that stands elsewhere than in the mean map of all inputs: what follows content and not
+# **Idea.** Three numbers describe how a model looks. *Entropy* 1 is an even look over the sequence, 0 one token. *Distance* is in places, as a share of an even look's distance.
+# *Movement* is the share of the weight that is elsewhere than in the mean map of all inputs: what follows content and not
 # places. The bars are of the two small models above; the answer is of models that have learned from 4,000 reviews and from
 # 2,000 images of CIFAR-10, five seeds each, looked into on 100 held-out inputs by
 # [a long run](../benchmarks/quality/lab_maps.py).
+#
+# **Before you run**: in which of the two does a word or patch look at fixed places, whatever is there?
 
 # %%
-long = [len(subject_of(text, t)) for t in texts[: budget(60, 300)]]
-usual = max(set(long), key=long.count)  # one length, so that maps differ by what is read and not by how much
-alike = [t for t, n in zip(texts, long) if n == usual][:20]
-found = {
+usual = max(
+    set(tokens), key=tokens.count
+)  # one length, so that maps differ by what is read and not by how much
+alike = [t for t, n in zip(test_x, tokens) if n == usual][:20]
+small = {
     "text": habits([subject_of(text, t) for t in alike]),
-    "pictures": habits([subject_of(image, pictures[i]) for i in test_p[:20]]),
+    "images": habits([subject_of(image, images[i]) for i in test_p[:20]]),
 }
-figure, ax = plt.subplots(figsize=(6, 2.6))
-for i, (name, line) in enumerate(found.items()):
-    ax.bar(np.arange(3) + 0.36 * i, list(line.values()), width=0.34, label=name)
-ax.set_xticks(np.arange(3) + 0.18, list(line))
-ax.legend(frameon=False)
-plt.show()
-about, apart = f"one seed, {len(alike)} sentences of {usual} tokens or 20 pictures", ""
-told = {name: {k: f"{v:.2f}" for k, v in f.items()} for name, f in found.items()}
+groups(small, title="two small models, one seed")
 if file := recorded("lab-maps"):
-    about = f"{len(file['seeds'])} seeds, {file['inputs']} reviews of 128 tokens or pictures of 65, 95 % intervals"
-    found = {name: {k: f["mean"] for k, f in kind.items()} for name, kind in file["kinds"].items()}
-    told = {
-        name: {k: "{:.2f} ({:.2f} to {:.2f})".format(f["mean"], *f["interval"]) for k, f in kind.items()}
-        for name, kind in file["kinds"].items()
-    }
-    text_moves, picture_moves = (file["kinds"][name]["movement"]["by_seed"] for name in ("text", "pictures"))
-    test = ttest_ind(text_moves, picture_moves, equal_var=False)
-    low, high = test.confidence_interval()
-    apart = (
-        f" Of movement, text less pictures is {np.mean(text_moves) - np.mean(picture_moves):+.2f} ({low:+.2f} to {high:+.2f}; Welch's t, "
-        f"p = {test.pvalue:.3f}, not corrected for three measures)."
-    )
-answer(
-    "adaptation",
-    "; ".join(
-        f"{name}: entropy {t['entropy']}, distance {t['distance']} of an even look's, {t['movement']} of the weight moves with "
-        "the input"
-        for name, t in told.items()
-    )
-    + f" ({about}).{apart}",
-)
+    found = {name: {n: file["kinds"][key][n] for n in small["text"]} for name, key in (("text", "text"), ("images", "pictures"))}  # fmt: skip
+    moves = ttest_ind(*(kind["movement"]["by_seed"] for kind in found.values()), equal_var=False)
+    answer("adaptation", **found, more=moves.confidence_interval(), p=moves.pvalue, seeds=len(file["seeds"]), n=file["inputs"])  # fmt: skip
+
+# %% [markdown]
+# **Why.** Words are where the sentence puts them, so a head for content must move with it. In images what a patch shows also depends on its place, since objects are often in the middle.
+#
+# **Your turn**: the second of the three numbers, for one map. *(`distance_share`)*
+
+
+# %%
+def distance_share(weights: Tensor) -> float:
+    """[T, T] with rows that sum to 1: the mean distance |t - s| under the weights, divided by that of an even map."""
+    ...  # your turn
+
+
+check("07", distance_share=distance_share)
 
 # %% [markdown]
 # ## The price of length
 #
-# Every token meets every other: T² scores. Each line below handles the same number of tokens, in longer and longer sequences.
+# **Idea.** Every token meets every other: T² scores. Each line below handles the same number of tokens, in longer and longer sequences.
 # *Local* attention sees 64 places on either side. *Linear* attention (Katharopoulos et al., 2020) takes φ(q)·φ(k), with φ(x) = elu(x) +
 # 1 above 0, in the place of the exponential of q·k/√d_k, and divides by its sum over the keys: (φ(K)ᵀV) can then be computed first,
-# and no map is ever made.
+# and no map is ever made. Both compute something else than full attention, so a model must be trained with them.
 #
 # **Before you run**: how much more does a sequence of 8,192 tokens cost than eight of 1,024?
 
 # %%
-total = budget(1_024, 8_192)  # change me
-heads, width = 4, 32
-lengths = [n for n in (64, 128, 256, 512, 1024, 2048, 4096, 8192) if n <= total]
+KINDS = {
+    "every pair, as in the textbook": lambda q, k, v, p: attend(q, k, v, p, p, branch="explicit"),
+    "every pair, the branch chosen here": lambda q, k, v, p: attend(q, k, v, p, p),
+    "local (64)": lambda q, k, v, p: attend_local(q, k, v, p, 64),
+    "linear": lambda q, k, v, p: attend_linear(q, k, v, p),
+}  # change me
 
 
-def seconds(run):
-    run()
+# %%
+@torch.inference_mode()
+def microseconds(kind, total: int, length: int) -> float:
+    """Processor time per token: the best of three runs over ``total`` tokens in sequences of ``length``."""
+    packing, (q, k, v) = Packing.uniform(total // length, length), torch.randn(3, total, 4, 32)
     spent = []
-    for _ in range(budget(1, 3)):
-        started = time.process_time()  # of the processor: other work on the machine counts little
-        run()
+    for _ in range(budget(2, 4)):
+        started = time.process_time()  # other work on the machine counts little
+        kind(q, k, v, packing)
         spent.append(time.process_time() - started)
-    return min(spent)
+    return min(spent) * 1e6 / total
 
 
-cost = {
-    "every pair, as in the textbook": [],
-    "every pair, the branch chosen here": [],
-    "local (64)": [],
-    "linear": [],
-}
-for length in lengths:
-    packing = Packing.uniform(total // length, length)
-    q, k, v = torch.randn(3, total, heads, width)
-    with torch.inference_mode():
-        for name, run in zip(
-            cost,
-            (
-                lambda q=q, k=k, v=v, p=packing: attend(q, k, v, p, p, branch="explicit"),
-                lambda q=q, k=k, v=v, p=packing: attend(q, k, v, p, p),
-                lambda q=q, k=k, v=v, p=packing: attend_local(q, k, v, p, 64),
-                lambda q=q, k=k, v=v, p=packing: attend_linear(q, k, v, p),
-            ),
-        ):
-            cost[name].append(seconds(run) * 1e6 / total)
-figure, ax = plt.subplots(figsize=(6, 3.2))
-for (name, line), colour in zip(cost.items(), (RED, BLUE, GREEN, GREY)):
-    ax.plot(lengths, line, "o-", color=colour, label=name)
-ax.set(
-    xscale="log",
-    yscale="log",
-    xlabel="length of a sequence",
-    ylabel="µs a token",
-    title=f"{total} tokens, one thread",
-)
-ax.legend(frameon=False)
-plt.show()
+# %%
+total = budget(1_024, 8_192)  # change me
+lengths = [n for n in (64, 128, 256, 512, 1024, 2048, 4096, 8192) if n <= total]
+cost = {name: [microseconds(kind, total, length) for length in lengths] for name, kind in KINDS.items()}
+plot(cost, x=lengths, xscale="log", yscale="log", xlabel="length of a sequence", ylabel="µs per token")
 full = cost["every pair, as in the textbook"]
-per_sequence = np.log(np.array(full) * np.array(lengths))
-early, late = (
-    np.polyfit(np.log(lengths)[part], per_sequence[part], 1)[0] for part in (slice(0, 4), slice(-3, None))
-)
-answer(
-    "cost",
-    f"From length {lengths[0]} to {lengths[-1]} the price of a token goes from {full[0]:.2f} to {full[-1]:.2f} µs. The price of a "
-    f"sequence grows with the length to the power {early:.1f} over the first lengths and {late:.1f} over the last three: the "
-    f"arithmetic alone comes to at most 2; the rest is probably memory, for the map of one head at {lengths[-1]} has {lengths[-1] ** 2:,} numbers.",
-)
-last = {name: line[-1] for name, line in cost.items()}
-priced = ""
-if file := recorded("cost-encoder"):  # a training step of a whole encoder, in the library's own test bench
-    table = file["forward_backward"]
-    kinds = list(table["1024"])
-    print("length " + " ".join(f"{kind:>11}" for kind in kinds) + "  (ms of processor time a step)")
-    for length, line in table.items():
-        print(f"{length:>6} " + " ".join(f"{line[kind]['median_ms']:11.0f}" for kind in kinds))
-    ms = {kind: table["1024"][kind]["median_ms"] for kind in kinds}
-    priced = (
-        f" A training step of a whole encoder at 1,024 tokens a text ({file['num_layers']} layers of {file['d_model']}, {file['tokens']:,} tokens) "
-        f"takes {ms['full']:.0f} ms with full attention, "
-        + ", ".join(f"{v:.0f} with {k.replace(', ', ' ')}" for k, v in ms.items() if k != "full")
-        + "."
-    )
-answer(
-    "cheaper",
-    f"Seeing neighbors only, where the window is narrow beside the length, or no softmax. At length {lengths[-1]}, in µs a token of attention alone: "
-    + ", ".join(f"{n} {v:.2f}" for n, v in last.items())
-    + f".{priced} Both compute something else than full attention and are trained with: `attention = local` or `linear` in a recipe.",
-)
+steps = (
+    np.diff(np.log(full)) / np.log(2) + 1
+)  # the exponent of the price of a sequence, from each length to its double
+answer("cost", shortest=lengths[0], longest=lengths[-1], first=full[0], last=full[-1], early=steps[:3].mean(),
+       late=steps[-2:].mean(), map=lengths[-1] ** 2)  # fmt: skip
+
+# %%
+encoder = {}
+if file := recorded("cost-encoder"):  # a training step of a whole encoder, in the library's own benchmark
+    for length, line in file["forward_backward"].items():
+        encoder = {kind.replace(",", ""): found["median_ms"] for kind, found in line.items()}
+        print(f"{length:>6} tokens:", {kind: f"{ms:.0f} ms" for kind, ms in encoder.items()})
+answer("cheaper", length=lengths[-1], last={name: line[-1] for name, line in cost.items()}, encoder=encoder)
 
 # %% [markdown]
 # **Why.** Eight sequences of 1,024 have 8 · 1,024² pairs, one of 8,192 has eight times as many. Measured costs also include a linear part, which
 # hides the square until the sequences are long.
+#
+# **Your turn**: count. The scores of full attention for a 224 px image at patch 16, 8 and 4, in 12 heads and 12 layers. The (query, key) pairs of
+# local attention: when is it half of full attention? And linear attention is φ(Q)(φ(K)ᵀV) up to a division: show that the brackets may be moved,
+# and count the products either way. *(`scores_of`)* *(`local_pairs`)* *(`both_orders`)*
+
+
+# %%
+def scores_of(size: int, patch: int, heads: int = 12, layers: int = 12) -> int:
+    """With one [CLS]."""
+    ...  # your turn
+
+
+def local_pairs(length: int, window: int) -> int:
+    """Each row sees itself and up to ``window`` rows on either side."""
+    ...  # your turn
+
+
+def both_orders(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, int, int]:
+    """[T, d], [T, d], [T, e] -> (QKᵀ)V and Q(KᵀV), and how many numbers are multiplied for either."""
+    ...  # your turn
+
+
+check("07", scores_of=scores_of)
+check("07", local_pairs=local_pairs)
+check("07", both_orders=both_orders)
 
 # %% [markdown]
 # ## Data hunger
 #
-# The same models on more and more examples, compared with a simple baseline that learns no features: for texts TF-IDF (the words of a text
-# counted, rare ones weighted up) under logistic regression, for digits logistic regression on the pixels.
+# **Idea.** The same models on more and more examples, compared with a simple baseline that learns no features: for texts TF-IDF (the words of a text
+# counted, rare ones weighted up) under logistic regression, for digits logistic regression on the pixels. A small set of labels is where a Transformer from scratch
+# is weakest. Every point is the mean of several seeds, the band goes from the worst to the best.
+#
+# **Before you run**: at how many examples does each Transformer pass its baseline?
 
 # %%
-held_x, held_y = splits["test"]
-test_names = [names[i] for i in test_p]
-steps_t, steps_p = budget(([60, 400], [60, 200]), ([50, 200, 800, 2400], [50, 150, 450, 1200]))  # change me
-seeds = range(budget(1, 3))  # of the trainings; the plain models have no luck
-lines: dict[str, list[list[float]]] = {
-    "Transformer, text": [],
-    "TF-IDF, text": [],
-    "ViT, digits": [],
-    "pixels, digits": [],
-}
-for n in steps_t:
-    x, y = splits["train"][0][:n], splits["train"][1][:n]
+few_x, few_p = budget(([60, 400], [60, 200]), ([50, 200, 800, 2400], [50, 150, 450, 1200]))  # change me
+seeds = range(budget(1, 3))
+held, held_names = images[test_p], names[test_p]
+flat = images.reshape(len(images), -1)
+
+
+def score_text(n: int, seed: int) -> float:
     epochs = budget(1, max(3, 9_600 // n if n > 400 else 24))
-    fits = [text_classifier(epochs=epochs, seed=s).fit(x, y) for s in seeds]
-    lines["Transformer, text"].append([clf.score(held_x, held_y) for clf in fits])
-    chance = tfidf_logistic(x, [int(label == "other") for label in y], held_x)  # [m, 2]
-    lines["TF-IDF, text"].append(
-        [float(np.mean(chance.argmax(1) == [int(label == "other") for label in held_y]))]
-    )
-for n in steps_p:
-    x, y = pictures[train_p[:n]], [names[i] for i in train_p[:n]]
+    return fit_text(n, epochs=epochs, seed=seed).score(test_x, test_y)
+
+
+def score_image(n: int, seed: int) -> float:
     epochs = budget(1, max(12, min(60, 12_000 // n)))
-    fits = [image_classifier(epochs=epochs, seed=s).fit(x, y) for s in seeds]
-    lines["ViT, digits"].append([clf.score(pictures[test_p], test_names) for clf in fits])
-    plain = LogisticRegression(C=0.01, max_iter=1000).fit(x.reshape(n, -1), y)
-    lines["pixels, digits"].append(
-        [float(plain.score(pictures[test_p].reshape(len(test_p), -1), test_names))]
-    )
-figure, axes = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
-for ax, steps, pair in ((axes[0], steps_t, ("Transformer, text", "TF-IDF, text")),
-                        (axes[1], steps_p, ("ViT, digits", "pixels, digits"))):  # fmt: skip
-    for name, colour in zip(pair, (BLUE, GREY)):
-        ax.plot(steps, [np.mean(s) for s in lines[name]], "o-", color=colour, label=name)
-        ax.fill_between(
-            steps, [min(s) for s in lines[name]], [max(s) for s in lines[name]], color=colour, alpha=0.2
-        )
-    ax.set(xscale="log", xlabel="training examples", ylabel="test accuracy")
-    ax.legend(frameon=False)
-plt.show()
-told = {name: [span(shares, "{:.0%}") for shares in line] for name, line in lines.items()}
-answer(
-    "hunger",
-    f"With {steps_t[0]} sentences {told['Transformer, text'][0]} (TF-IDF {told['TF-IDF, text'][0]}), with {steps_t[-1]} "
-    f"{told['Transformer, text'][-1]} ({told['TF-IDF, text'][-1]}); with {steps_p[0]} digits {told['ViT, digits'][0]} "
-    f"(logistic regression on pixels {told['pixels, digits'][0]}), with {steps_p[-1]} {told['ViT, digits'][-1]} "
-    f"({told['pixels, digits'][-1]}). {len(seeds)} seeds, {len(held_y)} unseen sentences, {len(test_p)} unseen digits.",
-)
+    return fit_image(n, epochs=epochs, seed=seed).score(held, held_names)
+
+
+# %%
+texts = {"Transformer": np.array([[score_text(n, s) for n in few_x] for s in seeds]),
+         "TF-IDF": [tfidf_accuracy(train_x[:n], train_y[:n], test_x, test_y) for n in few_x]}  # fmt: skip
+plot(texts, x=few_x, xscale="log", xlabel="sentences", ylabel="test accuracy")
+pixels = LogisticRegression(C=0.01, max_iter=1000)
+digits = {"ViT": np.array([[score_image(n, s) for n in few_p] for s in seeds]),
+          "pixels": [pixels.fit(flat[train_p[:n]], names[train_p[:n]]).score(flat[test_p], held_names) for n in few_p]}  # fmt: skip
+plot(digits, x=few_p, xscale="log", xlabel="digits", ylabel="test accuracy")
+first, last = ({name: np.array(line)[..., i].tolist() for name, line in (texts | digits).items()} for i in (0, -1))  # fmt: skip
+answer("hunger", few=(few_x[0], few_p[0]), many=(few_x[-1], few_p[-1]), first=first, last=last, seeds=len(seeds), n=len(test_y), m=len(test_p))  # fmt: skip
 
 # %% [markdown]
 # **Why.** Counted words need no learning of features, and each label teaches a weight directly. A Transformer first has to learn what a word or a patch
 # is; where the task needs more than counting, it overtakes when examples suffice.
+#
+# **Your turn**: TF-IDF by hand: the count of a word in a text, times ln((1 + n) / (1 + d)) + 1, if d of n texts have the word. *(`tfidf`)*
+
+
+# %%
+def tfidf(word: str, text: list[str], texts: list[list[str]]) -> float:
+    """Before the text's vector is brought to length 1."""
+    ...  # your turn
+
+
+check("07", tfidf=tfidf)
 
 # %% [markdown]
 # ## The first weights
 #
-# A layer begins with random weights. Their spread decides how large the signal and its gradient are after some layers; norms and
+# **Idea.** A layer begins with random weights. Their spread decides how large the signal and its gradient are after some layers; norms and
 # residual sums take much of that back. The curve shows the small ViT of this lab on digits; the same is asked on
-# CIFAR-10 and IMDb by [a long run](../benchmarks/quality/lab_questions.py), whose answer stands below.
+# CIFAR-10 and IMDb by [a long run](../benchmarks/quality/lab_questions.py), whose answer is below.
+#
+# **Before you run**: which is worse, a spread that is too small or one that is too large?
 
 # %%
 spreads = budget((0.02, 0.3), (0.002, 0.02, 0.08, 0.3, 1.0))  # change me
-seeds = range(budget(1, 3))
-reached = {}
-for spread in spreads:
-    reached[spread] = [
-        image_classifier(init_std=spread, seed=seed)
-        .fit(pictures[train_p[:400]], [names[i] for i in train_p[:400]])
-        .score(pictures[test_p], test_names)
-        for seed in seeds
-    ]
-figure, ax = plt.subplots(figsize=(6, 2.8))
-ax.plot(spreads, [np.mean(v) for v in reached.values()], "o-", color=BLUE)
-ax.fill_between(
-    spreads,
-    [min(v) for v in reached.values()],
-    [max(v) for v in reached.values()],
-    color=BLUE,
-    alpha=0.2,
-)
-ax.set(xscale="log", xlabel="standard deviation of the first weights", ylabel="test accuracy")
-plt.show()
-best = max(reached, key=lambda s: np.mean(reached[s]))
-worst = min(reached, key=lambda s: np.mean(reached[s]))
-answer(
-    "initial",
-    f"From the best spread, {best:g}, to the worst, {worst:g}, it is {100 * (np.mean(reached[best]) - np.mean(reached[worst])):.0f} "
-    f"points on {len(test_p)} digits; the seeds of one spread differ by up to {100 * max(max(v) - min(v) for v in reached.values()):.0f}. "
-    f"Learned from 400 digits, {len(seeds)} seeds (lowest to highest): "
-    + ", ".join(f"{s:g}: {np.mean(v):.0%} ({min(v):.0%} to {max(v):.0%})" for s, v in reached.items())
-    + ".",
-)
+reached = np.array([[fit_image(400, init_std=spread, seed=s).score(held, held_names) for spread in spreads] for s in seeds])  # fmt: skip
+plot({"ViT": reached}, x=spreads, xscale="log", xlabel="standard deviation of the first weights", ylabel="test accuracy")  # fmt: skip
+answer("initial", reached=dict(zip(spreads, reached.T.tolist())), seeds=len(seeds), n=len(test_p))
 
 # %% [markdown]
-# ## Exercises
+# **Why.** Weights near 0 give all inputs the same rows, and the gradient that should separate them is small, too. Large weights make each softmax certain before anything is learned.
 #
-# Write the function under the name in brackets; `from lab import check` and `check("07", scores_of=scores_of)` run its hidden test.
-#
-# 1. How many scores does full attention compute for a 224 px image at patch 16, 8 and 4, in 12 heads and 12 layers?
-#    *(`scores_of`)*
-# 2. Count the (query, key) pairs of local attention with window w in a sequence of T. When is it half of full attention?
-#    *(`local_pairs`)*
-# 3. Linear attention is φ(Q)(φ(K)ᵀV) up to a division. Show that the brackets may be moved, and count the products either
-#    way. *(`both_orders`)*
-#
-# Where the library does this: [nn/cheaper.py](../src/glassformer/nn/cheaper.py),
-# [nn/cheaper.py](../src/glassformer/nn/cheaper.py), [nn/attention.py](../src/glassformer/nn/attention.py)
+# Where the library does this: [nn/cheaper.py](../src/glassformer/nn/cheaper.py), [nn/attention.py](../src/glassformer/nn/attention.py)
 # (`choose_branch`), [explain/heads.py](../src/glassformer/explain/heads.py).

@@ -43,11 +43,9 @@ encoder = gf.load_pretrained("all-minilm-l6-v2")
 sizes = {name: sum(p.numel() for p in part.parameters()) for name, part in encoder.named_children()}
 print({name: f"{n:,}" for name, n in sizes.items()})
 table = encoder.embeddings.tokens.weight.numel()
-lab.answer(
-    "checkpoint",
-    f"{sum(sizes.values()):,} parameters: {table / sum(sizes.values()):.0%} are the table of {len(encoder.embeddings.tokens.weight):,} tokens, "
-    f"{sizes['encoder'] / sum(sizes.values()):.0%} the {len(encoder.encoder.layers)} layers.",
-)
+whole = sum(sizes.values())
+lab.answer("checkpoint", whole=whole, table=table / whole, words=len(encoder.embeddings.tokens.weight),
+           layers=sizes["encoder"] / whole, count=len(encoder.encoder.layers))  # fmt: skip
 
 # %% [markdown]
 # **Why.** The table grows with the vocabulary, the layers with the square of the width: in a small encoder the table weighs as much as the layers. A step of training
@@ -112,16 +110,10 @@ scores["fine-tuned MiniLM"] = float(np.mean([a == b for a, b in zip(predicted, t
 
 # %%
 print("on validation reviews:", {rate: f"{score:.0%}" for rate, score in choice.items()}, clf.weights_source_)
-figure, ax = lab.plt.subplots(figsize=(6, 1.6))
-lab.bars(ax, scores, form="{:.1%}", title=f"accuracy on {len(test_x)} unseen reviews")
-lab.plt.show()
-lab.answer(
-    "fine-tuning",
-    f"{len(train_x)} reviews, {settings['epochs']} epochs at {best:g} (chosen on {len(train_x) - half} of them), {seconds:.0f} s: {scores['fine-tuned MiniLM']:.1%} "
-    f"({lab.chance(scores['fine-tuned MiniLM'], len(test_x))}); frozen {scores['frozen MiniLM, logistic regression']:.1%}, TF-IDF {scores['TF-IDF, logistic regression']:.1%} "
-    f"of {len(test_x):,} unseen reviews (one seed). The rates, on validation reviews: "
-    + ", ".join(f"{rate:g} {score:.0%}" for rate, score in choice.items()) + ".",
-)  # fmt: skip
+lab.bars(scores, title=f"accuracy on {len(test_x)} unseen reviews")
+plain, frozen_score, tuned = scores.values()
+lab.answer("fine-tuning", reviews=len(train_x), epochs=settings["epochs"], best=best, chosen_on=len(train_x) - half, seconds=seconds, tuned=tuned,
+           between=lab.chance(tuned, len(test_x)), frozen=frozen_score, plain=plain, n=len(test_x), choice=choice)  # fmt: skip
 
 # %% [markdown]
 # **Why.** With few labels the frozen encoder is hard to beat: fine-tuning moves millions of weights by a few hundred labels. With thousands of labels it pulls ahead; the
@@ -149,7 +141,6 @@ lab.check("08", only_one_right=only_one_right)
 
 # %%
 lab.confusion(test_y, predicted, title="reviews")
-lab.plt.show()
 sentences = [  # change me
     "A wonderful film, and I would see it again tomorrow.",
     "Two hours of my life that nobody will give back to me.",
@@ -161,6 +152,8 @@ for text, row in zip(sentences, clf.predict_proba(sentences)):
     print(f"{clf.classes_[row.argmax()]} {row.max():.2f}  {text}")
 
 # %% [markdown]
+# **Why.** The matrix shows which class pays for the errors, the sentences show which kind of text does. A score of 400 reviews has seen little irony.
+#
 # The command line does all of this in one call and writes the report: `glassformer train --text reviews.csv --model all-minilm-l6-v2`, then
 # `glassformer evaluate RUN` on new data. The [tutorial for your own CSV](../docs/guide/own-csv.md) goes through it.
 #
@@ -194,9 +187,9 @@ validation = (test_i, test_l)  # accuracy after each epoch; nothing is chosen by
 # **Before you run**: 200 images, ten classes. What does a frozen encoder reach that has never seen these classes named, and does training two layers help?
 
 # %%
-arms = {"frozen, new head": dict(train_layers=0, lr=3e-3, epochs=lab.budget(1, 10)), "last two layers": dict(train_layers=2, lr=2e-4, epochs=lab.budget(1, 4))}  # change me  # fmt: skip
+variants = {"frozen, new head": dict(train_layers=0, lr=3e-3, epochs=lab.budget(1, 10)), "last two layers": dict(train_layers=2, lr=2e-4, epochs=lab.budget(1, 4))}  # change me  # fmt: skip
 fits, curves = {}, {}
-for name, changes in arms.items():
+for name, changes in variants.items():
     fits[name] = gf.ImageClassifier(str(folder), **common, **changes).fit(
         train_i, train_l, validation=validation
     )
@@ -209,12 +202,8 @@ plain = float(pixels.score(lab.small_pixels(test_i), test_l))
 last = {name: line[-1] for name, line in curves.items()}
 named = fits["last two layers"].predict(test_i).astype(str).tolist()
 lab.confusion(test_l, named, title=f"{source}, last two layers")
-lab.plt.show()
-lab.answer(
-    "image-fine-tuning",
-    f"{len(train_i)} images of {source}: " + ", ".join(f"{name} {score:.1%} ({lab.chance(score, len(test_i))})" for name, score in last.items())
-    + f"; logistic regression on 16 × 16 pixels {plain:.1%} of {len(test_i)} unseen images (one seed; weights: {folder.name}).",
-)  # fmt: skip
+between = lab.chance(0.5, len(test_i), "{:.0%}")
+lab.answer("image-fine-tuning", images=len(train_i), source=source, last=last, between=between, plain=plain, n=len(test_i), weights=folder.name)  # fmt: skip
 
 # %% [markdown]
 # **Why.** The frozen rows already separate many classes; a head needs only to name them. More layers can adapt more, and over-fit more. Look at the confusion matrix for the pairs that
@@ -238,10 +227,7 @@ with tempfile.TemporaryDirectory() as where:
         if file.is_file()
     }
 print({name: f"{size:,}" for name, size in files.items()})
-lab.answer(
-    "reload",
-    f"The loaded model's probabilities differ by {off:.0e}; the folder has {len(files)} files, {sum(files.values()) / 1e6:.0f} MB.",
-)
+lab.answer("reload", off=off, files=len(files), megabytes=sum(files.values()) / 1e6)
 
 # %% [markdown]
 # **Why.** The same weights in the same order of operations give the same bits on one machine. Another processor sums in another order, and the last digits may move.

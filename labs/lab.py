@@ -12,6 +12,7 @@ import json
 import os
 import re
 import runpy
+import string
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,9 +22,10 @@ import matplotlib as mpl
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
-from questions import QUESTIONS
+from questions import QUESTIONS, TEMPLATES
 from reviews import reviews
 from scipy.stats import binomtest, t
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,16 +52,33 @@ def budget(small: T, full: T, medium: T | None = None) -> T:
     return medium if MEDIUM and medium is not None else full
 
 
-def answer(question: str, text: str) -> None:
-    """Print the answer to a question of ``questions.py``; the text holds figures that the cell computed.
+class Sentence(string.Formatter):
+    """Formats an answer: of a dict each name with its value, of several values their mean and range (``span``)."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if isinstance(value, dict) and "interval" in value:
+            return "{} ({} to {})".format(*(format(v, spec) for v in (value["mean"], *value["interval"])))
+        if isinstance(value, dict):
+            return "; ".join(f"{name}: {self.format_field(one, spec)}" for name, one in value.items())
+        if spec == "points":
+            return points(value)
+        if spec and isinstance(value, list | tuple | np.ndarray):
+            return span(value, f"{{:{spec}}}")
+        return super().format_field(value, spec)
+
+
+def answer(question: str, **values: Any) -> None:
+    """Print a question of ``questions.py`` and its answer, with the values that the cell computed.
 
     Raises:
-        ValueError: no figure in it, or no such question.
+        ValueError: no number in it, or no such question.
+        KeyError: a value that the answer names is missing.
     """
     if question not in QUESTIONS:
         raise ValueError(f"no question {question!r}")
+    text = Sentence().format(TEMPLATES[question], **values)
     if not any(c.isdigit() for c in text):
-        raise ValueError(f"the answer to {question!r} has no figure: {text}")
+        raise ValueError(f"the answer to {question!r} has no number: {text}")
     ANSWERS[question] = text
     print(f"Q  {QUESTIONS[question]}\nA  {text}")
 
@@ -91,7 +110,8 @@ def check(lab: str, **mine: Callable[..., Any]) -> None:
         told = "solved"
     except Exception as error:  # an exercise that is not done yet fails in any way
         steps = [step for step in traceback.extract_tb(error.__traceback__) if step.name == "test"]
-        reason = "" if isinstance(error, AssertionError) else f" with {type(error).__name__}: {error}"
+        first_line = str(error).partition("\n")[0]
+        reason = "" if isinstance(error, AssertionError) else f" with {type(error).__name__}: {first_line}"
         told = f"not solved yet, the test stops at `{steps[-1].line}`{reason}"
     print(f"{', '.join(mine)}: {told}")
 
@@ -219,6 +239,13 @@ def some_images(train: int, test: int) -> tuple[tuple[list[Any], list[str]], tup
     return found[0], found[1], name
 
 
+def digit_images() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """scikit-learn's handwritten digits: uint8 images ``[1797, 8, 8, 1]``, their names, and a fixed random order."""
+    digits = load_digits()
+    images = (digits.images * 15).astype("uint8")[..., None]
+    return images, digits.target.astype(str), np.random.default_rng(0).permutation(len(images))
+
+
 def small_pixels(images: Sequence[Any]) -> np.ndarray:
     """Images of any form as rows of 16 x 16 pixels, ``[n, 768]`` from 0 to 1."""
     from glassformer.evaluate.baselines import pixels
@@ -240,6 +267,7 @@ def confusion(truth: Sequence[str], predicted: Sequence[str], *, title: str = ""
     ax.set_xticks(range(len(classes)), classes, rotation=60, ha="right", fontsize=8)
     ax.set_yticks(range(len(classes)), classes, fontsize=8)
     ax.set(xlabel="predicted", ylabel="true", title=title)
+    plt.show()
 
 
 def tfidf_accuracy(train_x: list[str], train_y: list[str], test_x: list[str], test_y: list[str]) -> float:
@@ -294,39 +322,79 @@ def probe(translator: Any, texts: list[str], words: list[str], shift: int) -> fl
     return float(fitted.score(np.array(states[1]), asked[1]))
 
 
-def plot(
-    lines: dict[str, Sequence[float]], *, x: Sequence[float] | None = None, mean_over: int = 1, **axes: Any
-) -> None:
+def plot(lines: dict[str, Any], *, x: Sequence[float] | None = None, mean_over: int = 1, **axes: Any) -> None:
     """Show named lines over ``x`` (None: 1, 2, ...), each point a running mean over ``mean_over`` values.
 
     Args:
+        lines: values ``[n]``, or ``[seeds, n]``: then the mean, in a band from the lowest to the highest.
         axes: what matplotlib's ``Axes.set`` takes: ``xlabel``, ``title``, ``xscale`` ...
     """
     _, ax = plt.subplots(figsize=(6, 2.8))
     for name, values in lines.items():
-        smooth = np.convolve(values, np.ones(mean_over) / mean_over, "valid")
-        ax.plot(range(1, len(smooth) + 1) if x is None else x, smooth, "-" if x is None else "o-", label=name)
+        runs = [np.convolve(run, np.ones(mean_over) / mean_over, "valid") for run in np.atleast_2d(values)]
+        at = range(1, len(runs[0]) + 1) if x is None else x
+        ax.plot(at, np.mean(runs, 0), "o-" if len(at) <= 20 else "-", label=name)
+        ax.fill_between(at, np.min(runs, 0), np.max(runs, 0), alpha=0.15)
     ax.set(**axes)
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, fontsize=8)
     plt.show()
 
 
-def panels(images: dict[str, Any], **shown: Any) -> Any:
-    """Show titled images next to each other, and return their axes; ``shown``: what matplotlib's ``imshow`` takes."""
-    _, axes = plt.subplots(1, len(images), figsize=(2.5 * len(images), 2.7), squeeze=False)
+def bars(found: dict[str, Any], *, form: str = "{:.1%}", title: str = "") -> None:
+    """Show named values as bars, the first on top, each with its number; of several values under a name their mean."""
+    means = {name: float(np.mean(value)) for name, value in reversed(found.items())}
+    _, ax = plt.subplots(figsize=(6, 0.6 + 0.27 * len(means)))
+    ax.barh(list(means), list(means.values()), height=0.6)
+    for i, value in enumerate(means.values()):
+        ax.text(value, i, " " + form.format(value), va="center", fontsize=9)
+    ax.set(title=title)
+    ax.margins(x=0.18)
+    plt.show()
+
+
+def groups(found: dict[str, dict[str, Any]], **axes: Any) -> None:
+    """Show bars in groups, ``{name: {group: value}}``, of several values their mean; ``axes``: what ``Axes.set`` takes."""
+    _, ax = plt.subplots(figsize=(7, 2.8))
+    labels, width = list(next(iter(found.values()))), 0.8 / len(found)
+    for i, (name, values) in enumerate(found.items()):
+        ax.bar(
+            np.arange(len(labels)) + width * i,
+            [np.mean(values[label]) for label in labels],
+            0.93 * width,
+            label=name,
+        )
+    ax.set_xticks(np.arange(len(labels)) + (0.8 - width) / 2, labels)
+    ax.set(**axes)
+    ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    plt.show()
+
+
+def panels(images: dict[str, Any], *, dot: tuple[float, float] | None = None, **shown: Any) -> None:
+    """Show titled images next to each other.
+
+    Args:
+        dot: (column, row) of a mark on the last one.
+        shown: what matplotlib's ``imshow`` takes.
+    """
+    side = min(2.5, 10 / len(images))
+    _, axes = plt.subplots(1, len(images), figsize=(side * len(images), side + 0.4), squeeze=False)
     for ax, (title, image) in zip(axes[0], images.items(), strict=True):
         ax.imshow(image, **shown)
-        ax.set(title=title, xticks=[], yticks=[])
-    return axes[0]
+        ax.set(xticks=[], yticks=[])
+        ax.set_title(title, fontsize=8)
+    if dot:
+        ax.plot(*dot, "o", color=RED, markersize=5)
+    plt.show()
 
 
 def maps(
-    weights: Any, names: list[str] | None = None, titles: list[str] | None = None, *, across: Any = None,
+    weights: Any, names: list[str] | None = None, titles: list[str] | None = None, *, across: list[str] | None = None,
     top: float | None = None,
-):  # fmt: skip
-    """A row of attention maps ``[T, S]``, dark where much is read; ``names`` on the sides.
+) -> None:  # fmt: skip
+    """Show a row of attention maps ``[T, S]``, dark where much is read; ``names`` on the sides.
 
     Args:
+        across: names of the columns; None: those of the rows.
         top: the weight that is darkest, with a color bar; None: the largest of each map.
     """
     figure, axes = plt.subplots(1, len(weights), figsize=(2.6 * len(weights) + 0.5, 3.3), squeeze=False)
@@ -339,19 +407,18 @@ def maps(
             ax.set_yticks(range(len(names)), names if i == 0 else [""] * len(names), fontsize=8)
     if top:
         figure.colorbar(image, ax=axes[0, -1], shrink=0.7)
-    return figure
+    plt.show()
 
 
-def bars(
-    ax: Any, found: dict[str, float], *, form: str = "{:.2f}", colour: str = BLUE, title: str = ""
-) -> None:
-    """Named values as lying bars, the first on top, each with its figure."""
-    names = list(found)[::-1]
-    ax.barh(names, [found[n] for n in names], color=colour, height=0.6)
-    for i, name in enumerate(names):
-        ax.text(found[name], i, " " + form.format(found[name]), va="center", fontsize=9)
-    ax.set(title=title)
-    ax.margins(x=0.18)
+def alignments(found: dict[str, Any]) -> None:
+    """Show titled alignments of a translator next to each other: a row for each target word, a column for each source word."""
+    _, axes = plt.subplots(1, len(found), figsize=(10, 3.2), squeeze=False)
+    for ax, (title, a) in zip(axes[0], found.items(), strict=True):
+        ax.imshow(a.weights, vmin=0, vmax=1)
+        ax.set_xticks(range(len(a.source)), a.source, rotation=70, fontsize=7)
+        ax.set_yticks(range(len(a.target)), a.target, fontsize=7)
+        ax.set(title=title)
+    plt.show()
 
 
 def accuracy_curve(clf: Any) -> tuple[list[float], list[float]]:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from lab import BLUE, bars, budget, loss_curve, plt
-from sklearn.datasets import load_digits
+from lab import bars, budget, digit_images, loss_curve, panels, plot
 from sklearn.metrics import confusion_matrix, f1_score
 
 import glassformer as gf
@@ -97,12 +96,7 @@ for method in ("attention", "occlusion"):
 # the backbone; the heads are linear, or an MLP with D/4, D/2 and D hidden units; last, the top block is set free.
 
 # %%
-digits = load_digits()
-pictures, names = (
-    (digits.images * 15).astype("uint8")[..., None],
-    digits.target.astype(str),
-)  # [1797, 8, 8, 1]
-order = np.random.default_rng(0).permutation(len(pictures))
+pictures, names, order = digit_images()  # uint8 [1797, 8, 8, 1]
 D, fast = 64, {"batch_size": 32, "seed": 0, "threads": 1, "flip": False}
 shape = {
     "image_size": 8,
@@ -113,8 +107,8 @@ shape = {
     "num_heads": 4,
     "d_ff": 128,
 }
-first = [i for i in order if digits.target[i] < 5][: budget(60, 600)]
-rest = [i for i in order if digits.target[i] >= 5]
+first = [i for i in order if names[i] < "5"][: budget(60, 600)]
+rest = [i for i in order if names[i] >= "5"]
 new, unseen = rest[: budget(40, 200)], rest[-budget(60, 300) :]
 body = gf.ImageClassifier("vit-tiny", **shape, **fast, lr=2e-3, epochs=budget(1, 12)).fit(
     pictures[first], names[first]
@@ -136,13 +130,8 @@ for name, changes in heads.items():
     clf.fit(pictures[new], names[new], validation=(pictures[unseen], names[unseen]))
     tried[name] = f1_score(names[unseen], clf.predict(pictures[unseen]), average="macro")
     curves[name] = loss_curve(clf)[1]
-figure, axes = plt.subplots(1, 2, figsize=(9, 2.6))
-bars(axes[0], tried, form="{:.1%}", title="macro-F1 on unseen digits")
-for name, curve in curves.items():
-    axes[1].plot(range(1, len(curve) + 1), curve, label=name)
-axes[1].set(title="validation loss", xlabel="epoch")
-axes[1].legend(fontsize=7)
-plt.show()
+bars(tried, title="macro-F1 on unseen digits")
+plot(curves, title="validation loss", xlabel="epoch")
 print({name: f"{score:.1%}" for name, score in tried.items()})
 print(confusion_matrix(names[unseen], clf.predict(pictures[unseen])))
 
@@ -165,9 +154,7 @@ for level in ("none", "light", "medium", "strong"):
         f"{level:9s} best accuracy {best:.1%}, macro-F1 {f1:.1%}, {clf.train_seconds_ / budget(1, 12):.2f} s an epoch"
     )
     ladder[level], models[level] = best, clf
-figure, ax = plt.subplots(figsize=(5, 1.9))
-bars(ax, ladder, form="{:.1%}", colour=BLUE, title="best validation accuracy")
-plt.show()
+bars(ladder, title="best validation accuracy")
 
 # %% [markdown]
 # ## 6. Where does it look?
@@ -177,14 +164,6 @@ plt.show()
 
 # %%
 one = pictures[judge[0]]
-figure, axes = plt.subplots(2, 3, figsize=(6, 4))
-for row, level in enumerate(("none", "medium")):
-    axes[row, 0].imshow(one[..., 0], cmap="Greys")
-    axes[row, 0].set_ylabel(level)
-    for column, method in enumerate(("rollout", "occlusion"), 1):
-        e = models[level].explain(one, method=method)
-        axes[row, column].imshow(e.scores)
-        axes[row, column].set_title(f"{method}: {e.label}", fontsize=9)
-for ax in axes.flat:
-    ax.set(xticks=[], yticks=[])
-plt.show()
+for level in ("none", "medium"):
+    found = {method: models[level].explain(one, method=method) for method in ("rollout", "occlusion")}
+    panels({level: one[..., 0]} | {f"{method}: {e.label}": e.scores for method, e in found.items()})

@@ -122,9 +122,12 @@ def execute(
 
 
 def digest(path: Path) -> str:
-    """Of the code that a page was made from; its text may change without a run."""
-    code = "\n# %%\n".join(cell.source for cell in cells(path) if cell.kind == "code")
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
+    """Of the code that a page was made from, and of how its answers read; its text may change without a run."""
+    from questions import TEMPLATES
+
+    code = [cell.source for cell in cells(path) if cell.kind == "code"]
+    code += [TEMPLATES[question] for question in questions_of(path)]
+    return hashlib.sha256("\n# %%\n".join(code).encode()).hexdigest()[:16]
 
 
 def stale_results(page: str) -> list[str]:

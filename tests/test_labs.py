@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import ttest_1samp
 
 ROOT = Path(__file__).parents[1]
@@ -21,8 +22,6 @@ FILES = sorted(LABS.glob("[0-9]*.py"))
 @pytest.fixture(autouse=True)
 def on_the_small_budget(monkeypatch):
     """As a student starts them, made small; what a lab sets for the whole process is put back."""
-    import torch
-
     monkeypatch.setenv("GLASSFORMER_LAB_BUDGET", "small")
     monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
     monkeypatch.syspath_prepend(str(LABS))
@@ -48,9 +47,19 @@ def lines_of(cell) -> int:
     return sum(bool(line.strip()) for line in cell.source.splitlines())
 
 
-@pytest.mark.parametrize("path", [FILES[0], FILES[8]], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_cell_can_be_read_at_a_glance(run, path: Path):
     assert max(lines_of(cell) for cell in run.cells(path) if cell.kind == "code") <= 15
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_section_says_its_idea_asks_for_a_guess_and_says_why(path: Path):
+    sections = path.read_text(encoding="utf-8").split("\n# ## ")[1:]
+    found = [section for section in sections if "\n# %%\n" in section]
+    assert len(found) >= 5
+    for section in found:
+        parts = [section.find(part) for part in ("**Idea.**", "**Before you run**", "**Why")]
+        assert 0 < parts[0] < parts[1] < parts[2], section.partition("\n")[0]
 
 
 def test_the_transformer_of_lab_0_has_fewer_than_100_lines(run):
@@ -122,6 +131,43 @@ def endless_greedy(step, longest: int = 20) -> tuple[str, ...]:
     [
         ("00", "loss_of", unstable_loss),
         ("00", "packed_ids", packed_with_full_lengths),
+        ("01", "entropy_share", lambda weights: -(weights * weights.log()).sum(-1)),
+        (
+            "01",
+            "causal_and_real",
+            lambda lengths: torch.ones(len(lengths), max(lengths), max(lengths)).tril().bool(),
+        ),
+        ("01", "as_heads", lambda x, heads: x.view(heads, len(x), -1)),
+        ("01", "additive_scores", lambda q, k, w1, w2, b, v: q @ w1.T @ w2 @ k.T),
+        ("02", "pairs_in", lambda length, window: 2 * window * length),
+        (
+            "02",
+            "pair_loss",
+            lambda v, u, negatives: -(v @ u).sigmoid().log() - (-negatives @ v).sigmoid().log().sum(),
+        ),
+        ("02", "stopped_at", lambda losses, patience: (len(losses), losses.index(min(losses)) + 1)),
+        ("03", "coverage", lambda counts, least: sum(n >= least for n in counts) / len(counts)),
+        (
+            "03",
+            "without_each",
+            lambda probability, words: [probability(words[:i] + words[i + 1 :]) for i in range(len(words))],
+        ),
+        ("04", "head_parameters", lambda d_model, hidden, classes: d_model * hidden + hidden * classes),
+        ("04", "soft_loss", lambda logits, labels: -(labels * logits.log_softmax(1)).mean()),
+        ("04", "rollout", lambda maps: maps.mean(1).prod(0)),
+        (
+            "06",
+            "segments",
+            lambda first, second: ([*first, "[SEP]", *second], [0] * len(first) + [1] * (len(second) + 1)),
+        ),
+        ("06", "drawn_evenly", lambda labels, each, seed: list(range(2 * each))),
+        (
+            "07",
+            "door_parameters",
+            lambda d_model, words, patch, channels: (words * d_model, channels * patch * d_model),
+        ),
+        ("07", "distance_share", lambda weights: float(weights.diagonal().sum())),
+        ("07", "tfidf", lambda word, text, texts: text.count(word) / sum(word in other for other in texts)),
         ("00", "max_of_real", lambda x, mask: (x * mask[..., None]).amax(1)),
         ("05", "precision", precision_of_sets),
         ("05", "greedy", endless_greedy),
@@ -216,7 +262,7 @@ def test_the_practical_runs_end_to_end(run, capsys):
         "medium",
         "strong",
     ]
-    assert sum(len(figures) for _, _, figures in shown) == 3
+    assert sum(len(figures) for _, _, figures in shown) == 5
 
 
 def test_every_question_is_answered_by_one_cell(run):

@@ -35,6 +35,19 @@ def unigram(words: list[str]) -> tuple[float, float]:
     return max(shares), exp(-sum(p * log(p) for p in shares))
 
 
+def segments(first: list[str], second: list[str]) -> tuple[list[str], list[int]]:
+    """[CLS] and the first [SEP] belong to the first segment."""
+    a, b = ["[CLS]", *first, "[SEP]"], [*second, "[SEP]"]
+    return a + b, [0] * len(a) + [1] * len(b)
+
+
+def drawn_evenly(labels: list[str], each: int, seed: int) -> list[int]:
+    """A sample without repetition for each class."""
+    rng = random.Random(seed)
+    places = {name: [i for i, label in enumerate(labels) if label == name] for name in sorted(set(labels))}
+    return [i for found in places.values() for i in rng.sample(found, each)]
+
+
 def test() -> None:
     rng = random.Random(0)
     words = [rng.choice("abcdefghij") for _ in range(20_000)]
@@ -47,3 +60,10 @@ def test() -> None:
     accuracy, perplexity = unigram(["a", "b", "c", "d"])
     assert accuracy == 0.25
     assert abs(perplexity - 4) < 1e-9
+    tokens, numbers = segments(["a", "b"], ["c"])
+    assert tokens == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
+    assert numbers == [0, 0, 0, 0, 1, 1]
+    labels = ["x"] * 50 + ["y"] * 5
+    drawn = [drawn_evenly(labels, 4, seed) for seed in range(5)]
+    assert all(len(set(rows)) == 8 and sum(labels[i] == "y" for i in rows) == 4 for rows in drawn)
+    assert len({tuple(sorted(rows)) for rows in drawn}) > 1
