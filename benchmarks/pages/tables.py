@@ -126,20 +126,18 @@ def machine_told(run: dict[str, Any]) -> str:
 def serve(result: dict[str, Any]) -> str:
     """What the server does under load, one line a finding; parts that were not run are left out."""
 
-    def where(found: dict[str, Any]) -> str:
-        return f"{found['threads']}, {found['machine']['load_before'][0]:.1f}"
+    def where(found: dict[str, Any]) -> tuple[str, str]:
+        return str(found["threads"]), f"{found['machine']['load_before'][0]:.1f}"
 
-    rows = [(*say(result[part]), where(result[part])) for part, say in SERVED.items() if part in result]
+    rows = [(*say(result[part]), *where(result[part])) for part, say in SERVED.items() if part in result]
     if clients := read("clients"):
         found = [c for m in clients["models"].values() for c in m.values()]
         inputs, labels = (sum(c[key] for c in found) for key in ("inputs", "other_labels"))
         worst, names = max(c["largest_difference"] for c in found), next(iter(clients["models"].values()))
         who = f"{', '.join(names)}; {' and '.join(clients['models'])}"
-        told = (
-            f"{inputs:,} inputs: {labels} other labels, probabilities within {worst:.0e} of `predict_proba`"
-        )
-        rows.append((who, told, where(clients)))
-    return text(table("Under load | Measured | Threads, load of the machine before", rows))
+        told = f"{inputs:,} inputs: {labels} different labels, probabilities within {worst:.0e} of `predict_proba`"
+        rows.append((who, told, *where(clients)))
+    return text(table("Under load | Measured | Threads | Load average before", rows))
 
 
 def _answers(r: dict[str, Any]) -> tuple[str, str]:
@@ -167,7 +165,7 @@ SERVED: dict[str, Callable[[dict[str, Any]], tuple[str, str]]] = {
     "overload": lambda r: (
         "a queue of 2,000 tokens, 64 clients",
         ", ".join(f"{n:,} answered {status}" for status, n in r["statuses"].items())
-        + f"; a refusal took {r['refused_p99_ms']:.0f} ms at most in 99 % of cases",
+        + f"; latency of the 429 responses: p99 {r['refused_p99_ms']:.0f} ms",
     ),
     "restarts": lambda r: (
         f"{r['kills']} times `kill -9` under load",

@@ -157,7 +157,7 @@ def test_notes_of_a_verb_name_its_options(gf, run, tmp_path):
     table = tmp_path / "other.csv"
     table.write_text("\n".join(["remark,mood", *(f"{text},{label}" for text, label in sentences(20))]))
     said = gf("evaluate", run, "--data", table).out
-    assert "texts in 'remark', labels in 'mood'; --text-column and --label-column name others" in said
+    assert "texts in 'remark', labels in 'mood'; set --text-column and --label-column to override" in said
     assert "another spelling" not in said
 
 

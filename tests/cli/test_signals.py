@@ -185,7 +185,9 @@ def test_predict_keeps_its_parts_and_goes_on(gf, ok, run, stop, number, monkeypa
     argv = ["predict", run, "--data", "many.parquet", "--out"]
     ok(*argv, "whole.parquet")
     stop(scoring, "_table", number, calls=4)
-    assert "finished parts are kept, give the same command to continue" in one_line(gf(*argv, "out.parquet"))
+    assert "finished parts are kept, run the same command again to continue" in one_line(
+        gf(*argv, "out.parquet")
+    )
     assert sorted(os.listdir("out.parquet.parts")) == [f"part-{i:06}.parquet" for i in range(3)]
     ok(*argv, "out.parquet")
     assert Path("out.parquet").read_bytes() == Path("whole.parquet").read_bytes()

@@ -239,7 +239,8 @@ def _misused(error: Any, arguments: list[str]) -> str:
     message = error.format_message()
     if found := WRONG_TYPE.fullmatch(message):
         message = f"{found[1]} takes {TYPE_NAMES.get(found[2], found[2])}."
-    return f"{message.rstrip('.')}. See '{help_for} --help'"
+    end = "" if message.endswith("?") else "."
+    return f"{message.rstrip('.')}{end} See '{help_for} --help'"
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -286,9 +287,8 @@ def _interrupted(arguments: list[str]) -> None:
         return
     tables = sum(word.lower().endswith(".parquet") for word in arguments)
     keeps = verb in RESUMABLE or (verb == "predict" and tables > 1)  # from Parquet to Parquet
-    message = (
-        f"interrupted; {'finished parts are kept, give the same command to continue' if keeps else RERUN}"
-    )
+    what = "finished parts are kept, run the same command again to continue" if keeps else RERUN
+    message = f"interrupted; {what}"
     _fail(GlassformerError(message), arguments, False, "interrupted", exit_code=INTERRUPTED)
 
 

@@ -42,7 +42,9 @@ CHECKS = (
     "faithfulness",
 )  # of audit/checks.py
 
-ModelA = Annotated[Path, argument("MODEL", "Model in use: a run, a saved model, or a classifier of the Hub.")]
+ModelA = Annotated[
+    Path, argument("MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.")
+]
 ModelB = Annotated[Path, argument("NEW_MODEL", "Model that is to replace it.")]
 Data = Annotated[str | None, option("PATH", "Labeled data: a data set name, table or folder.", panel=DATA)]
 Page = Annotated[Path | None, option("FILE.html", "Write a page.")]
@@ -124,7 +126,7 @@ def _show_flips(found: dict[str, Any]) -> None:
 
 @with_columns(*COLUMNS)
 def audit_command(
-    model: Annotated[Path, argument("MODEL", "A run, a saved model, or a classifier of the Hub.")],
+    model: Annotated[Path, argument("MODEL", "A run, a saved model, or a classifier from the Hub.")],
     path: OtherData = None,
     data: Data = None,
     on_bad_row: BadRow = None,
@@ -132,7 +134,7 @@ def audit_command(
         Path | None, option("DIR", "Folder to write into.", show_default="runs/MODEL-audit")
     ] = None,
     check: Annotated[
-        list[str] | None, option("NAME", f"Make this check only; may be repeated: {', '.join(CHECKS)}.")
+        list[str] | None, option("NAME", f"Run only this check; may be repeated: {', '.join(CHECKS)}.")
     ] = None,
     fail_under: Annotated[
         float | None, option("SHARE", "Exit with 3 if the metric is below SHARE (0 to 1).")

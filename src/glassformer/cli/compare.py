@@ -161,7 +161,8 @@ Images = Annotated[str | None, option("FOLDER", "Labeled images to compare model
 Models = Annotated[list[str] | None, option("NAME...", "With --text or --images: two or more models.")]
 Seeds = Annotated[int, option("N", "With --text or --images: trainings per model.")]
 Settings = Annotated[
-    list[str] | None, option("KEY=VALUE", "Set a recipe key in every arm; may be repeated.", "--set")
+    list[str] | None,
+    option("KEY=VALUE", "Set a recipe key in every compared recipe; may be repeated.", "--set"),
 ]
 Out = Annotated[Path | None, option("DIR", "Output folder of the study.", show_default="runs/NAME")]
 Workers = Annotated[int, option("N", "Runs at a time, one process each; 0: all in this process.")]
@@ -170,7 +171,7 @@ Split = Annotated[
     option(
         "validation|test",
         "Split to evaluate on. Use test only for a final report, not to choose a model.",
-        show_default="the study's, validation",
+        show_default="as in the study; else validation",
     ),
 ]
 Measure = Annotated[
@@ -179,7 +180,7 @@ Measure = Annotated[
         "NAME",
         "Metric: accuracy, macro_f1; for tags entity_f1; for regression r2, pearson, spearman, "
         "mae; for similarity spearman, pearson.",
-        show_default="what chose the weights",
+        show_default="the metric used for model selection",
     ),
 ]
 Engine = Annotated[str, option("NAME", "serial, or ray for a cluster.")]

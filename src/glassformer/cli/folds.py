@@ -80,7 +80,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
         calls = [Progress(stream())]
         return cross_validate(recipe, folder, folds, say=tell, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
-        raise Interrupted("interrupted; give the same command to continue") from None
+        raise Interrupted("interrupted; run the same command again to continue") from None
     except GlassformerError:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

@@ -221,14 +221,14 @@ LabelColumn = Annotated[
     str | None,
     option(
         "NAME",
-        "Label column (auto-detected). Multi-label with one 0/1 column each: A,B,C.",
+        "Label column (auto-detected). Multi-label: comma-separated 0/1 columns, e.g. A,B,C.",
         panel=DATA,
     ),
 ]
 LabelSeparator = Annotated[
     str | None, option("TEXT", "Separator of several labels in one cell, e.g. '|'.", panel=DATA)
 ]
-ImageColumn = Annotated[str | None, _column("Column of images or of their names")]
+ImageColumn = Annotated[str | None, _column("Column with images or image paths")]
 SourceColumn = Annotated[str | None, _column("Source text column")]
 TargetColumn = Annotated[str | None, _column("Translation column")]
 COLUMNS = {  # options for columns of tables, by recipe key

@@ -243,7 +243,7 @@ Given = Annotated[
         "TEXT|FILE",
         "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line); images or folders "
         "of them; - is standard input. For pairs: two texts each, or a table with two text "
-        "columns. For question answering: a question and its text each.",
+        "columns. For question answering: alternating questions and contexts.",
     ),
 ]
 Data = Annotated[
@@ -274,8 +274,8 @@ KeepTable = Annotated[
     bool,
     flag(
         "--keep-table",
-        "Write your CSV to --out unchanged and append the predictions. Cells that begin with = "
-        "or @ stay: a spreadsheet runs them as formulas.",
+        "Write your CSV to --out unchanged and append the predictions. Warning: "
+        "formulas in your cells are not escaped.",
     ),
 ]
 Engine = Annotated[str, option("NAME", "With Parquet in and out: serial, or ray for a cluster.")]
@@ -295,7 +295,8 @@ Precision = Annotated[
     str | None,
     option(
         "auto|fp32|bf16|int8",
-        "Compute precision. int8 is used only if it keeps at least 99.5 % of validation labels.",
+        "Compute precision. int8 is used only if at least 99.5 % of validation predictions "
+        "equal those of fp32.",
         show_default="as trained",
     ),
 ]
@@ -326,7 +327,7 @@ def predict_command(
     coverage: Coverage = None,
     json: AsJson = False,
 ) -> None:
-    """Predict texts or images: one line each with label, probability, and the text or the file.
+    """Predict labels for texts or images: one line each with label, probability, and the text or the file.
 
     For regressors, a line has the number and its prediction interval.
     """

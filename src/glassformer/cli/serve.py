@@ -51,7 +51,10 @@ def _limit(field: Any) -> tuple[Any, Any]:
 
 @add_options({field.name: _limit(field) for field in fields(Limits)})
 def serve_command(
-    runs: Annotated[list[Path], a_run("Run folders, saved models or a named embedding checkpoint.")],
+    runs: Annotated[
+        list[Path],
+        a_run("Run folders, saved models or a built-in embedding checkpoint (see: glassformer models)."),
+    ],
     host: Annotated[
         str, option("ADDRESS", "Address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",

@@ -179,7 +179,7 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
     if (first is None or second is None) and Path(path).suffix.lower() in READERS and Path(path).is_file():
         first, second, _ = find_compared(read_table(path), first, second, None)
         note(
-            f"{first!r} is compared with {second!r} in each row (--first and --second name others); "
+            f"{first!r} is compared with {second!r} in each row (set --first and --second to override); "
             "--doubles compares the rows of one column with each other"
         )
     split = next(iter(load_scored_pairs(path, first=first, second=second, score=None).splits.values()))

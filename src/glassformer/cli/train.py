@@ -142,7 +142,7 @@ Resume = Annotated[
     ),
 ]
 Deterministic = Annotated[
-    bool, flag("--deterministic", "Same bits on every run, on a GPU too (slower).", panel=TRAINING)
+    bool, flag("--deterministic", "Identical results on every run, also on a GPU (slower).", panel=TRAINING)
 ]
 HelpKeys = Annotated[
     bool,

@@ -108,7 +108,7 @@ def find_columns(
     said = [f"{_several(several)}: name it with label_column"] if several else []
     if guessed:
         both = f"texts in {found_text!r}" + (f", labels in {found_label!r}" if found_label else "")
-        said.append(f"detected by content: {both}; text_column and label_column name others")
+        said.append(f"detected by content: {both}; set text_column and label_column to override")
     rest = free_of(table, found_text) if found_label is None else []
     measured = next((name for name in rest if measures(table.read(name))), None)
     candidates = likeliest_labels(table, several)
@@ -489,7 +489,7 @@ def trained_sides(
     if not first or not second or first == second:
         raise _no_sides(names, trained if any(known) else (), where)
     said = f"{first!r} is read as the first text and {second!r} as the second, {how}"
-    return Sides(first, second, f"{said}; text_column and pair_column name others" if how else "")
+    return Sides(first, second, f"{said}; set text_column and pair_column to override" if how else "")
 
 
 def _no_sides(names: Sequence[str], trained: Sequence[str | None], where: str | Path) -> DataError:

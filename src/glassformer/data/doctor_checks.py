@@ -313,7 +313,7 @@ def twin_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable
     message = "classes whose names differ only in case, white space, invisible characters, the encoding "
     message += f"of accents or the way a number is written: {len(twins):,} ({listed_in_part(twins, 3, '; ')})"
     fix = "merge them with --set merge_labels=spelling"
-    ok = "no class is written in two ways" if known else ""
+    ok = "near-duplicate class names: none" if known else ""
     yield from found("warning", "twin-classes", twins, message, fix, shown=twins[:10], ok=ok)
 
 

@@ -484,7 +484,7 @@ def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
         if sign in header and 2 * alike > len(below):
             return sign
     if joined := _JOINED.fullmatch(header.strip()):
-        what = f"the header {header.strip()!r} has {joined[2]!r} between its columns, which is not read"
+        what = f"unsupported separator {joined[2]!r} in the header {header.strip()!r}"
         fix = "Save the table with commas, semicolons, tabs or pipes between its columns"
         raise MalformedFileError(what, where=f"{path}, row 1", fix=fix)
     return usual

@@ -34,7 +34,7 @@ from glassformer.tasks.run_folder import is_named, read_run_recipe, relevant_set
 from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
 MARKER = "arm.json"  # written when a job is finished
-STOPPED = "interrupted; finished arms are kept, give the same command to continue"
+STOPPED = "interrupted; finished arms are kept, run the same command again to continue"
 Say = Callable[[str], None]
 
 

@@ -39,6 +39,7 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
             subject = subject_of(est, x)
             values.clear()  # ``subject_of`` has run the model too
             logits = run_rows(model, subject.rows, subject.packing()).logits
+            assert logits is not None
             slopes = torch.autograd.grad(logits[0, subject.target], values)
             total += torch.stack(
                 [(h.detach() * g).sum(0).abs() for h, g in zip(values, slopes, strict=True)]
