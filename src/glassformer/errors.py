@@ -662,7 +662,7 @@ class OtherOrderWarning(GlassformerWarning):
     """X and y have the same index in another order; rows are matched by position.
 
     Cause: one of them was sorted or shuffled.
-    Fix: give ``y.loc[X.index]`` if the index says what belongs together.
+    Fix: pass ``y.loc[X.index]`` to match rows by index.
     """
 
     code = "index-order"

@@ -432,7 +432,7 @@ def test_missing_parents_are_made(tmp_path):
     ],
 )
 def test_a_missing_run_says_which_recipe_makes_it(path, recipe):
-    said = files.missing_run(Path(path))
+    said = files.missing_run_hint(Path(path))
     if recipe is None:
         assert said == "Check the path"
     else:

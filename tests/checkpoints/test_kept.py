@@ -84,7 +84,7 @@ def test_a_manifest_of_something_else_is_no_leave_to_replace(tmp_path, manifest)
     (tmp_path / "app" / "src").mkdir(parents=True)
     (tmp_path / "app" / MANIFEST).write_text(manifest)
     (tmp_path / "app" / "src" / "app.js").write_text("code")
-    with pytest.raises(CheckpointError, match="of something else, so it is not a folder of ours"):
+    with pytest.raises(CheckpointError, match="that glassformer did not write"):
         write_folder(tmp_path / "app", writer(weights="new"), overwrite=True)
     assert (tmp_path / "app" / "src" / "app.js").read_text() == "code"
 

@@ -200,7 +200,7 @@ def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
     def read() -> None:
         while not done.is_set():
             try:
-                found = files.steadily(path, look)
+                found = files.read_consistently(path, look)
             except Exception as error:
                 wrong.append(error)
                 return
@@ -235,7 +235,7 @@ def test_a_folder_that_is_away_for_an_instant_is_read_again(tmp_path, away):
             if away == "back" or len(reads) == 2:
                 (tmp_path / ".model.old").rename(path) if not path.exists() else None
 
-    assert files.steadily(path, read) == "1"
+    assert files.read_consistently(path, read) == "1"
     assert len(reads) == (2 if away == "back" else 3)
 
 
@@ -248,7 +248,7 @@ def test_a_folder_that_stays_as_it_is_fails_at_once(tmp_path, monkeypatch):
         raise CheckpointError("is damaged")
 
     with pytest.raises(CheckpointError, match="is damaged"):
-        files.steadily(path, read)
+        files.read_consistently(path, read)
     assert len(reads) == 1
 
 
@@ -262,5 +262,5 @@ def test_a_reader_does_not_mix_two_saves(tmp_path):
         reads.append(first)
         return first + (path / "a").read_text()
 
-    assert files.steadily(path, look) == "22"
+    assert files.read_consistently(path, look) == "22"
     assert reads == ["1", "2"]

@@ -314,7 +314,7 @@ def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
         (3, "the image is missing"),
     ]
     with pytest.raises(
-        DataError, match=r"a\.jsonl, row 2: the image is missing\. Name one, or mark such rows"
+        DataError, match=r"a\.jsonl, row 2: the image is missing\. Enter an image path, or mark such rows"
     ):
         table_of_pictures(path, Given([]))
 

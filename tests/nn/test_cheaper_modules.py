@@ -160,7 +160,7 @@ def test_the_architecture_says_the_kind():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attention": "locl"}, "no attention 'locl'.*Did you mean 'local'"),
+        ({"attention": "locl"}, "unknown attention 'locl'.*Did you mean 'local'"),
         ({"attention_window": 0}, "a window of 0 sees nothing"),
         (
             {"attention": "linear", "attention_dropout": 0.1},

@@ -121,7 +121,7 @@ def test_buckets_that_are_none(sizes):
     [{"attention": "local"}, {"relative_buckets": 32}, {"rotary_base": 1e4}, {"attention_bias": False}],
 )
 def test_other_positions_beside_it_are_refused(other):
-    with pytest.raises(ConfigError, match="disentangled attention has no other positions"):
+    with pytest.raises(ConfigError, match="disentangled attention requires full attention"):
         EncoderConfig(12, 2, 3, 17, disentangled=Disentangled(), **other)
 
 

@@ -81,5 +81,5 @@ def test_its_products_run_in_int8():
 
 
 def test_an_unknown_network_is_named():
-    with pytest.raises(ConfigError, match="no feed-forward network 'swiglo'"):
+    with pytest.raises(ConfigError, match="unknown feed-forward network 'swiglo'"):
         EncoderConfig(12, 1, 3, 17, feed_forward="swiglo")

@@ -61,9 +61,9 @@ def test_large_products_are_exact_and_near_fp32(rows, inputs, columns):
 
 def test_the_largest_sums_stay_in_32_bits():
     """Rows and weights at their bounds all along: 127 * 127 * 65,536 is half of what fits."""
-    ones = torch.ones(3, int8.MOST_INPUTS)
+    ones = torch.ones(3, int8.MAX_IN_FEATURES)
     found = int8.linear(torch.cat([ones, -ones]), int8.pack(ones, None))
-    torch.testing.assert_close(found[:3], torch.full((3, 3), float(int8.MOST_INPUTS)), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found[:3], torch.full((3, 3), float(int8.MAX_IN_FEATURES)), rtol=1e-6, atol=0)
     assert torch.equal(found[3:], -found[:3])
 
 
@@ -139,7 +139,7 @@ def test_rows_that_do_not_fit_are_refused_and_more_axes_are_rows(level):
     layer = Int8Linear(Linear(13, 17))
     x = drawn(3, 5, 13)
     assert torch.equal(layer(x), layer(x.flatten(0, 1)).view(3, 5, 17))
-    with pytest.raises(ShapeError, match=r"rows \[3, 12\] for a weight of 13 inputs"):
+    with pytest.raises(ShapeError, match=r"expected input of shape \[N, 13\], got \[3, 12\]"):
         layer(drawn(3, 12))
     for dtype in (torch.float16, torch.float64, *([] if level.bf16 else [torch.bfloat16])):
         with pytest.raises(TypeError, match="int8 layers take float32"):

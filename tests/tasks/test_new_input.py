@@ -57,7 +57,7 @@ def pasted(two: Two) -> np.ndarray:
 
 class ServedTwo(ServedImages):
     kind = field = "image_pair"
-    element, element_is, noun, examples = list[str], "Two images in base64", "pairs of images", ()
+    element, element_description, noun, examples = list[str], "Two images in base64", "pairs of images", ()
 
     def opened(self, content: Any, where: str) -> tuple[Any, int]:
         (a, m), (b, n) = (super(ServedTwo, self).opened(x, f"{where}[{i}]") for i, x in enumerate(content))

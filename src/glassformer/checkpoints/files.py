@@ -55,20 +55,20 @@ from glassformer.reading import open_regular, read_regular, unique_keys
 # list neither file, so that edits do not count as damage.
 
 
-README, BESIDE = "README.md", "README.generated.md"
-UNSEALED = {README, BESIDE}  # files that a manifest does not list
+README, GENERATED_README = "README.md", "README.generated.md"
+UNSEALED = {README, GENERATED_README}  # files that a manifest does not list
 MOST_BYTES = 4 * 2**20
-_SIGNED = re.compile(r"\n<!-- card ([0-9a-f]{64}): edit freely, an edited card is kept -->\n\Z")
+_CHECKSUM_LINE = re.compile(r"\n<!-- card ([0-9a-f]{64}): edit freely, an edited card is kept -->\n\Z")
 
 
-def signed(text: str) -> str:
+def with_checksum(text: str) -> str:
     """A card with the checksum line by which it is recognized."""
     text = text.rstrip("\n") + "\n"
     total = hashlib.sha256(text.encode()).hexdigest()
     return f"{text}\n<!-- card {total}: edit freely, an edited card is kept -->\n"
 
 
-def is_ours(path: Path) -> bool:
+def is_generated(path: Path) -> bool:
     """Whether a file is a card that has not been edited since it was written."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
@@ -76,42 +76,42 @@ def is_ours(path: Path) -> bool:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):
         return False
-    found = _SIGNED.search(text)
+    found = _CHECKSUM_LINE.search(text)
     return found is not None and hashlib.sha256(text[: found.start()].encode()).hexdigest() == found[1]
 
 
-def place_of(folder: Path) -> Path:
+def card_path(folder: Path) -> Path:
     """The path of a card in a folder: ``README.md``, or another name if the user has edited that file."""
     path = folder / README
-    return path if not path.exists() or is_ours(path) else folder / BESIDE
+    return path if not path.exists() or is_generated(path) else folder / GENERATED_README
 
 
-def keep_own(old: Path, fresh: Path) -> None:
+def keep_edited_card(old: Path, fresh: Path) -> None:
     """Copy the user's ``README.md`` of a folder to the folder that will replace it."""
     path = old / README
-    if not path.is_file() or path.is_symlink() or is_ours(path):
+    if not path.is_file() or path.is_symlink() or is_generated(path):
         return
     if (fresh / README).exists():
-        (fresh / README).replace(fresh / BESIDE)
+        (fresh / README).replace(fresh / GENERATED_README)
     shutil.copyfile(path, fresh / README)
 
 
 # --- the user's files -----------------------------------------------------------------------------
 
 
-def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
+def keep_user_files(old: Path, fresh: Path, is_listed: Callable[[str], bool]) -> None:
     """Move the user's files of a folder to the folder that will replace it.
 
     Files are hard-linked and need no extra space. Files of ``fresh`` with the same name take precedence, and
-    links stay links. If the system does not allow it, a warning (``NotKeptWarning``) is raised and the save
-    continues.
+    links stay links. If a file cannot be linked or copied, a warning (``NotKeptWarning``) is raised and the
+    save continues.
 
     Args:
-        ours: whether a name in the folder is listed in the old manifest, or is never kept.
+        is_listed: True for names that are not kept: those in the old manifest, and temporary ones.
     """
     with suppress(OSError):
-        keep_own(old, fresh)
-    for place in _others(old, ours):
+        keep_edited_card(old, fresh)
+    for place in _others(old, is_listed):
         try:
             _take_over(old / place, fresh / place)
         except OSError as error:
@@ -119,21 +119,22 @@ def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
             warnings.warn(what, NotKeptWarning, stacklevel=5)
 
 
-def _others(old: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
+def _others(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
     """The user's files, links, empty folders and unreadable folders."""
     for folder, folders, files in os.walk(old):
         inside = Path(folder).relative_to(old)
-        whole = [name for name in folders if _is_entry(Path(folder) / name)]
+        whole = [name for name in folders if _is_opaque_dir(Path(folder) / name)]
         folders[:] = [name for name in folders if name not in whole]
         for name in [*files, *whole]:
             place = inside / name
-            if not ours(place.as_posix()) and place.as_posix() not in UNSEALED:
+            if not is_listed(place.as_posix()) and place.as_posix() not in UNSEALED:
                 yield place
         if not folders and not files and not whole and folder != str(old):
             yield inside
 
 
-def _is_entry(folder: Path) -> bool:
+def _is_opaque_dir(folder: Path) -> bool:
+    """Whether a folder is a link or unreadable, and is therefore kept as a whole."""
     return folder.is_symlink() or not os.access(folder, os.R_OK | os.X_OK)
 
 
@@ -162,7 +163,7 @@ Found = TypeVar("Found")
 
 MANIFEST = "manifest.json"
 TRIES = 20  # attempts of a reader while the folder is saved again
-LOOKS = 4  # attempts to read a failing folder that is missing or younger than SETTLED seconds
+LOOKS = 4  # retries after a read error while the folder is missing or changed less than SETTLED s ago
 SETTLED = 2.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
 
@@ -188,8 +189,8 @@ def _renameat2() -> Any:
     return call
 
 
-def steadily(path: Path, read: Callable[[], Found]) -> Found:
-    """The result of ``read`` for the folder ``path``, from a single save: retried if a new save came between.
+def read_consistently(path: Path, read: Callable[[], Found]) -> Found:
+    """Call ``read`` until the folder ``path`` did not change meanwhile, so that all data are from one save.
 
     Raises:
         CheckpointError: the folder is saved faster than it can be read; or an error of ``read``.
@@ -205,7 +206,7 @@ def steadily(path: Path, read: Callable[[], Found]) -> Found:
             if _stamp(path) == before:
                 return found
         time.sleep(0.002 * turn)
-    raise CheckpointError("is saved again and again while it is read", where=str(path), fix="Try again")
+    raise CheckpointError("keeps changing while it is being read", where=str(path), fix="Try again")
 
 
 def _stamp(path: Path) -> tuple[Any, ...] | None:
@@ -268,7 +269,7 @@ def write_folder(
         ``path`` as a :class:`Path`.
 
     Raises:
-        CheckpointError: ``path`` exists and ``overwrite`` is off, or it is not a folder of ours;
+        CheckpointError: ``path`` exists and ``overwrite`` is off, or glassformer did not write it;
             ``writer`` left a link or something else that is not a plain file.
         GlassformerError: the disk is full, read-only ...; an older folder stays untouched.
     """
@@ -289,7 +290,9 @@ def write_folder(
                 with moving(path.parent):
                     if os.path.lexists(path):  # another process may have created it meanwhile
                         listed = {MANIFEST, *_check_replaceable(path, overwrite)}
-                        keep_others(path, fresh, lambda name: name in listed or is_temporary(Path(name).name))
+                        keep_user_files(
+                            path, fresh, lambda name: name in listed or is_temporary(Path(name).name)
+                        )
                     _publish(fresh, path)
             finally:  # the new folder if it could not be put in place, or the old one
                 shutil.rmtree(fresh, ignore_errors=True)
@@ -308,8 +311,8 @@ def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool 
         The manifest: ``{"format", "files": {name: {"size", "sha256"}}, "extra"}``.
 
     Raises:
-        CheckpointError: names the first file that is missing, cut, too long, changed, a link, or
-            listed under a name outside the folder; or the manifest itself.
+        CheckpointError: names the first file that is missing, truncated, too long, changed, a link, or
+            listed under a name outside the folder; or says that the manifest is invalid.
     """
     path = Path(path)
     restore_folder(path)
@@ -348,14 +351,16 @@ def restore_folder(path: str | Path) -> None:
     if os.path.lexists(path):
         return
     with suppress(OSError):  # another process was faster, or we may not write: the caller reports it
-        names = [name for name in os.listdir(path.parent) if _is_aside(name, path.name)]
-        asides = sorted((path.parent / name for name in names), key=lambda aside: aside.lstat().st_mtime_ns)
+        names = [name for name in os.listdir(path.parent) if _is_backup(name, path.name)]
+        backups = sorted(
+            (path.parent / name for name in names), key=lambda backup: backup.lstat().st_mtime_ns
+        )
         earlier = path.parent / f".{path.name}.old"
-        if asides or _is_marked(earlier):
-            os.rename(asides[-1] if asides else earlier, path)
+        if backups or _is_marked(earlier):
+            os.rename(backups[-1] if backups else earlier, path)
 
 
-def _is_aside(name: str, target: str) -> bool:
+def _is_backup(name: str, target: str) -> bool:
     match = _LEFTOVER.fullmatch(name)
     return match is not None and match[1] == target and match[3] == "old"
 
@@ -373,7 +378,7 @@ def _is_marked(folder: Path) -> bool:
     return True
 
 
-def missing_run(path: Path) -> str:
+def missing_run_hint(path: Path) -> str:
     """The fix for a missing file or folder; ``runs/NAME`` is the default folder of a recipe's run."""
     if len(path.parts) < 2 or path.parts[0] != "runs":
         return "Check the path"
@@ -382,7 +387,7 @@ def missing_run(path: Path) -> str:
 
 
 def models_below(folder: Path, *marks: str) -> str:
-    """The first folders, up to two levels below, that hold one of the files ``marks``; empty: none do.
+    """The first ``MAX_NAMED`` folders, at most two levels below, with a file of ``marks``, in one string.
 
     A run is listed instead of the model in it.
     """
@@ -520,7 +525,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
     if path.is_symlink() or not path.is_dir():
         raise FolderExistsError("is not a folder", where=str(path), fix="Name another folder")
     if not (path / MANIFEST).is_file() and any(path.iterdir()):
-        what = f"has no {MANIFEST}, so it is not a folder of ours and will not be replaced"
+        what = f"has no {MANIFEST}: glassformer did not write this folder and does not replace it"
         raise FolderExistsError(what, where=str(path), fix="Name another folder or remove it")
     try:
         manifest = read_json(path / MANIFEST)
@@ -528,7 +533,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
         return []
     files = manifest.get("files")
     if not isinstance(files, dict) or not {"format", "extra"} <= manifest.keys():
-        what = f"has a {MANIFEST} of something else, so it is not a folder of ours and will not be replaced"
+        what = f"has a {MANIFEST} that glassformer did not write, so it is not replaced"
         raise FolderExistsError(what, where=str(path), fix="Name another folder or remove it")
     return list(files)
 
@@ -561,10 +566,10 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
 
 def _publish(fresh: Path, target: Path) -> None:
     """Exchange ``fresh`` and ``target``; in two steps if the system cannot exchange names."""
-    aside = fresh.with_suffix(".old")
+    backup = fresh.with_suffix(".old")
     while not (target.exists() and exchange(fresh, target)):
         if target.exists():
-            os.rename(target, aside)
+            os.rename(target, backup)
         try:
             os.rename(fresh, target)
             break
@@ -574,7 +579,7 @@ def _publish(fresh: Path, target: Path) -> None:
                 restore_folder(target)
                 raise
     _sync_folder(target.parent)
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
 
 
 def _sync_folder(path: Path) -> None:
@@ -588,14 +593,14 @@ def _sync_folder(path: Path) -> None:
 
 
 def _render(manifest: Mapping[str, Any]) -> bytes:
-    """The manifest in its only accepted form, with a checksum of itself that reveals any changed byte."""
+    """The manifest in canonical form, with a checksum of itself that reveals any changed byte."""
     body = json_text(manifest, indent=1, sort_keys=True, ascii=True)
-    signed = {**manifest, "check": hashlib.sha256(body.encode()).hexdigest()}
-    return (json_text(signed, indent=1, sort_keys=True, ascii=True) + "\n").encode()
+    checked = {**manifest, "check": hashlib.sha256(body.encode()).hexdigest()}
+    return (json_text(checked, indent=1, sort_keys=True, ascii=True) + "\n").encode()
 
 
 GIVE_A_MODEL = "Give a folder that save() or 'glassformer train' wrote"
-OF_A_MODEL = (
+MODEL_FILES = (
     MANIFEST,
     "config.toml",
     "model",
@@ -616,7 +621,7 @@ def no_folder(path: str | Path) -> NoSuchModelError:
 
 def check_is_model(folder: Path) -> None:
     """Raise CheckpointError if a folder has no file of a saved model or a run."""
-    if folder.is_dir() and not any((folder / name).exists() for name in OF_A_MODEL):
+    if folder.is_dir() and not any((folder / name).exists() for name in MODEL_FILES):
         what = f"not a saved model or run: it has neither {MANIFEST} nor config.toml"
         raise NoSuchModelError(what, where=str(folder), fix=GIVE_A_MODEL)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.checkpoints.catalog import CATALOG, Known
-from glassformer.checkpoints.files import file_sha256, missing_run, models_below
+from glassformer.checkpoints.files import file_sha256, missing_run_hint, models_below
 from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.data.network import unreachable
 from glassformer.data.vocabulary import SENTENCE_PIECES
@@ -98,7 +98,7 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         folder = _checked_folder(path, name)
         return Resolved(folder, f"local folder {folder}", False)
     if path.parts[:1] == ("runs",):  # the default folder of runs, not an organization on the Hub
-        raise NoSuchModelError("no such folder", where=name, fix=missing_run(path))
+        raise NoSuchModelError("no such folder", where=name, fix=missing_run_hint(path))
     if _HUB_ID.fullmatch(name):
         pinned = {known.repo.lower(): known.revision for known in CATALOG.values()}
         return _from_hub(name, revision or pinned.get(name.lower()))

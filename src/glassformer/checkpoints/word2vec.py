@@ -15,7 +15,7 @@ from shlex import quote
 
 import numpy as np
 
-from glassformer.checkpoints.files import disk_errors, missing_run, temporary_name
+from glassformer.checkpoints.files import disk_errors, missing_run_hint, temporary_name
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NoSuchModelError, PickleError
 
 PACKED = (".gz", ".bz2", ".xz", ".zip")  # other programs would try to unpack files with these names
@@ -96,7 +96,7 @@ def read_word2vec_format(
     except OSError as error:
         raise CheckpointError(f"cannot be read ({error})", where=str(path)) from None
     if data is None:
-        raise NoSuchModelError("no such file", where=str(path), fix=missing_run(path))
+        raise NoSuchModelError("no such file", where=str(path), fix=missing_run_hint(path))
     data = data.removeprefix(codecs.BOM_UTF8)
     _refuse_packed(data, path)
     head, _, _ = data[:LONGEST].partition(b"\n")

@@ -218,7 +218,7 @@ def inputs_of(model: Any, pair_column: str | None) -> Inputs:
     Raises:
         ConfigError: a second column is named, but the model reads one text.
     """
-    return model.inputs if pair_column is None else model.inputs.in_two_columns(model)
+    return model.inputs if pair_column is None else model.inputs.as_pairs(model)
 
 
 def _write(writer: Writer, source: Gathered, skip: bool) -> None:

@@ -55,9 +55,9 @@ def convert(source: str | Path, out: Path) -> None:
 def _check_source(source: str | Path) -> None:
     """Raise CheckpointError if there is neither a file nor a folder, before anything slow is imported."""
     if not Path(source).exists():
-        from glassformer.checkpoints.files import missing_run
+        from glassformer.checkpoints.files import missing_run_hint
 
-        raise NoSuchModelError("no such file", where=str(source), fix=missing_run(Path(source)))
+        raise NoSuchModelError("no such file", where=str(source), fix=missing_run_hint(Path(source)))
 
 
 def vectors_command(

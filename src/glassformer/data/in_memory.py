@@ -202,7 +202,7 @@ def take_columns(
     if names is not None and table.names is not None:
         places = [_place(table.names, name, origin, names) for name in names]
     elif len(table) > most or not len(table):
-        raise other_width(table, origin, noun, most)
+        raise column_count_error(table, origin, noun, most)
     else:
         places = list(range(len(table)))
     columns = [table.column(i) for i in places]
@@ -248,7 +248,7 @@ def _place(there: Sequence[str], name: str, origin: str, names: Sequence[str]) -
     raise NoSuchColumnError(what, where=origin, fix=has)
 
 
-def other_width(
+def column_count_error(
     table: MemoryTable, origin: str, noun: str, most: int, wanted: Sequence[Any] | None = None
 ) -> DataError:
     """The error for a table with more columns than ``most``; the fix proposes the columns ``wanted``."""

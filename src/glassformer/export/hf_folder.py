@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from glassformer.checkpoints.files import README, read_json, signed, write_folder
+from glassformer.checkpoints.files import README, read_json, with_checksum, write_folder
 from glassformer.errors import ConfigError, GlassformerError, NotForThisModelError
 from glassformer.export.onnx_folder import script_text
 from glassformer.export.outputs import Outputs
@@ -154,7 +154,7 @@ def export_hf(
             of_sentences = kind.LIBRARY == "sentence-transformers"
             opener = "SentenceTransformer" if of_sentences else opens_as
             text = card(library=kind.LIBRARY, opens_as=opener, whole=whole)
-            (folder / README).write_text(signed(text), encoding="utf-8")
+            (folder / README).write_text(with_checksum(text), encoding="utf-8")
 
     write_folder(path, write)
     return found

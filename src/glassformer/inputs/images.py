@@ -59,10 +59,13 @@ TRANSFORM_FILE = "preprocessor_config.json"
 
 
 class ServedImages(Served):
-    """Images in base64; each is opened and decoded in the threads of ``Decoding``."""
+    """Images in base64; each is opened and decoded in the threads of ``serve.decoding.Decoding``."""
 
-    kind, field, long_field, neutral, noun = "image", "image", "image", None, "images"
-    element_is, decoded = "The bytes of an image file, in base64", True
+    kind = field = long_field = "image"
+    noun = "images"
+    neutral = None  # the page draws an image if the run has none
+    element_description = "The bytes of an image file, in base64"
+    decoded = True
     examples = "example.png", "example.jpg"
     too_long = "Start the server with a larger --explain-tokens"
 
@@ -79,8 +82,8 @@ class ServedImages(Served):
     def length(self, x: Any) -> int:
         return 0
 
-    def open_all(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
-        """Apply ``opened`` to each image.
+    def decode_base64(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
+        """Decode the base64 of every image and check its size.
 
         Raises:
             DataError: an image is unusable (the message has its position), or all are too large together.
@@ -149,7 +152,7 @@ class Images(Inputs):
     fixture_settings: ClassVar = {"image_size": 8, "patch_size": 4}
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
-        part.pop("trained", None)  # the column of images is always detected
+        part.pop("trained", None)  # columns in training: unused, the column of images is always detected
         known = options(recipe.data, "image_column", "label_column", "label_separator", "broken")
         image_range = recipe.image.image_range
         return load_image_dataset(source, image_range=image_range, numbers=numbers, **known, **part)
@@ -181,7 +184,7 @@ class Images(Inputs):
         for word in given.words:
             named = word.lower().endswith(tuple(READERS)) and os.path.isfile(word)
             found += table_of_pictures(Path(word), given) if named else map(Row, pictures([word]))
-        return marked_pictures(found, saved_range(given.folder)) if given.skip else found
+        return flag_unreadable(found, saved_range(given.folder)) if given.skip else found
 
     def check_cell(self, x: Any, clf: Any) -> None:
         if not isinstance(x, bytes):
@@ -190,7 +193,7 @@ class Images(Inputs):
 
     def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
         if numbers:
-            fix = "Name the images themselves"
+            fix = "Pass the image paths"
             raise NotForThisModelError("selects rows of texts", where="--row", fix=fix)
         return pictures(given.words)
 
@@ -198,8 +201,8 @@ class Images(Inputs):
         return x
 
 
-def marked_pictures(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
-    """Rows of images, with an error for unreadable images."""
+def flag_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
+    """Set ``error`` on rows whose image cannot be decoded."""
     read = [row for row in rows if row.error is None]
     texts = [row.text for row in read]
     for i, error in unreadable(texts, "IMAGE", decode=True, image_range=image_range).items():
@@ -219,7 +222,9 @@ def pictures(words: Sequence[str]) -> list[str]:
         if path.is_dir():
             files = [str(p) for p in picture_files(path)]
             if not files:
-                raise MissingValueError("no images in this folder", where=argument, fix="Name their files")
+                raise MissingValueError(
+                    "no images in this folder", where=argument, fix="Pass the image paths"
+                )
             found += files
         elif path.is_file():
             found.append(argument)
@@ -251,19 +256,21 @@ def table_of_pictures(path: Path, given: Given) -> list[Row]:
         if values and is_missing(values[0]):
             row.error = "the image is missing"
             if not given.skip:
-                fix = f"Name one, {SKIP_HINT}"
+                fix = f"Enter an image path, {SKIP_HINT}"
                 raise DataError(row.error, where=f"{path}, row {row.row}", fix=fix)
             values = ()
         if values and not isinstance(values[0], str):
-            fix = "Give --out a name that ends in .parquet"
-            raise BadImageError("holds images, not names of files", where=f"{path}, row {row.row}", fix=fix)
+            fix = "Predict such tables from Parquet to Parquet: use --out NAME.parquet"
+            raise BadImageError("holds image bytes, not image paths", where=f"{path}, row {row.row}", fix=fix)
         row.text = beside(values[0], str(path)) if values else ""
         found.append(row)
     return found
 
 
 def first_range(image: Any, model: Any, folder: Path) -> ImageRange:
-    """The initial ``image_range`` of a training run in ``folder``, without downloading a model.
+    """The pixel value of white (``image_range``) at the start of a training run in ``folder``.
+
+    Does not download a model.
 
     Args:
         image, model: sections of a recipe.
@@ -286,12 +293,11 @@ def has_fixed_features(model: str) -> bool:
 def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = None) -> ImageTransform:
     """The transform of the checkpoint or architecture (mean and std 0.5), overridden by the settings.
 
-    ``auto`` here means its encoder if that is available without a download, otherwise the network that is
-    trained from scratch.
+    ``auto`` uses dinov2-small if it is available without a download, otherwise vit-tiny from scratch.
 
     Args:
-        begun: the fingerprint of a resumed training run; if it has no ``image_range``, that is "full", as at
-            the time of that run.
+        begun: fingerprint of the training run that is resumed; runs of older versions have no
+            ``image_range`` and used "full".
 
     Raises:
         ConfigError: unknown model, or settings that do not match.
@@ -309,17 +315,19 @@ def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = No
     else:
         check_start(name, "images")
         if image.channels is not None:
-            raise NotForThisModelError("channels belong to from-scratch models", where="channels")
+            raise NotForThisModelError(
+                "channels can only be set for models trained from scratch", where="channels"
+            )
         base = load_transform(resolve_checkpoint(name, model.revision).path)
     size = (image.image_size,) * 2 if image.image_size else base.size
-    fit = image.framing or ("crop" if image.resize else base.fit)
-    shorter = image.resize or (base.shorter if fit == "crop" else 0)
-    if fit == "crop" and image.resize is None and image.image_size:
+    resize_mode = image.framing or ("crop" if image.resize else base.fit)
+    shorter = image.resize or (base.shorter if resize_mode == "crop" else 0)
+    if resize_mode == "crop" and image.resize is None and image.image_size:
         shorter = 0 if not base.shorter else round(base.shorter * image.image_size / base.size[0])
     return replace(
         base,
         size=size,
-        fit=fit,
+        fit=resize_mode,
         shorter=shorter,
         interpolation=image.interpolation or base.interpolation,
         mean=tuple(image.mean) or base.mean,
@@ -337,7 +345,7 @@ def saved_range(folder: Path) -> ImageRange:
 
 
 def _range(base: ImageTransform, begun: Mapping[str, Any] | None) -> ImageRange:
-    """The ``image_range`` if it is not set: that of the checkpoint if it is a number."""
+    """The default ``image_range``: that of the checkpoint, or None if that is "full"."""
     if begun is not None and "image_range" not in begun:
         return "full"
     return None if base.image_range == "full" else base.image_range

@@ -124,7 +124,7 @@ class Inputs:
         """The kind of input of a saved model, by its ``glassformer.json``."""
         return self
 
-    def in_two_columns(self, clf: Any) -> Inputs:
+    def as_pairs(self, clf: Any) -> Inputs:
         """The kind of input if ``--pair-column`` is given.
 
         Raises:

@@ -34,7 +34,7 @@ class ServedSentences(Served):
 
 
 class Sentences(Inputs):
-    """Inputs with the words of one sentence per example."""
+    """One example is one sentence, given as a text or as a list of words."""
 
     noun, single_text, served = "sentences", True, ServedSentences
 
@@ -48,19 +48,20 @@ class Sentences(Inputs):
                 found += gather_rows(replace(given, words=[word], trained=()), number)
                 continue
             split = data.splits["train"]
-            places = split.rows or range(1, len(split) + 1)
-            good = [Row(" ".join(w), n, word, words=w) for w, n in zip(split.words, places, strict=True)]
+            row_numbers = split.rows or range(1, len(split) + 1)
+            good = [Row(" ".join(w), n, word, words=w) for w, n in zip(split.words, row_numbers, strict=True)]
             bad = [Row("", row.row, word, error=row.reason) for row in data.rejected]
             found += sorted([*good, *bad], key=lambda row: row.row or 0)
         return found
 
     def gather(self, given: Given) -> Gathered:
         found = super().gather(given)
+        # print the file name of each row if there are several files
         found.layout = found.layout._replace(files=len({row.file for row in found.rows}) > 1)
         return found
 
     def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
-        return chosen(gather_rows(given), numbers)  # explained as texts
+        return chosen(gather_rows(given), numbers)  # explanations take texts, not lists of words
 
-    def in_two_columns(self, clf: Any) -> Inputs:
+    def as_pairs(self, clf: Any) -> Inputs:
         return two_columns(clf)

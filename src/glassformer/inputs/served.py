@@ -46,7 +46,7 @@ class Served:
     kind: ClassVar[str] = "text"  # in ``Model`` of the server
     field: ClassVar[str] = "text"  # JSON field of one input; with "s" appended, of several
     element: ClassVar[Any] = str  # type of one input in JSON
-    element_is: ClassVar[str | None] = None  # its description, if ``field`` is not enough
+    element_description: ClassVar[str | None] = None  # its description, if ``field`` is not enough
     noun: ClassVar[str] = "texts"  # name of several inputs in messages
     long_field: ClassVar[str] = "text"  # the field that may make an input too long to explain
     pair: Callable[..., Any] = staticmethod(lambda *parts: parts)  # combines two texts to one input

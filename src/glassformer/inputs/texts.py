@@ -241,7 +241,7 @@ class Texts(Inputs):
     def of(self, about: Mapping[str, Any]) -> Inputs:
         return TextPairs() if about.get("pairs") is True else self
 
-    def in_two_columns(self, clf: Any) -> Inputs:
+    def as_pairs(self, clf: Any) -> Inputs:
         return two_columns(clf)
 
 

@@ -60,7 +60,7 @@ class EncoderConfig:
     attention_bias: bool = True
     feed_forward_bias: bool = True
     norm_bias: bool = True
-    disentangled: Disentangled | None = None  # distances score apart from content (nn/disentangled.py)
+    disentangled: Disentangled | None = None  # DeBERTa: separate scores for content and distance
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -70,21 +70,21 @@ class EncoderConfig:
             check_rate(name, getattr(self, name))
         kinds = get_args(AttentionKind)
         if self.attention not in kinds:
-            what = f"no attention {self.attention!r}"
+            what = f"unknown attention {self.attention!r}"
             raise BadValueError(what, where="attention", fix=nearest(self.attention, kinds))
         check_window(self.attention_window, "attention_window")
         forwards = get_args(FeedForwardKind)
         if self.feed_forward not in forwards:
-            what = f"no feed-forward network {self.feed_forward!r}"
+            what = f"unknown feed-forward network {self.feed_forward!r}"
             raise BadValueError(what, where="feed_forward", fix=nearest(self.feed_forward, forwards))
         if any(not 0 <= i < self.num_layers for i in self.full_layers):
-            what = f"{self.full_layers} are not numbers of {self.num_layers} layers"
+            what = f"full_layers must be from 0 to {self.num_layers - 1}, got {self.full_layers}"
             raise ConfigError(what, where="full_layers", fix="Count from 0")
         if self.rotary_base is not None and self.d_model // self.num_heads % 2:
             what = f"rotary positions need heads of an even width, not of {self.d_model // self.num_heads}"
             raise ConfigError(what, where="rotary_base", fix="Use another num_heads")
         if not self.first_norm and self.norm != "pre":
-            raise ConfigError("a post-norm layer has its norms", where="first_norm", fix="Leave it out")
+            raise ConfigError("first_norm=False requires norm='pre'", where="first_norm", fix="Leave it out")
         if self.attention != "full" and self.attention_dropout:
             what = f"{self.attention} attention does not support dropout on its weights"
             raise ConfigError(what, where="attention_dropout", fix="Use 0, or attention = full")
@@ -96,8 +96,10 @@ class EncoderConfig:
             (self.attention, self.relative_buckets, self.rotary_base) == ("full", 0, None)
             and self.attention_bias
         ):
-            what = "disentangled attention has no other positions, and is full attention with biases"
-            raise ConfigError(what, where="disentangled", fix="Leave one of them out")
+            what = "disentangled attention requires full attention with biases and no other positions"
+            raise ConfigError(
+                what, where="disentangled", fix="Leave it out, or use the defaults of the others"
+            )
 
     @property
     def is_plain(self) -> bool:
@@ -175,9 +177,9 @@ class EncoderLayer(nn.Module):
 
         ``bias``: relative positions, ``[H, 2 L - 1]`` (see ``attend``) or a table (``nn/disentangled.py``).
         """
-        attended = self.norm1(x) if self.pre_norm else x
+        normed = self.norm1(x) if self.pre_norm else x
         more = {} if bias is None else {"bias": bias}  # local and linear attention have no such argument
-        a = self.scale1(self.attention(attended, packing, rows=rows, record=record, **more))
+        a = self.scale1(self.attention(normed, packing, rows=rows, record=record, **more))
         a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
         if self.pre_norm:
@@ -201,7 +203,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A stack of layers over packed rows."""
+    """A stack of layers over packed tokens."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()

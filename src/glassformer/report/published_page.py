@@ -1,4 +1,5 @@
-"""Markdown pages of published systems: a table of all, one page per row, and runs on random weights."""
+"""Markdown pages that compare our results with published ones: an overview table, one page per published
+system, and a page of dry runs (on random weights)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from glassformer.report.published import (
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
-FEW = 3  # with fewer seeds, the table has their number
+MIN_SEEDS = 3  # below this, the table shows the number of seeds
 SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # other metrics of the evaluated split
 
 Measure = Callable[[str], Measured | None]
@@ -50,14 +51,14 @@ def pages(
         measure_finding: name of a result file -> its finding, or None.
     """
     form, template = form or {}, _templates()
-    made = {f"{stem}.md": page(measure, measure_study, form, stem)}
+    rendered = {f"{stem}.md": page(measure, measure_study, form, stem)}
     for row in published_rows():
         found = {name: m for name in row.recipes if (m := measure(name)) is not None}
         findings = {name: measure_finding(name) for name in row.findings}
         drawn = {name: curve for name, m in found.items() if (curve := curve_of(m))}
         drawn |= {name: finding_curve(f) for name, f in findings.items() if f is not None and f.curve}
         texts = {name: settings(name) for name in row.recipes}
-        made[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
+        rendered[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
             row=row,
             found=found,
             form=form,
@@ -75,13 +76,13 @@ def pages(
             part=role_of,
             stem=stem,
         )
-        made |= {f"{stem}/{name}.svg": curve for name, curve in drawn.items()}
+        rendered |= {f"{stem}/{name}.svg": curve for name, curve in drawn.items()}
     if form:
         runs = [(row, form[name]) for row in published_rows() for name in row.recipes if name in form]
-        made[f"{stem}/in-form.md"] = template.get_template("published_form.md.j2").render(
-            runs=runs, duration=duration, unlike=unlike_layouts(form, settings)
+        rendered[f"{stem}/in-form.md"] = template.get_template("published_form.md.j2").render(
+            runs=runs, duration=duration, unlike=substituted_architectures(form, settings)
         )
-    return made
+    return rendered
 
 
 def page(
@@ -119,22 +120,22 @@ def _templates() -> Environment:
 
 
 def _cell(names: Sequence[str], found: Mapping[str, Measured | None]) -> str:
-    """The results of some recipes for the table; several ones are named by the parts that differ."""
-    reached = {name: m for name in names if (m := found[name]) is not None}
-    if not reached:
+    """The results of some recipes for the table, labeled by the differing parts of their names."""
+    measured = {name: m for name in names if (m := found[name]) is not None}
+    if not measured:
         return "not measured"
     if len(names) == 1:
-        (m,) = reached.values()
+        (m,) = measured.values()
         return _mean(m)
     return "<br>".join(
-        f"{short}: {_mean(reached[name]) if name in reached else 'not measured'}"
+        f"{short}: {_mean(measured[name]) if name in measured else 'not measured'}"
         for name, short in zip(names, _short(names), strict=True)
     )
 
 
 def _mean(m: Measured) -> str:
     """A recipe's mean, with the number of seeds if there are few."""
-    return m.mean + (f" ({m.seeds} seed{'s' * (m.seeds > 1)})" if m.seeds < FEW else "")
+    return m.mean + (f" ({m.seeds} seed{'s' * (m.seeds > 1)})" if m.seeds < MIN_SEEDS else "")
 
 
 def _best_baseline(m: Measured | None) -> str:
@@ -179,8 +180,8 @@ def sources_of(settings: Mapping[str, str]) -> dict[str, str]:
     return found if len(set(found.values())) > 1 else {}
 
 
-def unlike_layouts(form: Mapping[str, DryRun], settings: Callable[[str], str]) -> dict[str, str]:
-    """Recipe -> the weights that it names, if its run on random weights imitated other ones."""
+def substituted_architectures(form: Mapping[str, DryRun], settings: Callable[[str], str]) -> dict[str, str]:
+    """Recipe -> its checkpoint, for dry runs that used another architecture."""
     found = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in form}
     return {name: named for name, named in found.items() if named and named != form[name].layout}
 
@@ -217,12 +218,14 @@ def _baselines(m: Measured) -> dict[str, Any]:
 
 
 def _searches(translated: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """BLEU of a translator for each search, and of lower-cased, tokenized text, as in many papers."""
+    """BLEU for each decoding method (greedy, beam), and for lower-cased, tokenized text as in many papers."""
     out = {}
     for search, found in translated.items():
         title = "Greedy" if search == "greedy" else f"Beam of {found.get('width', 5)}"
-        apart = found.get("bleu_tokenised")
-        out[title] = f"{found['bleu']:.1f} BLEU" + (f", tokenized {apart:.1f}" if apart is not None else "")
+        tokenized = found.get("bleu_tokenised")
+        out[title] = f"{found['bleu']:.1f} BLEU" + (
+            f", tokenized {tokenized:.1f}" if tokenized is not None else ""
+        )
     return out
 
 
@@ -246,7 +249,7 @@ def epochs_of(m: Measured) -> list[dict[str, str]]:
 
 
 def measures(finding: str) -> str:
-    """The script that measures a finding, with its argument."""
+    """The script (and argument) below benchmarks/ that reproduces a finding."""
     kind, _, recipe = finding.partition("-")
     return f"precision.py {recipe}" if kind == "precision" else finding.replace("-", "_") + ".py"
 
@@ -262,7 +265,7 @@ def finding_curve(found: Finding) -> str:
 def curve_of(m: Measured) -> str:
     """Loss and accuracy over the epochs of the first seed; empty if fewer than two were evaluated.
 
-    If the weights of each epoch were evaluated, the chart includes the test split.
+    The test curve is drawn only if every epoch was evaluated on the test split.
     """
     first: dict[str, Any] = m.runs[0] if m.runs else {}
     return learning_curves(first.get("evaluations") or (), first.get("epochs") or ())

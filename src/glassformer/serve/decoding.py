@@ -167,7 +167,7 @@ class Decoding:
             DataError: an image cannot be used, or all together are too large; then none is decoded.
             Problem: an image takes too long.
         """
-        opened = await self.small.start(lambda: model.open_all(contents, what))
+        opened = await self.small.start(lambda: model.decode_base64(contents, what))
         items = []
         for i, (content, pixels) in enumerate(opened):
             lane, decode = (self.large, _decode_large) if pixels > LARGE else (self.small, _decode)

@@ -190,7 +190,7 @@ def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Reque
         return request
     fields: dict[str, Any] = {}
     for kind in more:
-        one: Any = Annotated[kind.element | None, Field(description=kind.element_is)]
+        one: Any = Annotated[kind.element | None, Field(description=kind.element_description)]
         fields |= {f"{kind.field}s": (Many[kind.element], None), kind.field: (one, None)}
     made = create_model(request.__name__, __base__=request, __doc__=request.__doc__, **fields)
     made.READS = (*known, *more)  # type: ignore[attr-defined]  # a class attribute of such requests

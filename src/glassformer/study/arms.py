@@ -110,10 +110,10 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
     """
     if is_finished(job):
         return job.folder
-    begun = (job.folder / "config.toml").is_file()
+    resume = (job.folder / "config.toml").is_file()
     started = time.perf_counter()
     callbacks: list[Callback] = [Progress()] if progress else []
-    run_task(split_as_others(job), job.folder, resume=begun, log=say, callbacks=callbacks)
+    run_task(split_as_others(job), job.folder, resume=resume, log=say, callbacks=callbacks)
     marker = {
         "arm": job.arm,
         "seed": job.seed,
@@ -133,6 +133,7 @@ def split_as_others(job: Job) -> Any:
     begun = sorted(job.folder.parents[1].glob("*/*/config.toml"))
     if not begun or getattr(data, "copies", "") is not None or is_named(data.source):
         return job.recipe
+    # whether duplicates of an example may be in different splits ("apart", the rule of earlier versions)
     copies = getattr(read_run_recipe(begun[0].parent).data, "copies", None) or "apart"
     return replace(job.recipe, data=replace(data, copies=copies))
 
@@ -150,7 +151,7 @@ def run_jobs(
     Args:
         workers: number of parallel processes; 0: run all jobs in this process.
         say: called with one line when a job starts or ends; with workers it must be picklable.
-        engine: ``ray``: jobs are tasks of a cluster, which sees the study's folder under the same path.
+        engine: ``ray``: jobs run on a Ray cluster; the study's folder must have the same path on every node.
 
     Returns:
         Title -> error message of each job that failed; all others are finished.
@@ -167,7 +168,7 @@ def run_jobs(
     failed: dict[str, str] = {}
     done = len(jobs) - len(todo)
     first = done == 0  # an input error of the first job probably concerns all jobs
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     ended: list[Job] = []
 
     def record(job: Job, error: BaseException | None, seconds: float) -> None:
@@ -181,13 +182,13 @@ def run_jobs(
         if error is not None:
             failed[job.title] = str(error) or type(error).__name__
         ended.append(job)
-        rest = (time.perf_counter() - began) / len(ended) * (len(todo) - len(ended))
+        rest = (time.perf_counter() - start_time) / len(ended) * (len(todo) - len(ended))
         when = f" (about {time_left(rest)} left)" if rest else ""
         say(f"[{done}/{len(jobs)}] {job.title}: {f'failed: {error}' if error else f'{seconds:.0f} s'}{when}")
 
     if engine == "ray":
         absolute = [replace(job, folder=job.folder.resolve()) for job in todo]
-        for job, (error, seconds) in mapped("ray", _attempt, absolute, **_needs(absolute)):
+        for job, (error, seconds) in mapped("ray", _attempt, absolute, **_resources(absolute)):
             record(job, error, seconds)
         return failed
     if workers == 0:
@@ -216,11 +217,10 @@ def run_jobs(
     return failed
 
 
-def _needs(jobs: Sequence[Job]) -> dict[str, int]:
+def _resources(jobs: Sequence[Job]) -> dict[str, int]:
     """CPUs and GPUs of the most demanding job."""
-    settings = [
-        getattr(job.recipe, "train", None) for job in jobs
-    ]  # word vectors lack this section, use CPUs
+    # recipes of word vectors have no section ``train`` and run on the CPU
+    settings = [getattr(job.recipe, "train", None) for job in jobs]
     each = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
     return {name: max(one[name] for one in each) for name in ("cpus", "gpus")} if each else {}
 
@@ -298,7 +298,7 @@ def _exit_status(code: int | None) -> str:
 
 
 def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also before and after training
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # training installs its own handler
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     error: BaseException | None = None
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import place_of, read_json, replace_text, signed
+from glassformer.checkpoints.files import card_path, read_json, replace_text, with_checksum
 from glassformer.config import read_toml
 from glassformer.errors import InputError
 from glassformer.runtime import versions
@@ -71,8 +71,8 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
 
 def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **form: Any) -> Path:
     """Write the card into a folder. An edited README.md stays; ours then gets another name."""
-    path = place_of(folder)
-    replace_text(path, signed(card_of(estimator, run, **form)))
+    path = card_path(folder)
+    replace_text(path, with_checksum(card_of(estimator, run, **form)))
     return path
 
 

@@ -142,7 +142,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         """The examples as a checked list; from a table, the columns that ``fit`` used.
 
         Raises:
-            DataError: an unusable example, or unclear columns.
+            DataError: an unusable example, or ambiguous columns.
         """
         return self.check(self.rows_of(X, origin), origin or self.NOUN)
 

@@ -427,7 +427,9 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def _about(self) -> dict[str, Any]:
         """The fitted state as stored in ``glassformer.json``."""
         counts = {"examples": found} if (found := getattr(self, "examples_", {})) else {}
-        return {name: getattr(self, f"{name}_") for name in self.SAVED_STATE} | counts | self.about_columns()
+        return (
+            {name: getattr(self, f"{name}_") for name in self.SAVED_STATE} | counts | self.columns_metadata()
+        )
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:

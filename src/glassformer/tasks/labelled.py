@@ -429,7 +429,7 @@ def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
     they exist.
 
     Raises:
-        DataError: data that cannot be read, or unclear columns of pairs.
+        DataError: data that cannot be read, or ambiguous columns of pairs.
     """
     if not hasattr(recipe.data, "pair_column"):
         return task.load(recipe, source)

@@ -14,9 +14,9 @@ from glassformer.checkpoints.files import (
     check_is_model,
     models_below,
     no_folder,
+    read_consistently,
     read_json,
     restore_folder,
-    steadily,
     verify_folder,
 )
 from glassformer.checkpoints.layout import other_task
@@ -68,7 +68,7 @@ def load(path: str | Path) -> Any:
     if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
         folder = folder / "model"
     with computing(gradients=True):
-        return steadily(folder, lambda: _load(folder, path))
+        return read_consistently(folder, lambda: _load(folder, path))
 
 
 def _load(folder: Path, path: str | Path) -> Any:

@@ -14,8 +14,8 @@ from glassformer.data.in_memory import (
     MemoryTable,
     as_record,
     as_targets,
+    column_count_error,
     open_table,
-    other_width,
     take_columns,
 )
 from glassformer.errors import CheckpointError, DataError, OtherOrderWarning, UnnamedColumnsWarning
@@ -51,7 +51,8 @@ class NamedColumns:
 
     @staticmethod
     def is_example(row: Any) -> bool:
-        """Whether a dict (or a list with one dict) is an example, rather than a table row."""
+        """Whether a dict (or a list with one dict) is a complete example (a tagged sentence), and not a
+        row keyed by column names."""
         return False
 
     def fit_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
@@ -62,11 +63,11 @@ class NamedColumns:
             names: the columns to read; others are ignored.
 
         Raises:
-            DataError: unclear columns, or a column that equals ``y``.
+            DataError: ambiguous columns, or a column that equals ``y``.
         """
         warn_of_order(X, y)
         vars(self).pop("feature_names_in_", None)
-        self.n_features_in_, self._noted = 1, False
+        self.n_features_in_, self._warned_positions = 1, False
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
         table, y = open_table(X, self.NOUN, self.is_example), as_targets(y)
         if table is None:
@@ -74,7 +75,7 @@ class NamedColumns:
         if names is None and (y is not None or self.MOST > 1) and len(getattr(y, "shape", ())) < 2:
             refuse_targets(table, y, self.MOST, self.NOUN, self.TARGETS)
         if names is None and len(table) > self.MOST:
-            raise other_width(table, self.NOUN, self.NOUN, self.MOST, inputs_of(table, self.MOST))
+            raise column_count_error(table, self.NOUN, self.NOUN, self.MOST, inputs_of(table, self.MOST))
         out = take_columns(table, self.NOUN, self.NOUN, self.MOST, names)
         if table.names is not None:
             self.feature_names_in_ = np.asarray(names or table.names, object)
@@ -88,10 +89,10 @@ class NamedColumns:
             width: number of columns per example, if it differs from ``fit``.
 
         Raises:
-            DataError: a missing column, or unclear columns.
+            DataError: a missing column, or ambiguous columns.
         """
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
-        origin, most = origin or self.NOUN, width or self.asked_columns()
+        origin, most = origin or self.NOUN, width or self.columns_per_example()
         names = getattr(self, "feature_names_in_", None)
         if (table := open_table(X, origin, self.is_example)) is None:
             if names is not None and {*names} <= {*(as_record(X) or ())}:
@@ -105,27 +106,27 @@ class NamedColumns:
         return take_columns(table, origin, self.NOUN, most, None if names is None else names.tolist())
 
     def name_columns(self, *names: str | None) -> None:
-        """Store the names of the columns that ``fit`` got as lists; None means no column."""
+        """Store column names if ``fit`` was given separate lists; None entries are skipped."""
         known = [name for name in names if name is not None]
         if len(known) == self.n_features_in_:
             self.feature_names_in_ = np.asarray(known, object)
 
-    def asked_columns(self) -> int:
+    def columns_per_example(self) -> int:
         """Number of columns per example in prediction."""
         return getattr(self, "n_features_in_", self.MOST)
 
     def _warn_of_positions(self, table: MemoryTable) -> None:
         """Warn once that named columns are taken by position."""
-        if table.names is None or getattr(self, "_noted", False):
+        if table.names is None or getattr(self, "_warned_positions", False):
             return
-        self._noted = True
+        self._warned_positions = True
         shown = " and ".join(map(repr, table.names))
-        what = f"this model was fitted without the names of columns: {shown} are taken in this order"
-        fix = "Fit it on a table, whose names it keeps, or give a list of tuples"
+        what = f"this model was fitted without column names: {shown} are taken in this order"
+        fix = "Fit it on a DataFrame to keep its column names, or pass a list of tuples"
         warnings.warn(f"{what}. {fix}", UnnamedColumnsWarning, stacklevel=5)
 
-    def about_columns(self) -> dict[str, Any]:
-        """The entry ``columns`` of ``glassformer.json``; empty if they had no names."""
+    def columns_metadata(self) -> dict[str, Any]:
+        """The entry ``columns`` of ``glassformer.json``; empty if the model was fitted without names."""
         names = getattr(self, "feature_names_in_", None)
         return {} if names is None else {"columns": names.tolist()}
 
@@ -156,6 +157,6 @@ def warn_of_order(X: Any, y: Any) -> None:
     if a is None or b is None or callable(a) or callable(b) or len(a) != len(b) or a.equals(b):
         return
     if {*a} == {*b}:
-        what = "X and y have the same index in another order, and are taken by their places"
-        fix = "if the index says what belongs together, give y.loc[X.index]"
+        what = "X and y have the same index in a different order; rows are matched by position"
+        fix = "to match rows by index, pass y.loc[X.index]"
         warnings.warn(f"{what}; {fix}", OtherOrderWarning, stacklevel=outside())

@@ -221,7 +221,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             "parameters": {key: getattr(self, key) for key in ("head", "k", "C", "pooling")},
             "classes": self.classes_.tolist(),
             **({"truth_values": True} if self.truth_ else {}),
-            **self.about_columns(),
+            **self.columns_metadata(),
         }
 
         def write(folder: Path) -> None:
@@ -342,7 +342,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
     @property
     def MOST(self) -> int:  # type: ignore[override]  # as well
-        return self._opened().asked_columns()
+        return self._opened().columns_per_example()
 
     def is_example(self, row: Any) -> bool:  # type: ignore[override]  # as well
         return self._opened().is_example(row)

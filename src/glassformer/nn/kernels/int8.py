@@ -1,7 +1,8 @@
 """Int8 linear layers for prediction, with one scale per weight column and one per input row.
 
 The scale of a row is its largest absolute value divided by 127, computed on the fly: no calibration is
-needed, and no output depends on other rows. Integer sums are exact and equal at every level.
+needed, and no output depends on other rows. Integer sums are exact and
+identical at every instruction-set level (AVX2, AVX-512 VNNI ...).
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from glassformer.errors import ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import Int8Job
 
-LARGEST = 127
+INT8_MAX = 127
 PANEL = 16  # columns stored together: ``PANEL`` in linear_int8.c
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh")  # in the order of linear_int8.c
-MOST_INPUTS = 65_536  # sums over more inputs may overflow 32 bits
+MAX_IN_FEATURES = 65_536  # sums over more inputs may overflow 32 bits
 
 
 class Packed(NamedTuple):
-    """A quantized weight ``[columns, inputs]`` in the layout of the current level's kernel."""
+    """A quantized weight ``[columns, inputs]`` (out and in features), in the layout of the level's kernel."""
 
     weight: Tensor  # [columns / 16, inputs / group, 16, group] int8, zero-padded
-    start: Tensor  # [columns] int32, initial sums; like the next two padded to a multiple of 16
+    start: Tensor  # [columns] int32, initial accumulators, which correct for unsigned inputs
     scale: Tensor  # [columns] fp32
-    bias: Tensor  # [columns] fp32
+    bias: Tensor  # [columns] fp32; ``start``, ``scale`` and ``bias`` are padded to a multiple of 16
     inputs: int
     columns: int
 
@@ -63,24 +64,26 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     ``[columns]``.
     """
     weight = weight.detach().float()
-    scale = weight.abs().amax(1) / LARGEST
-    return (weight / scale.clamp_min(1e-37)[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scale
+    scale = weight.abs().amax(1) / INT8_MAX
+    return (weight / scale.clamp_min(1e-37)[:, None]).round().clamp(-INT8_MAX, INT8_MAX).to(torch.int8), scale
 
 
 def pack(weight: Tensor, bias: Tensor | None) -> Packed:
-    """Quantize and lay out the weight ``[columns, inputs]`` and bias of a layer. Requires kernels."""
-    whole, scale = quantize(weight)
-    columns, inputs = whole.shape
+    """Quantize and lay out the weight ``[columns, inputs]`` and bias of a layer. Requires the C kernels."""
+    q_weight, scale = quantize(weight)
+    columns, inputs = q_weight.shape
     level = kernels.level()
     group = 2 if level is not None and level.name == "avx2" else 4
-    more = -columns % PANEL
-    laid = F.pad(whole, (0, -inputs % 4, 0, more)).view(-1, PANEL, -(-inputs // 4) * 4 // group, group)
+    pad = -columns % PANEL
+    tiled = F.pad(q_weight, (0, -inputs % 4, 0, pad)).view(-1, PANEL, -(-inputs // 4) * 4 // group, group)
     start = (
-        -128 * whole.sum(1, dtype=torch.int32) if group == 4 else whole.new_zeros(columns, dtype=torch.int32)
+        -128 * q_weight.sum(1, dtype=torch.int32)
+        if group == 4
+        else q_weight.new_zeros(columns, dtype=torch.int32)
     )
     bias = scale.new_zeros(columns) if bias is None else bias.detach().float()
-    start, scale, bias = (F.pad(x, (0, more)) for x in (start, scale, bias))
-    return Packed(laid.transpose(1, 2).contiguous(), start, scale, bias, inputs, columns)
+    start, scale, bias = (F.pad(x, (0, pad)) for x in (start, scale, bias))
+    return Packed(tiled.transpose(1, 2).contiguous(), start, scale, bias, inputs, columns)
 
 
 def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
@@ -91,7 +94,7 @@ def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
         TypeError: rows of another dtype.
     """
     if x.ndim != 2 or x.shape[1] != packed.inputs:
-        raise ShapeError(f"rows {list(x.shape)} for a weight of {packed.inputs} inputs", where="int8")
+        raise ShapeError(f"expected input of shape [N, {packed.inputs}], got {list(x.shape)}", where="int8")
     if x.dtype not in (torch.float32, compute_dtype()):
         raise TypeError(f"int8 layers take float32 or {compute_dtype()}, not {x.dtype}")
     if x.stride(1) != 1:
@@ -103,5 +106,5 @@ def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
     job.scale, job.bias = packed.scale.data_ptr(), packed.bias.data_ptr()
     job.half, job.activation = x.dtype == torch.bfloat16, ACTIVATIONS.index(activation)
     if kernels.library().linear_int8(ctypes.byref(job), kernels.torch_threads()):
-        raise MemoryError("linear layer: no memory for its rows in int8")
+        raise MemoryError("could not allocate the int8 input buffer")
     return out

@@ -40,7 +40,7 @@ class ImageConfig(PixelConfig):
     mix: Literal["none", "mixup", "cutmix", "both"] = setting(
         "none", "augmentation that mixes pairs of images and their labels"
     )
-    mix_share: float = setting(1.0, "share of batches that are mixed, 0 to 1")
+    mix_share: float = setting(1.0, "probability of mixing a batch, 0 to 1")
     mix_alpha: float = setting(1.0, "parameter of the Beta distribution that the mixing ratio is drawn from")
 
 
@@ -51,7 +51,8 @@ class ImageModelConfig(EncoderConfig):
     model: str = by_place(
         default=AUTO,
         meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, hog (a linear model), "
-        "or auto: the best of hog and dinov2-small, in whose absence vit-tiny from scratch",
+        "or auto: the better of hog and dinov2-small (vit-tiny from scratch if dinov2-small is not "
+        "available)",
         in_file=IMAGE_SCRATCH,
         obeyed=SEARCH,
     )
@@ -82,11 +83,9 @@ class ImageEvaluateConfig(EvaluateKeys):
 
     baselines: bool = setting(True, "also evaluate logistic regression on downscaled pixels")
     robustness: bool = setting(
-        False, "also evaluate on changed images: crops, lighting, blur, noise, JPEG, rotation"
+        False, "also evaluate on perturbed images: crops, lighting, blur, noise, JPEG, rotation"
     )
-    robustness_limit: int = setting(
-        0, "number of evaluated images that are changed, drawn with seed 0; 0: all"
-    )
+    robustness_limit: int = setting(0, "number of evaluated images to perturb, sampled with seed 0; 0: all")
     grid: bool = setting(True, "write a grid of images, one per class, with true and predicted labels")
 
 

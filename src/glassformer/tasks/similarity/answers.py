@@ -57,7 +57,7 @@ class Answers:
         """Checked texts; from a table, the column that ``fit`` used, if any."""
         return check_texts(self.rows_of(X))
 
-    def asked_columns(self) -> int:
+    def columns_per_example(self) -> int:
         """Number of columns per example in prediction: 1, also after training on pairs."""
         return 1
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import read_json, steadily, sweep, verify_folder
+from glassformer.checkpoints.files import read_consistently, read_json, sweep, verify_folder
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state, refuse_unfinished
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
@@ -261,7 +261,7 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
             raise CheckpointError("holds no word vectors", where=str(path))
-        return steadily(folder, lambda: cls._load(folder))
+        return read_consistently(folder, lambda: cls._load(folder))
 
     @classmethod
     def _load(cls, folder: Path) -> Word2Vec:
