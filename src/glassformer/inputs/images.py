@@ -162,7 +162,7 @@ class Images(Inputs):
 
     def check(self, recipe: Any, splits: Mapping[str, Any], folder: Path) -> None:
         """Raise DataError for unreadable images before training."""
-        refuse_unreadable(dict(splits), first_range(recipe.image, recipe.model, folder))
+        refuse_unreadable(dict(splits), initial_image_range(recipe.image, recipe.model, folder))
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
         return examine_pictures(dataset.name, dataset.splits, dataset.notes, transform=est.transform_)
@@ -267,7 +267,7 @@ def table_of_pictures(path: Path, given: Given) -> list[Row]:
     return found
 
 
-def first_range(image: Any, model: Any, folder: Path) -> ImageRange:
+def initial_image_range(image: Any, model: Any, folder: Path) -> ImageRange:
     """The pixel value of white (``image_range``) at the start of a training run in ``folder``.
 
     Does not download a model.

@@ -192,11 +192,11 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
     for record in m.runs:
         score = headline(record, m.recipe)
         line = {"Seed": str(record.get("seed", "–")), "Figure": score[1].format(score[0]) if score else "–"}
-        judged = record.get("test") or record.get("validation") or {}
-        line |= {title: f"{judged[key]:.4f}" for key, title in SCORES.items() if key in judged}
+        metrics = record.get("test") or record.get("validation") or {}
+        line |= {title: f"{metrics[key]:.4f}" for key, title in SCORES.items() if key in metrics}
         line |= _searches((record.get("scores") or {}).get(record.get("judged", "")) or {})
-        if asked := (record.get("masked") or {}).get("masked_tokens"):
-            line["Words asked"] = f"{asked:,}"
+        if tokens := (record.get("masked") or {}).get("masked_tokens"):
+            line["Words asked"] = f"{tokens:,}"
         if seconds := record.get("seconds", {}).get("train"):
             line["Training"] = duration(seconds) + company([record])
         if memory := record.get("peak_memory_mb"):

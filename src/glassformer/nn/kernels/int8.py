@@ -104,7 +104,8 @@ def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
     job.x, job.out, job.x_stride, job.out_stride = x.data_ptr(), out.data_ptr(), x.stride(0), out.stride(0)
     job.weight, job.start = packed.weight.data_ptr(), packed.start.data_ptr()
     job.scale, job.bias = packed.scale.data_ptr(), packed.bias.data_ptr()
-    job.half, job.activation = x.dtype == torch.bfloat16, ACTIVATIONS.index(activation)
+    job.half = x.dtype == torch.bfloat16  # else fp32
+    job.activation = ACTIVATIONS.index(activation)
     if kernels.library().linear_int8(ctypes.byref(job), kernels.torch_threads()):
         raise MemoryError("could not allocate the int8 input buffer")
     return out

@@ -19,7 +19,7 @@ from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.data.splits import grouped_choice
 from glassformer.errors import MissingValueError, NoSuchSplitError, TooFewExamplesError, counted
-from glassformer.inputs.images import first_range
+from glassformer.inputs.images import initial_image_range
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
 from glassformer.tasks.same_data import own_data
@@ -104,7 +104,9 @@ def preview_data(context: RunContext) -> DataPreview:
         DataError: an unreadable image.
     """
     data = context.data
-    image_range = first_range(*as_classifiers(context.recipe.image, context.recipe.model), context.folder)
+    image_range = initial_image_range(
+        *as_classifiers(context.recipe.image, context.recipe.model), context.folder
+    )
     refuse_unreadable({"train": data.train, "validation": data.validation}, image_range)
     counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
     return DataPreview([f"images: {counts}; {len(data.validation):,} of them held out", *data.notes])
