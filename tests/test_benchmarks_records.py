@@ -202,10 +202,13 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     assert code == 0
     assert result["max_length"] == 11
     assert result["counter_examples"]["searched"] == 5
-    assert {*result["methods"]} == {*OF_LAYERS}
-    for row in result["methods"].values():
+    assert {*result["methods"]} - {*OF_LAYERS} == {"captum: integrated gradients", "captum: occlusion"}
+    for method in OF_LAYERS:
+        row = result["methods"][method]
         assert row.keys() >= METHOD_KEYS
         assert {*row["stability"]} == {"synonym", "typo"}
+        assert {*row["operators"]} == {"mask", "delete", "unknown", "random"}
+        assert row["normalized"].keys() == {"deletion", "insertion"}
     (judged,) = (tmp_path / "work").glob("explain-model-*.jsonl")
     tokens = [json.loads(line)["tokens"] for line in judged.read_text(encoding="utf-8").splitlines()]
     assert tokens == [11] * 3

@@ -98,7 +98,7 @@ def test_a_model_that_passes_is_used_saved_and_loaded(own, tmp_path):
         assert np.array_equal(again.logits(OTHERS[0]), small)
     np.testing.assert_allclose(again.logits(OTHERS[0][:3]), small[:3], rtol=1e-5)  # whatever its neighbors
     assert again.explain(OTHERS[0][0], method="gradient_x_input").scores.any()  # by the fp32 model
-    with pytest.raises(ConfigError, match="heads are silenced"):
+    with pytest.raises(ConfigError, match="heads cannot be ablated in int8"):
         ablation(again, *OTHERS)
     again.calibrate(*OTHERS)
     assert again.int8_ is None

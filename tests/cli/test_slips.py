@@ -45,7 +45,7 @@ def test_a_slip_goes_before_the_folder_and_the_data(refused, run, tmp_path, slip
     shutil.copytree(run, tmp_path / "runs" / "reviews")
     assert said in refused("train", "--text", "reviews.csv", *slip)
     assert said in refused("train", "--text", "reviews.csv", "--out", "elsewhere", *slip)
-    assert "the output folder exists" in refused("train", "--text", "reviews.csv")
+    assert "the output folder holds a finished run" in refused("train", "--text", "reviews.csv")
     if not slip[0].endswith("column"):
         assert said in refused("train", "imdb-textcnn", "--out", "elsewhere", *slip)
     if "--model" not in slip:

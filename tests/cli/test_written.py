@@ -98,7 +98,7 @@ def test_a_run(ok, refused, run, tmp_path):
     ok("embed", f"{run}/model", source, "--out", "w.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), found)
     assert "the output file exists" in refused("embed", run, source, "--out", "v.npy")
-    assert "an array of numpy" in refused("embed", run, source, "--out", "v.csv")
+    assert "written as a NumPy array" in refused("embed", run, source, "--out", "v.csv")
     assert "the text is empty" in refused("embed", run, " ", "--out", "x.npy")
     assert "prompts belong to models" in refused(
         "embed", run, "film", "--out", "x.npy", "--prompt-name", "ask"

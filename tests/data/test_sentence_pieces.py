@@ -424,7 +424,7 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "a cut table": (model(GOOD, b"", field(2, b"\x01\x02")), "its table is cut"),
     "a table that leads out": (
         model(GOOD, b"", field(2, struct.pack("<I", 1024) + b"\xff" * 1024)),
-        "its table leads out of itself",
+        "its table has an offset out of range",
     ),
     "a blank of a user's in BPE": (
         model([*GOOD, piece("a▁", 0.0, 4)], field(3, 2)),

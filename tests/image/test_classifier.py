@@ -118,8 +118,8 @@ def test_gradual_unfreezing_reaches_down():
 
 def test_settings_that_exclude_each_other():
     for options, said in (
-        ({"lora_rank": 2, "train_layers": 0}, "lora_rank leaves"),
-        ({"unfreeze_every": 1}, "unfreeze_every says when"),
+        ({"lora_rank": 2, "train_layers": 0}, "lora_rank already freezes"),
+        ({"unfreeze_every": 1}, "unfreeze_every needs train_layers"),
         ({"train_layers": 3}, "the encoder has 2"),
         ({"lora_rank": 99}, "lora_rank = 99"),
         ({"batch_size": 0}, "batched by number"),

@@ -112,11 +112,11 @@ def test_metadata_holds_no_more_than_it_has(made):
     ifd, u32 = made["ifd"], made["u32"]
     same = ifd([(1000 + i, 7, 30_000, u32(20_000)) for i in range(300)], 0, bytes(47_000))
     jpeg, png = (encoded(Image.fromarray(RGB), kind) for kind in ("JPEG", "PNG"))
-    refused(jpeg[:2] + made["segment"](0xE1, b"Exif\0\0" + same) + jpeg[2:], "they hold 9,000,000")
-    refused(made["with_chunks"](png, (b"eXIf", same)), "they hold")
+    refused(jpeg[:2] + made["segment"](0xE1, b"Exif\0\0" + same) + jpeg[2:], "claim to have 9,000,000")
+    refused(made["with_chunks"](png, (b"eXIf", same)), "that claim to have")
     text = b"Raw profile type exif\0\0" + zlib.compress(b"\nexif\n9\n" + same.hex().encode())
-    refused(made["with_chunks"](png, (b"zTXt", text)), "they hold")
-    refused(encoded(Image.fromarray(RGB), "WEBP", exif=same), "they hold")
+    refused(made["with_chunks"](png, (b"zTXt", text)), "that claim to have")
+    refused(encoded(Image.fromarray(RGB), "WEBP", exif=same), "that claim to have")
     with pytest.raises(DataError, match="entries"):
         check_tags(ifd([(i, 3, 1, u32(1)) for i in range(MAX_TAGS + 1)]), "x")
     assert check_tags(ifd([(34665, 4, 1, u32(8)), (34853, 4, 1, u32(8))], 8), "x") == {34665: 8, 34853: 8}
@@ -164,7 +164,7 @@ def test_what_pillow_decodes_in_python_is_small(made):
     refused(b"P5 4001 3989 254\n" + bytes(4001 * 3989), "15,959,989 values that are slow")
     refused(b"P5 2003 1999 4095\n" + bytes(2 * 2003 * 1999), "values that are slow")
     refused(b"P3 2003 1999 255\n7 7 7 ", "values that are slow")
-    refused(b"P2 99 99 255\n" + b"#\n" * 2000 + b"7 " * 9801, "remarks")
+    refused(b"P2 99 99 255\n" + b"#\n" * 2000 + b"7 " * 9801, "more comments")
     refused(made["bmp"](6007, 5981, 1, 8, b"\1\0\0\0" * 5981), "values that are slow")
     assert open_picture(b"P5 401 397 65535\n" + bytes(2 * 401 * 397)).size == (401, 397)
     assert open_picture(b"P5 # made by hand\n17\t13 # and here\n255\n" + bytes(221)).size == (17, 13)

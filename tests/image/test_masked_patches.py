@@ -268,7 +268,7 @@ def test_a_run_reads_flat_folders_and_leaves_a_page_with_paintings(tmp_path):
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["pictures"] == {str(flat): 20, "validation": 5 - 1}  # a fifth at most
     page = (tmp_path / "run" / "report.html").read_text()
-    assert page.count('alt="painted"') == 4
+    assert page.count('alt="reconstructed"') == 4
     again = evaluate_task(tmp_path / "run")
     assert again["hidden"] == pytest.approx(metrics["hidden"])
     assert folder is not None

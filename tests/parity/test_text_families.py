@@ -452,7 +452,7 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
                 ("relative_attention_num_buckets", 64),
             )
         ),
-        ("roberta", {"pad_token_id": 22}, "pad_token_id = 22 with 23 rows of positions"),
+        ("roberta", {"pad_token_id": 22}, "pad_token_id = 22 leaves no room in 23 rows of positions"),
         ("roberta", {"pad_token_id": -1}, "pad_token_id = -1"),
         ("roberta", {"pad_token_id": "one"}, "pad_token_id = 'one'"),
         (

@@ -38,14 +38,14 @@ def learned(folder, metrics: dict, *history: dict) -> str:
         (
             {"task": "translation", "judged": "test", "scores": {"test": {"greedy": SCORE}}},
             True,
-            ["reference", "BLEU", "held-out"],
+            ["reference", "BLEU", "validation loss"],
             ["masked"],
         ),
-        ({"task": "translation"}, False, ["reference"], ["BLEU", "held-out", "masked"]),
+        ({"task": "translation"}, False, ["reference"], ["BLEU", "validation loss", "masked"]),
         (
             {"task": "masked-lm", "masked": {"loss": 2.0}},
             True,
-            ["masked tokens", "held-out"],
+            ["masked tokens", "validation loss"],
             ["BLEU", "reference"],
         ),
     ],

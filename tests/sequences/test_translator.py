@@ -147,7 +147,7 @@ def test_bad_input_is_one_clear_line(translator, tmp_path):
         translator.translate(["a man", "the dog runs " * 20])
     with pytest.raises(DataError, match=r"texts\[0\]: the text is empty"):
         translator.translate([""])
-    with pytest.raises(ConfigError, match="keeps 0 hypotheses"):
+    with pytest.raises(ConfigError, match="beam = 0 is out of range"):
         translator.translate(SOURCE, beam=0)
     with pytest.raises(ConfigError, match=r"'transformr' is not a choice.*Did you mean 'transformer'"):
         gf.Translator("transformr").fit(SOURCE, TARGET)

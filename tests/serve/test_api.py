@@ -172,7 +172,7 @@ def test_one_text_or_image_needs_no_list_and_one_in_a_list_is_explained(server: 
         ("/v1/predict", {"text": "a", "texts": ["b"]}, "both text and texts"),
         ("/v1/explain", {"text": "a", "texts": ["b"]}, "both text and texts"),
         ("/v1/explain", {"texts": ["a", "b"]}, "texts"),
-        ("/v1/predict", {"text": "a", "image": image}, "texts, pairs or images"),
+        ("/v1/predict", {"text": "a", "image": image}, "exactly one of texts, pairs and images"),
     ):
         answer = server.ask(path, body)
         assert answer.status == 422

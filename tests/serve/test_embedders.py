@@ -69,7 +69,12 @@ def test_each_question_goes_to_the_model_that_answers_it(served):
         ("/v1/embed", {"texts": ["a"], "model": "other"}, 404, "no such model"),
         ("/v1/embed", {"texts": ["a"], "model": "films"}, 422, "this model gives labels"),
         ("/v1/similar", {"pairs": [["a"]]}, 422, "Send at least 2 items"),
-        ("/v1/similar", {"pairs": [["a", "b"], ["c", "d"]], "explain": True}, 422, "one pair is explained"),
+        (
+            "/v1/similar",
+            {"pairs": [["a", "b"], ["c", "d"]], "explain": True},
+            422,
+            "only one pair can be explained",
+        ),
         ("/v1/similar", {"paris": [["a", "b"]]}, 422, "pairs"),
         ("/v1/predict", {"texts": ["a"], "model": "alike"}, 422, "this model gives vectors"),
         ("/v1/explain", {"text": "a", "model": "alike"}, 422, "this model gives vectors"),
@@ -156,7 +161,7 @@ def test_without_a_list_or_vectors_nothing_is_searched(served, classifiers, tmp_
     assert refused.status == 422
     assert "--search TABLE" in refused.body["error"]["fix"]
     films = load_models([classifiers[0].save(tmp_path / "films")], Limits(), threads=1)
-    with pytest.raises(ConfigError, match="searched by vectors, and films gives labels"):
+    with pytest.raises(ConfigError, match="searching needs embeddings, but films gives labels"):
         search_in(films, LISTED)
     alike = [served[0].save(tmp_path / name) for name in ("one", "two")]
     with pytest.raises(ConfigError, match="one and two both give vectors"):

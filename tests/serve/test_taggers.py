@@ -99,7 +99,7 @@ def test_models_say_what_they_give(served):
 @pytest.mark.parametrize(
     ("path", "body", "status", "where", "said"),
     [
-        ("/v1/tag", {}, 422, "body", "text, words, texts or sentences"),
+        ("/v1/tag", {}, 422, "body", "exactly one of text, words, texts and sentences"),
         ("/v1/tag", {"text": "a", "words": ["a"]}, 422, "body", "exactly one of"),
         ("/v1/tag", {"text": ["a"]}, 422, "text", "Send a string"),
         ("/v1/tag", {"words": "a b"}, 422, "words", '{"words": [...]}'),

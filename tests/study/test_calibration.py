@@ -160,7 +160,7 @@ def test_page_and_card_show_the_thresholds(three):
     calibrate_run(three, threshold="accuracy", abstain_below=0.45, bootstrap=20)
     page = (three / "report.html").read_text(encoding="utf-8")
     assert "The threshold of each class" in page
-    assert "the largest multiple of its own threshold" in page
+    assert "whose probability divided by its threshold is the largest" in page
     assert "Right of these, test" in page
     card = (three / "model" / "README.md").read_text(encoding="utf-8")
     assert "thresholds of its classes" in card

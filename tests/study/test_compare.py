@@ -299,7 +299,7 @@ def test_a_study_is_compared_by_what_its_recipes_choose_by(done, base, tmp_path)
     assert arm["p"] == arm["macro_f1"]["bootstrap_p"]
     page = render_study(found)
     assert "difference in macro-F1, points" in page
-    assert "the mean macro-F1 over the draw" in page
+    assert "of the mean macro-F1 over the sampling" in page
     assert "Difference (macro-F1, points)" in markdown(found)
     assert (
         next(r for r in table_rows(found) if r["arm"] != "lr=0.03")["difference"]
@@ -311,7 +311,7 @@ def test_the_page_explains_two_tests_that_answer_differently(done):
     _, results, _ = done
     page = " ".join(render_study(results).split())
     assert "The two tests answer different questions. McNemar's test, seed by seed" in page
-    assert "of which two seeds say little" in page
+    assert "of which two seeds give a poor estimate" in page
 
 
 def test_finished_runs_are_compared_without_a_study(done, tmp_path):

@@ -65,7 +65,7 @@ def test_a_stopped_training_keeps_the_same(whole, tmp_path, stops):
 def test_there_must_be_a_place_and_no_low_rank_updates():
     with pytest.raises(ConfigError, match="keep_epochs"):
         TextClassifier("encoder-mini", **SMALL).fit(TEXTS, LABELS)
-    with pytest.raises(ConfigError, match="low-rank"):
+    with pytest.raises(ConfigError, match="cannot include LoRA updates"):
         TextClassifier("encoder-mini", **SMALL, lora_rank=2).fit(TEXTS, LABELS, checkpoints="nowhere")
 
 

@@ -172,7 +172,7 @@ def test_validation_is_taken_out_of_the_data_where_asked(kind):
 def test_an_encoder_that_shall_not_learn_stays_as_it_is(kind, settings):
     estimator, data = example(kind)
     if kind is gf.Embedder and "train_layers" in settings:  # it has no head that could learn alone
-        with pytest.raises(ConfigError, match="no weight would learn"):
+        with pytest.raises(ConfigError, match="no weight would be trained"):
             estimator.set_params(**settings).fit(*data)
         return
     frozen = estimator.set_params(**settings).fit(*data)

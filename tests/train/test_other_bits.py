@@ -16,7 +16,7 @@ HERE = {"device": "cpu", "kernels": "AVX2", "torch": "AVX2", "threads": 1}
 @pytest.fixture
 def saved(make_rig, tmp_path, monkeypatch):
     """A folder with a checkpoint, begun with ``HERE``."""
-    monkeypatch.setattr(state, "arithmetic", lambda device: HERE)
+    monkeypatch.setattr(state, "numerics", lambda device: HERE)
     rig = make_rig(epochs=2, batch_size=3, count=7)
     next(iter(run(rig.training, rig.stream, rig.objective, rig.evaluate)))
     rig.training.save(tmp_path)
@@ -38,20 +38,20 @@ def test_the_same_arithmetic_is_silent(make_rig, saved):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"kernels": "none"}, "before with kernels AVX2, now none: its bits"),
-        ({"threads": 2}, "before with threads 1, now 2: its bits"),
+        ({"kernels": "none"}, "before with kernels AVX2, now none: results will not be"),
+        ({"threads": 2}, "before with threads 1, now 2: results will not be"),
         ({"torch": "AVX512", "kernels": "AMX"}, "kernels AVX2, now AMX; torch AVX2, now AVX512"),
     ],
 )
 def test_another_level_or_number_of_threads_is_told(make_rig, saved, monkeypatch, changed, said):
-    monkeypatch.setattr(state, "arithmetic", lambda device: HERE | changed)
+    monkeypatch.setattr(state, "numerics", lambda device: HERE | changed)
     with pytest.warns(OtherBitsWarning, match="resumed at step 1") as told:
         resumed(make_rig, saved)
     assert said in str(told[0].message)
 
 
 def test_once_mixed_a_training_stays_mixed(make_rig, saved, monkeypatch):
-    monkeypatch.setattr(state, "arithmetic", lambda device: HERE | {"threads": 2})
+    monkeypatch.setattr(state, "numerics", lambda device: HERE | {"threads": 2})
     rig = make_rig(epochs=2, batch_size=3, count=7)
     with pytest.warns(OtherBitsWarning):
         rig.training.load(saved)
@@ -67,7 +67,7 @@ def test_a_checkpoint_of_before_is_taken_as_it_is(make_rig, saved, monkeypatch):
     found = state.load_state(saved)
     del found.state["computed"]
     monkeypatch.setattr(state, "load_state", lambda folder: found)
-    monkeypatch.setattr(state, "arithmetic", lambda device: HERE | {"kernels": "AMX"})
+    monkeypatch.setattr(state, "numerics", lambda device: HERE | {"kernels": "AMX"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert resumed(make_rig, saved) == 1
