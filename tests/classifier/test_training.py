@@ -312,5 +312,5 @@ def test_vectors_that_were_given_frozen_stay_so_whatever_else_learns(small, data
 
 def test_what_idle_processes_judge_does_not_count(fitted):
     ranks = SimpleNamespace(gather=lambda rows: np.concatenate([rows, rows[:1], rows[:1]]))
-    judge = fitted._judge(lambda: np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), ranks)
+    judge = fitted._evaluator(lambda: np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), ranks)
     assert judge()["accuracy"] == 1.0
