@@ -252,9 +252,7 @@ def test_other_data_are_judged_by_the_names_of_the_training(quick, tmp_path, cap
 def test_a_model_without_names_reads_by_the_order_and_says_so(nameless, tmp_path, capsys):
     table = write_csv(tmp_path / "t.csv", ["prem", "hypo", "label"], [(*LAST[::-1], "same")])
     assert sides_answered(nameless, table) == [LAST[::-1]]
-    said = (
-        "note: 'prem' is read as the first text and 'hypo' as the second, by their order; --text-column and"
-    )
+    said = "note: 'prem' is read as the first text and 'hypo' as the second, by their order; set --text-column and"
     assert said in capsys.readouterr().err
     table = write_csv(tmp_path / "u.csv", ["prem", "hypo", "more"], [(*LAST, "same")])
     assert main(["predict", str(nameless), str(table)]) == 2

@@ -17,7 +17,7 @@ import pytest
 from glassformer.errors import ConfigError, DataError
 from glassformer.scale.engines import mapped, needs, work_on
 from glassformer.scale.scoring import score_file
-from glassformer.study.arms import Job, _needs
+from glassformer.study.arms import Job, _resources
 from glassformer.study.compare import compare
 from glassformer.study.grid import load_study
 
@@ -96,8 +96,8 @@ def test_the_most_demanding_arm_decides_what_a_task_declares(tmp_path: Path):
         job(threads=2, device="cuda"),
         Job("v", 0, SimpleNamespace(), tmp_path),
     ]
-    assert _needs(jobs) == {"cpus": 3, "gpus": 1}
-    assert _needs([]) == {}
+    assert _resources(jobs) == {"cpus": 3, "gpus": 1}
+    assert _resources([]) == {}
 
 
 def without_guard() -> dict[str, str]:
