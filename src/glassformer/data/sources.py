@@ -87,7 +87,7 @@ def load_text_dataset(
         on_bad_row: ``refuse`` raises an error for an unusable row; ``skip`` leaves it out and lists it.
         find_labels: detect labels by content even if they are not needed.
         labels: False: do not read the labels of tables, so that rows without a label are usable.
-        pair_column: column of second texts; the rows become ``TextPair``s. ``auto``: detect two columns of
+        pair_column: column of second texts; the rows become pairs. ``auto``: detect two columns of
             texts (``find_sides`` of ``data/columns.py``). ``none``: a row has one text.
         label_separator: separator between labels in a multi-label cell; None: a cell is one label.
         numbers: read the labels as ``float``; their column is detected by name or content.

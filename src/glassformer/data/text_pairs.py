@@ -165,7 +165,7 @@ def encode_pairs(
     chunk: int = 2048,
     keep_second: bool = False,
 ) -> TokenTable:
-    """Encode ``TextPair``s as token ids and segments; the tokenizer is not modified.
+    """Encode ``TextPair`` objects as token ids and segments; the tokenizer is not modified.
 
     A pair longer than ``max_length`` tokens is truncated by ``sides_kept``, keeping its special tokens, and
     marked in ``truncated``. A pair without tokens becomes one [UNK].

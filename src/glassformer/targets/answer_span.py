@@ -164,7 +164,7 @@ def answer_figures(
         bootstrap: number of resamples of contexts for the 95 % intervals; 0: no intervals.
 
     Returns:
-        ``n`` (questions), ``contexts`` (their number), ``exact_match``, ``f1``, their ``_interval``s,
+        ``n`` (questions), ``contexts`` (their number), ``exact_match``, ``f1``, their ``_interval`` keys,
         ``answerable`` and ``unanswerable`` (``n`` and both metrics, if there are unanswerable questions), and
         ``errors`` (see ``ERRORS``).
     """

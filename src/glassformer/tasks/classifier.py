@@ -349,7 +349,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return self.kind_.predicted_index(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """Labels ``[n]`` for probabilities, as ``chosen`` selects them; for multi-label ``LabelSet``s."""
+        """Labels ``[n]`` for probabilities, by ``chosen``; for multi-label ``LabelSet`` objects."""
         return self.kind_.labels(self.chosen(probabilities), self.classes_)
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
