@@ -106,7 +106,9 @@ class Adapts:
         from glassformer.tasks.pruning import prune
 
         check_is_fitted(self, "model_")
-        return prune(self, self.examples_of(X), share)
+        pruned = prune(self, self.examples_of(X), share)
+        reset_measurements(pruned)
+        return pruned
 
     def save_beside(self, folder: Path) -> None:
         """Save the low-rank updates in ``folder``, if the fit had any."""

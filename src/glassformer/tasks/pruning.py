@@ -15,7 +15,6 @@ from glassformer.explain.methods import subject_of
 from glassformer.explain.subject import model_of, run_rows
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
 from glassformer.runtime import computes_gradients
-from glassformer.tasks.adapters import reset_measurements
 
 MULTIPLE = 16  # the number of units kept is a multiple of it, which makes matrix products fast
 
@@ -51,7 +50,7 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
 
 
 def prune(est: Any, X: Sequence[Any], share: float) -> Any:
-    """A copy without the least important feed-forward units; see ``Supervised.prune``."""
+    """A copy without the least important feed-forward units; ``Supervised.prune`` resets the measurements."""
     if not 0 < share < 1:
         what = f"share is {share}, not between 0 and 1"
         raise BadValueError(what, where="prune", fix="Use 0.3 for 30 % of the units")
@@ -69,7 +68,6 @@ def prune(est: Any, X: Sequence[Any], share: float) -> Any:
         _keep(layer.feed_forward, values.topk(count).indices.sort().values)
     encoder = replace(model.config.encoder, d_ff=count)
     model.encoder.config, model.config = encoder, replace(model.config, encoder=encoder)
-    reset_measurements(pruned)
     return pruned
 
 
