@@ -1,7 +1,5 @@
 """Benchmarks as modules, by their names."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType

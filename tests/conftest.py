@@ -1,7 +1,5 @@
 """What every test stands on: one thread, no network, no file outside the test's own folder."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import runpy

@@ -1,7 +1,5 @@
 """A new module with every weight moved: biases and norms start at 0 and 1, which would hide much."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import torch

@@ -1,7 +1,5 @@
 """The package's modules as syntax trees, parsed once for all the rules that read them."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A training that is stopped as a kill would stop it, and what must be the same once it has gone on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Benchmarks: every contender does the same work, what is measured is told, and nothing is left running."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

@@ -1,7 +1,5 @@
 """Accuracy beside the Trainer's, seed by seed: written as it ends, gone on with, and never of two kinds of processor."""
 
-from __future__ import annotations
-
 import json
 from itertools import count
 from pathlib import Path

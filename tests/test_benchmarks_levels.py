@@ -1,7 +1,5 @@
 """Speed by kind of processor: a file for each level, products and kernels in turn, memory, and starts."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of the pages, from result files of a few numbers: what each line says."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

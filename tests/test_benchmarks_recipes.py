@@ -1,7 +1,5 @@
 """Result files of recipes: seeds of the same settings stay together, and nothing measured is lost."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

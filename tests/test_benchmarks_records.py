@@ -1,7 +1,5 @@
 """Benchmarks that take minutes, at sizes of seconds: what they count, write and refuse."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

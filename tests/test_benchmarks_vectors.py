@@ -1,7 +1,5 @@
 """Word vectors beside gensim, on a corpus of seconds: what is trained, kept, continued and told."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

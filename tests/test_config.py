@@ -1,7 +1,5 @@
 """config: dataclass to TOML and back, overrides, and the messages for what is wrong."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path

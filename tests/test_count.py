@@ -1,7 +1,5 @@
 """``make count``: lines, functions, imports between the modules of a folder, and circles of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from .benchmark_tools import benchmark

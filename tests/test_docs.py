@@ -1,7 +1,5 @@
 """Guides run as they stand, links lead somewhere, generated pages can be made."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """JSON without NaN, written in one place; reasons beside metrics that are not defined."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The script of a stranger's first day: steps without a training are as told, and a wrong one is noticed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

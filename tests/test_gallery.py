@@ -1,7 +1,5 @@
 """The gallery: every picture on the page is there and made by the command, and each draws from a tiny run."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

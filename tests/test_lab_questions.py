@@ -1,7 +1,5 @@
 """The labs' questions with power: what is said of differences, how a run goes on, and that the arms exist."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The labs: they run, every question has an answer with a figure, solutions hold, the table is that of the labs."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Lines are laid out by the formatter; it passes over tables of numbers only."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the Makefile says that it would do; nothing is installed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

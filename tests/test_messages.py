@@ -1,7 +1,5 @@
 """Codes of errors and warnings: each class has one, the page explains each, and they arrive where users look."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pickle

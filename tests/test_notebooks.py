@@ -1,7 +1,5 @@
 """Notebooks hold what their sources hold, and one runs."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The network guard of conftest.py: it refuses, it takes note, and it lets this machine through."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

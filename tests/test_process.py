@@ -1,7 +1,5 @@
 """The process is its user's: an import changes nothing in it, ``tune_process`` what it says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Settings of the process belong to its user: who changes one is listed here, with the reason."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import threading

@@ -1,7 +1,5 @@
 """The Python in README.md runs as it is printed, and prints what the page shows."""
 
-from __future__ import annotations
-
 import importlib.util
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """recipe.py: what a recipe can say, and how it is found."""
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 import typing

@@ -1,7 +1,5 @@
 """The rows of the reliability scoreboard, a few times each; `make soak` runs them at their full counts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The rules of docs/architecture.md and CONTRIBUTING.md that a program can check."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Every number of every recipe outside its range: a typed error that names the key, in recipes and in Python."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, is_dataclass
 from typing import get_type_hints

@@ -1,7 +1,5 @@
 """What a task costs is counted from the imports: its folder, files of its own beyond it, lines that name these."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

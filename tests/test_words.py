@@ -3,8 +3,6 @@
 After rewording, lower the ceilings: python tests/test_words.py
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Programs as a user starts them, each in a process of its own, but for the seconds that imports take."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

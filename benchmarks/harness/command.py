@@ -1,7 +1,5 @@
 """The command line of every benchmark: options, threads, facts of the machine, errors in one line, the result file."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence

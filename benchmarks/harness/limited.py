@@ -1,7 +1,5 @@
 """A benchmark measured at several levels of the processor, each in a process of its own that switches keep to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Options of a command line, declared in a line. It loads nothing: ``mutants.py`` must not have the package in memory."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work in forked processes, and the memory of this one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

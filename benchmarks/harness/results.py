@@ -1,7 +1,5 @@
 """The machine in words, and result files."""
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

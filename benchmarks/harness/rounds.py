@@ -6,8 +6,6 @@ Each contender lives in a process of its own, which waits while another works: w
 allocator or to torch's settings does not reach the others.
 """
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Differences of trainings that were judged on the same examples over the same seeds."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

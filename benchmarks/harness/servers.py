@@ -1,7 +1,5 @@
 """Servers under test: started in a process of their own on a free port, and watched."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

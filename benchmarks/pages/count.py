@@ -6,8 +6,6 @@ Lines are all lines of ``.py`` files, and those that are not blank. An arrow is 
 another one of it, at the top or inside a function; a circle is a set of modules that reach one another.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Result files as tables in Markdown: what all tables of the pages share."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps

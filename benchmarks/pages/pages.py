@@ -7,8 +7,6 @@ axe-core calls serious or critical; and which terms of ``docs/search.json`` the 
 ``--merge`` puts some pages into a result file that has others, which keep the day and commit that they were looked at.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@
 A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The tables of what models reach, and of how far their answers and explanations can be trusted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from statistics import fmean, median

@@ -1,7 +1,5 @@
 """The tables of speed, memory and cost, and of speed by kind of processor."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from functools import partial

@@ -8,8 +8,6 @@ other's (its part of the command line, the server, the folds). What several task
 file those lines count that import one of a task's files or name what such an import brought.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections import defaultdict

@@ -22,8 +22,6 @@ compared in pairs, and for the simple ways their score by 3-fold cross-validatio
 thread each unless ``--threads`` says more for ours; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the tables of ``docs/defaults.md``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -8,8 +8,6 @@ picture; means with 95 % bootstrap intervals over pictures. Occlusion hides wind
 of some pictures (``--figure``) stays out of the repository, since photographs belong to their makers.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ A blend is the mean of both models' probabilities, with the weight of the encode
 flatters it. ``benchmarks/results/blend.json`` has the accuracies of both and of each blend.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -7,8 +7,6 @@ its log loss, and the test split is looked at before and after. Intervals by boo
 ``benchmarks/results/calibration-NAME.json``.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

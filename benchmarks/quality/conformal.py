@@ -9,8 +9,6 @@ The official splits, whose pairs come from other sources each, stand apart: vali
 Asked: 90 % intervals cover 90 % +- 1.5. Results: ``benchmarks/results/conformal-stsb.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -7,8 +7,6 @@ thousand more of it judge (no test set is looked at). What has been measured sta
 measured again; the file is written after each training.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

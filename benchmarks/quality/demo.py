@@ -6,8 +6,6 @@ Each draw learns from 48 messages and is tested on the other 348, with one threa
 The result file is written after each draw; the same command goes on.
 """
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -8,8 +8,6 @@ them where the truth lies: ``basic`` is the bootstrap's, reflected about the est
 ``ours`` is ``calibration_interval``. Asked: in 95 % of them. Results: ``benchmarks/results/error-intervals.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

@@ -23,8 +23,6 @@ Intervals are of the mean over seeds (Student's t, 95 %), differences are paired
 soon as it is there; the same command goes on.
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
 import sys

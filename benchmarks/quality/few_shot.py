@@ -19,8 +19,6 @@ methods, so that a stopped one has compared the methods on whole draws. Times ar
 the processor, which other work beside it changes little; shares of time are of methods on one kind of processor.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

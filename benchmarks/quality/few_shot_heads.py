@@ -8,8 +8,6 @@
 C = 1 and a temperature chosen so. Vectors of a draw that lie in ``--vectors`` are not computed again.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ through. ``benchmarks/results/folds-NAME.json`` has accuracy and macro-F1 by see
 study's baseline: Student's t over the seeds with the examples' draw added, corrected by Holm.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

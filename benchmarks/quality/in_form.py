@@ -9,8 +9,6 @@ recipe; that every file comes out does. Figures go to ``benchmarks/results/in-fo
 other recipes stay. Needs transformers, the real data sets, and 2 GB of disk a recipe; a run that was stopped goes on.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

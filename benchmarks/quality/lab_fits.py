@@ -4,8 +4,6 @@ Test parts stay closed: what judges is held out of the training parts, the same 
 examples to learn from and everything that is random in the training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

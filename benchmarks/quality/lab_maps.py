@@ -8,8 +8,6 @@ held-out inputs of one length: reviews cut to 128 tokens, pictures of 64 patches
 Student's t over the seeds. The same command goes on where it was stopped.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

@@ -15,8 +15,6 @@ see through. The result file has every question whose arms have two seeds or mor
 it has of other questions, or of this one with more seeds, stays.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

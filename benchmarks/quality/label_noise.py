@@ -7,8 +7,6 @@ ones among the first suggestions. The training part alone is used: no fold has a
 its last weights. The folds go on where they were stopped. Writes ``benchmarks/results/label-noise-NAME.json``.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import sys

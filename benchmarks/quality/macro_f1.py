@@ -9,8 +9,6 @@ Also: how often the paired bootstrap finds a difference between two models of eq
 F1 over resampled sentences. Results: ``benchmarks/results/macro-f1-intervals.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -7,8 +7,6 @@ The run in bf16 is that of ``benchmarks/quality/recipes.py`` (``runs/NAME-seed0`
 has both figures with their intervals, the paired difference, and how many answers are equal.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ settings, stay; where they had others, nothing is trained unless ``--replace`` g
 commit that its runs were trained at; of a run that was finished before, say it with ``--commit``.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from dataclasses import asdict

@@ -10,8 +10,6 @@ with its 95 % interval of the bootstrap over pairs of texts. Beside it stands th
 removed but replaced by the mask: two masks in the same place make texts more alike, so that it says less.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

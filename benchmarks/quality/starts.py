@@ -9,8 +9,6 @@ reviews are guessed right in the end. Figures go to ``benchmarks/results/starts.
 there for the same limit is not run again.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

@@ -7,8 +7,6 @@ A study is a folder of run folders (``runs/NAME``) and goes on where it was stop
 found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made from these files by tables.py.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -11,8 +11,6 @@ log loss tells from chance, ``one`` keeps 1; ``..., if mistakes`` keeps 1 where 
 ``benchmarks/results/temperature.json``.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -13,8 +13,6 @@ too, with the first seed. What has been measured stands in the result file and i
 after each training.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

@@ -9,8 +9,6 @@ alone, as there, and the sum of its center and context vectors. Nothing is chose
 soon as it has ended, and the same command goes on.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 from collections.abc import Callable, Sequence

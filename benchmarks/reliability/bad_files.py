@@ -4,8 +4,6 @@ Whatever the file, there are two good answers: it is read, or it is refused by a
 it. Every other exception, code that runs, or an answer that differs from what was saved is a failure.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json

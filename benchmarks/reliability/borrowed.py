@@ -1,7 +1,5 @@
 """Rows of the scoreboard that other benchmarks have counted, read from their result files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.harness.results import RESULTS, kept

@@ -8,8 +8,6 @@ reviews and test pictures (as PNG files), some in each request; labels must be e
 openapi-python-client: an environment of its own keeps their needs apart.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

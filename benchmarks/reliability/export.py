@@ -4,8 +4,6 @@ The builds differ in all that the graph is drawn anew for: poolings, positions, 
 stem. They are fitted to few examples, so that their logits lie apart. ``--model RUN`` adds a trained run of its own.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

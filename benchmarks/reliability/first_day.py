@@ -7,8 +7,6 @@ Each step is one command (or one call from Python) with the exit code that it mu
 what is said, words that must not be, and files that must be there afterwards. Commands run in this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

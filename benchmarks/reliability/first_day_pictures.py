@@ -1,7 +1,5 @@
 """The first day with a folder of pictures: cut, grey, turned, huge, repeated and wrong ones."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

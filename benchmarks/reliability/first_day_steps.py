@@ -1,7 +1,5 @@
 """What a step of the first day is, and the small words and settings that its data are made of."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shlex

@@ -1,7 +1,5 @@
 """The first day with tables: what the data doctor, ``data show`` and ``train`` say of messy ones."""
 
-from __future__ import annotations
-
 import shlex
 from functools import partial
 from pathlib import Path

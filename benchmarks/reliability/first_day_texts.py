@@ -1,7 +1,5 @@
 """The first day with a trained model of texts: predict, evaluate, cross-validate, correct labels; pairs; Python."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

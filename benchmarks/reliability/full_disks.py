@@ -5,8 +5,6 @@ system refuses every byte of a file beyond a limit (RLIMIT_FSIZE: writers in C a
 A file that was there must have its old content or a complete new one, a new one must be complete, and no draft stays.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -8,8 +8,6 @@ transformers and with that of ``--other-python``, such as one with 4.57. Picture
 transparency or orientation.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Tokenizers are read by another process, which can be stopped when it does not co
 output is looked through for panics.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import multiprocessing

@@ -4,8 +4,6 @@ A kind is a function that yields ``Hostile``; KINDS lists them. Hostile pictures
 where that module is there: its ``pictures()`` yields ``(name, bytes)``.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import itertools

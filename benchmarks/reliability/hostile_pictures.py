@@ -5,8 +5,6 @@ bounded memory. ``pictures()`` gives them all; ``hostile_pictures`` puts each to
 server share.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import struct

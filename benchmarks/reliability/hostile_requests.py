@@ -8,8 +8,6 @@ HTTP asks for no better, its connection is closed. Good requests go in between a
 does. The last tests are of the whole: ``/health`` within a second, memory, no traceback on stderr.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

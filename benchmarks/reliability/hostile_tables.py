@@ -4,8 +4,6 @@ Each is read rightly, or refused by a typed error that names the file, within se
 is read in a process of its own, as ``load_text_dataset`` does for training; Parquet also as ``predict --data`` does.
 """
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import json

@@ -5,8 +5,6 @@ pictures. Their reports, pages of explanations and the server's page are opened 
 as text, and nothing may run, be asked for, or be said on the console. No cell of predictions.csv may begin a formula.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

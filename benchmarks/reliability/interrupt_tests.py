@@ -4,8 +4,6 @@ Every command runs in a process of its own, forked from this one, which has impo
 anew, for the instants at which Python imports. What a run folder ends with is one digest, the clock aside.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import io

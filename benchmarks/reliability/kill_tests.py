@@ -5,8 +5,6 @@ torch. What a training ends with is one digest: every tensor of its last checkpo
 random generators), its final weights and its history without the clock.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -3,8 +3,6 @@
 It imports nothing but the standard library, because a process that a test starts reads it before anything else.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

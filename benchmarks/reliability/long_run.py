@@ -1,7 +1,5 @@
 """A training of very many steps: its memory after a tenth of them, and at every tenth from there on."""
 
-from __future__ import annotations
-
 import gc
 import io
 from pathlib import Path

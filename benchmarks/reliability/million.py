@@ -5,8 +5,6 @@
 Writes results/million.json: rows, rows answered, shards kept from the first call, memory of all processes over time.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The result file of `mutants.py`: killed of tried by package and file, and each survivor with its reason."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -13,8 +13,6 @@ function's code changes, a child of a process without the package imports it ane
 Which test reaches which line is recorded first (minutes) and remembered until the tests or the package change.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib

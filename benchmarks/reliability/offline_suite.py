@@ -3,8 +3,6 @@
 python -m benchmarks.reliability.offline_suite OUT.json tests/data tests/train ...      what ``suite`` starts for each part
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

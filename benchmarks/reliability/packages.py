@@ -14,8 +14,6 @@ passed at the same sources are not run again, but for the environment itself, wh
 Pythons and packages stay, each with the commit that it was tried at.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

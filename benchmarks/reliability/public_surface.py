@@ -8,8 +8,6 @@ Each side is read by ``tests/house/surface.py`` and ``surface_runs.py`` in a pro
 loss; it is counted. The tests hold the code to the frozen surface.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -9,8 +9,6 @@ A row is written into results/reliability.json as soon as it has run. No test re
 be refused and counted.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

@@ -3,8 +3,6 @@
 python -m benchmarks.reliability.round_trips 24          prints one JSON object a model, for a caller with another interpreter
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

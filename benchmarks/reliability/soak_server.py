@@ -7,8 +7,6 @@ Every good answer is compared with the offline one: labels and explanations with
 process, within 1e-5; the page and the list of models with what they were at first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

@@ -4,8 +4,6 @@ The training has the shape of ours in ``kill_tests``: dropout, an evaluation eve
 resumed the documented way, ``trainer.train(resume_from_checkpoint=True)``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

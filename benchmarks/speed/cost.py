@@ -10,8 +10,6 @@ process of its own. ``encoder`` times a training step of a whole encoder with ea
 its own: the time per text and the memory should not grow.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

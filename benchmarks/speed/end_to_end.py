@@ -8,8 +8,6 @@ training, judging and report. ``--limit`` takes that many examples of every spli
 half an hour or more).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

@@ -13,8 +13,6 @@ whose first training ran on another kind of processor begins anew. ``--minutes``
 see through.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -14,8 +14,6 @@ same whatever the weights are. Contenders in turn on the same reviews, each in a
   and ``embed`` of the same folder, mean pooling in all.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

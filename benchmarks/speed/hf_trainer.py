@@ -4,8 +4,6 @@ AdamW is fused, as the Trainer's own default is, with a constant rate and no wei
 clipped at 1, its default too.
 """
 
-from __future__ import annotations
-
 import copy
 import tempfile
 import time

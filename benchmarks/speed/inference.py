@@ -19,8 +19,6 @@ Tokenizing is timed, loading and compiling are not: they are reported as ``prepa
 same is checked by their answers: the share of equal labels, or the lowest cosine between embeddings.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Sequence

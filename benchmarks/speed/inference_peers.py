@@ -1,7 +1,5 @@
 """The contenders of inference.py: the ways to run the same saved classifier, each made in a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -14,8 +14,6 @@ defaults on 1,000 reviews (``--epochs``: fewer passes); others (``--held``) are 
 when another is added, with its own machine, date and commit.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

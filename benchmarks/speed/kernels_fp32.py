@@ -11,8 +11,6 @@ thread, so that other work on the machine counts less. Lengths are drawn like th
 and packed as in training, from a window sorted by length.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

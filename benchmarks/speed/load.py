@@ -5,8 +5,6 @@ the right ones are known, compared. The clients cost processor time too: on the 
 take it from the server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import statistics

@@ -8,8 +8,6 @@ format and in fp32; its batches are padded to their longest review. The largest 
 both in fp32, is reported.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterable

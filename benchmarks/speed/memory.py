@@ -9,8 +9,6 @@ counts as resident at most while it works (``VmHWM``, set back before), the inte
 ``ready`` is what it had before. Peers choose the faster attention beforehand, on 8 reviews, and freed memory is handed back then.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import tempfile

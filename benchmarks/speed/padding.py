@@ -11,8 +11,6 @@ to their longest review, reviews cut to 256 tokens, for three ways to draw a win
 - *whole batches*: what the benchmarks take, whole batches of those that 50 sorted together give (``hf_trainer.batches_alike``).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -15,8 +15,6 @@ rows        GELU, and the layer norm of a sum, in bf16. The error is the largest
             the largest number of it in fp64.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import sys

@@ -20,8 +20,6 @@ and masking are not timed; drawing batches, forward, backward and update are. To
 included.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -10,8 +10,6 @@ the last one 4 d sum(length), where [CLS] alone is read), twice that backward. W
 backward pass does not count.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

@@ -8,8 +8,6 @@ second are read from each run's history, the first steps left out. Efficiency is
 Writes results/scaling.json.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

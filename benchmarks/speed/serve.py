@@ -10,8 +10,6 @@
 Each part can be run alone and is kept in the result file beside the others: --parts speed soak.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

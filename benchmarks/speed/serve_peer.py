@@ -1,7 +1,5 @@
 """The peer of serve.py: a Hugging Face pipeline behind FastAPI, as guides write it. python serve_peer.py FOLDER PORT"""
 
-from __future__ import annotations
-
 import sys
 
 import uvicorn

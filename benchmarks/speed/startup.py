@@ -7,8 +7,6 @@ system's cache (an untimed round goes before). Memory is what the process had at
 by glassformer in the Hub's layout, which all open.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

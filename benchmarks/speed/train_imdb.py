@@ -20,8 +20,6 @@ All use AdamW at 5e-5 and clip the gradient's norm at 1. Loading, tokenizing and
 timed; drawing batches, forward, backward and update are. Tokens are real ones, [CLS] and [SEP] included.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

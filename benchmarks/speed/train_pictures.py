@@ -20,8 +20,6 @@ memory allocator to keep freed blocks. Decoding is not timed; forward, backward 
 normalises its 8-bit pixels inside the clock; the peers find theirs ready in their number format.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import tempfile

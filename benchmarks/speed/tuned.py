@@ -10,8 +10,6 @@ machine as it is and beside ``--busy`` processes that compute without end. Figur
 largest memory of each process.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

@@ -13,8 +13,6 @@ Results go to ``benchmarks/results/word2vec-*.json``; quality is written record 
 trained again: ``--again`` does that for glassformer, after a change of its code.
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
 import tempfile

@@ -1,7 +1,5 @@
 """A linear model of made-up messages, and labeled examples that a defect is planted in."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

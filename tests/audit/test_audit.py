@@ -1,7 +1,5 @@
 """``audit``: planted defects are found, one at a time, and clean data have none."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``diff``: what changes between two models on the same examples."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

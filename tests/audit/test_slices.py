@@ -1,7 +1,5 @@
 """Slices: which groups there are, and which of them are found."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.audit.conftest import messages

@@ -1,7 +1,5 @@
 """A Hub of our own on a local port, for what is fetched from one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

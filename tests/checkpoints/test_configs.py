@@ -1,7 +1,5 @@
 """Configs that come back from a folder as they were, what a Hub's leaves out, and other heads on the same encoder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Folders are complete or not there, and notice every later change."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

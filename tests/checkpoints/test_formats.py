@@ -4,8 +4,6 @@
 format changes, a new one is added beside it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names become folders: the catalogue, paths, and a Hub that runs on this machine."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import socket

@@ -1,7 +1,5 @@
 """What its owner has put into a saved folder outlives the next save, and folders of others are not replaced."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

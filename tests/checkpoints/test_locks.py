@@ -1,7 +1,5 @@
 """One writer at a time: who holds a folder, who is refused, and what is left behind."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """A Hub that sends other files than it announces, path traversal in names, or too much."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.checkpoints.hub import resolve_checkpoint

@@ -1,7 +1,5 @@
 """Names of tensors, ours and the Hub's, both ways; low-rank updates in PEFT's layout."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Checkpoints of a training: after any accident the newest complete one is found, bit for bit."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Only plain files are opened, and never more of one than is allowed: pipes and circles do not hang a reader."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Settings of a checkpoint that cannot be: refused by name, before memory is taken or a model is made."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """safetensors files: what goes in comes out, and nothing else is ever run or believed."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """PyTorch's zip files: the tensors come out as ``torch.load`` gives them, and whatever else is asked for is refused."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

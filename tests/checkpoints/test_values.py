@@ -1,7 +1,5 @@
 """Values of settings files at their bounds, what a missing one counts as, and configs that come back as they were."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """A classifier small enough to be fitted in a blink, and texts that it can learn."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

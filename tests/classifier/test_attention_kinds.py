@@ -1,7 +1,5 @@
 """Local and linear attention by a key of the recipe: trained, saved, explained, refused where they cannot be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """TextClassifier("lstm" | "gru" | "textcnn"), and word vectors as token tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """From probabilities to answers: thresholds of three classes, abstaining, calibration; they go with the model."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

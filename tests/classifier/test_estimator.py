@@ -1,7 +1,5 @@
 """What ``fit`` and ``predict`` promise: kinds of input, labels, refits, weights of examples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

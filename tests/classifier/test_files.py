@@ -1,7 +1,5 @@
 """Learn a few texts by heart, save, load, the same answers: every text architecture."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

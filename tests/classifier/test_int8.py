@@ -1,7 +1,5 @@
 """Prediction in int8 and its gate: passed, not passed, refused, saved, and asked for on the command line."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

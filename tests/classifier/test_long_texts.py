@@ -1,7 +1,5 @@
 """Documents longer than the model: windows that lose no token, and pooling that leaves short texts as they are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Pairs whose sides are read apart: features on paper, packed as padded, saved, explained, exported, chosen by auto."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """TextClassifier on pairs: every kind of model learns what neither text tells alone, saves it, and refuses texts."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``fit`` killed and resumed: the same bits, or a refusal that names what differs."""
 
-from __future__ import annotations
-
 import shutil
 from types import SimpleNamespace
 

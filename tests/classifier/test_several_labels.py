@@ -1,7 +1,5 @@
 """Several labels an example: label sets and 0/1 matrices in fit, answers, folders, checkpoints, explanations."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """scikit-learn's contract."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

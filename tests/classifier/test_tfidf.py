@@ -1,7 +1,5 @@
 """``model="tfidf"``: scikit-learn's features and solution as a model that is saved, loaded and asked like any other."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

@@ -1,7 +1,5 @@
 """What ``fit`` does with validation data, early stopping and bad input."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

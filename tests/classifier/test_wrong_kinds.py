@@ -1,7 +1,5 @@
 """Inputs of another kind in Python: the error says what was given and what takes it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

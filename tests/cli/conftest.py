@@ -1,7 +1,5 @@
 """The real command in this process, tiny data and tiny models, so that a whole run takes a second."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Data of every kind, tiny, and the command that trains a run on it: what suites over all tasks share."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

@@ -1,7 +1,5 @@
 """A run without a named model, whichever candidate wins: every verb works on what it leaves."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

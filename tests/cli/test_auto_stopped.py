@@ -1,7 +1,5 @@
 """Ctrl-C while ``auto`` compares models: the best so far is left, judged and reported, and ``--resume`` goes on."""
 
-from __future__ import annotations
-
 import functools
 import signal
 from pathlib import Path

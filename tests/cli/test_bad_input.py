@@ -1,7 +1,5 @@
 """Each wrong input: one line that says what, where and the way out; exit code 2; nothing lost or left behind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """compare, calibrate, cross-validate, review-labels, report and reproduce, as a user calls them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

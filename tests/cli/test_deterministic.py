@@ -1,7 +1,5 @@
 """``glassformer train --deterministic``: what it sets, and that on a CPU it changes no bit."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

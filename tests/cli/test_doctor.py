@@ -1,7 +1,5 @@
 """``doctor``, ``doctor MODEL``, ``data doctor``, ``data show`` and ``demo``."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

@@ -1,7 +1,5 @@
 """``evaluate`` on other data: figures by a column, labels that training never showed, columns of other names."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

@@ -3,8 +3,6 @@
 The runs are those of ``test_every_verb.py``; what cannot be served or exported is refused there.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

@@ -1,7 +1,5 @@
 """A finished run of every kind: what it is asked again changes nothing, and what its report does without."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """glassformer explain: tables, pages, figures, and what cannot be."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """``train --text`` with data of another task: the kind is recognized, and the fitting recipe is taken."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

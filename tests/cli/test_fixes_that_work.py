@@ -1,7 +1,5 @@
 """What an error proposes can be done: near names only, the option that fits, the place in the file."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A folder of images of one's own, cross-validated and reviewed without a recipe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ctrl-C and kill -9 in the middle of training: --resume ends with the bits of the run left in peace."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """``--json`` of every verb: stdout is one JSON value with the keys that docs/json.md names, all else is on stderr."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

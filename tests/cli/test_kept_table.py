@@ -1,7 +1,5 @@
 """``predict --keep-table`` and ``--least-sure``: one's own table with the answers behind, and those to look at."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

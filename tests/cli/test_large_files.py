@@ -1,7 +1,5 @@
 """``predict`` on a large table, read piece by piece: the same answers, rows, columns and errors as all at once."""
 
-from __future__ import annotations
-
 import csv
 import json
 import tracemalloc

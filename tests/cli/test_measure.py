@@ -1,7 +1,5 @@
 """Balance and macro-F1 asked for: lines, tables, figures and simple models all go by them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

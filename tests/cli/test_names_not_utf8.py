@@ -1,7 +1,5 @@
 """Files whose names are not UTF-8: read, written readably, and found again."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """``glassformer new``: a commented recipe that says every key, loads to what was asked for, and trains."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs that have not ended, whose data have changed, or that an earlier version began."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Every command says what it is for, completes in shells, and prints nothing that a terminal obeys; documents parse."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """``train RECIPE --data OTHER``: what goes along of a recipe, and a masked language model of one's own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

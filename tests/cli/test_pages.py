@@ -4,8 +4,6 @@ The run folders that they name are made first, by tiny models in the place of th
 or hours is parsed only, by test_options.py.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Pairs of texts from the command line: trained, judged, answered, looked into, exported; from tables as people have them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

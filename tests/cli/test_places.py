@@ -1,7 +1,5 @@
 """Folders and files that a command names: where it writes, and a folder where a file or a model is wanted."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

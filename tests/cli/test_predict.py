@@ -1,7 +1,5 @@
 """``glassformer evaluate`` and ``glassformer predict``: a trained model on texts and files."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Every command that the data doctor proposes is run: it ends well, and loses no row, label or class."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``--encoding``, ``--header`` and ``--quoting`` at every verb that reads a table, and as keys that a run remembers."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``reproduce SYSTEM``: as given, with ``--check`` on weights from a Hub on this machine, and in form on random ones."""
 
-from __future__ import annotations
-
 import io
 import json
 import runpy

@@ -1,7 +1,5 @@
 """What is said of a training and when: warnings, metrics, the next step, in the words of the page."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

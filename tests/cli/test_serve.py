@@ -1,7 +1,5 @@
 """``glassformer serve``: a process that starts, answers, survives being killed, and stops when told to."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Several labels an example through every verb, on a table whose cells join them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

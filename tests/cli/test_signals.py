@@ -1,7 +1,5 @@
 """A signal at each stage of a command: one line, exit code 130, no files left if nothing was started, and going on."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

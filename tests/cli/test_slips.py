@@ -1,7 +1,5 @@
 """What a stranger types: slips, flags of other tools, data for a recipe; and what a message offers can be typed."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What a process imports before it answers: a server that was killed is to be back in a few seconds."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

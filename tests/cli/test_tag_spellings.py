@@ -1,7 +1,5 @@
 """Tags in other spellings, numbers and -100 at every door: fit, train, evaluate, folds, doctor, report, export."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

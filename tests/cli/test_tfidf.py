@@ -1,7 +1,5 @@
 """``--model tfidf``: a linear model through every verb."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

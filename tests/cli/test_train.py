@@ -1,7 +1,5 @@
 """``glassformer train`` when all is well, and what holds for every verb."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

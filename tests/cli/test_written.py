@@ -1,7 +1,5 @@
 """Files for others: ``export``, ``embed``, and what a full disk leaves."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil

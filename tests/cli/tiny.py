@@ -1,7 +1,5 @@
 """Data and settings with which a whole run takes a second."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path

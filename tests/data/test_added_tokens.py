@@ -1,7 +1,5 @@
 """Tokens beside BERT's list of pieces: names with ids, and what the settings say of each."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

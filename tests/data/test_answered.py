@@ -1,7 +1,5 @@
 """Questions and answers from files of every kind, and what the data doctor says of them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

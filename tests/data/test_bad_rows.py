@@ -1,7 +1,5 @@
 """Rows that cannot be used, whatever the task: counted by kind, refused with the way out, or left out and listed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

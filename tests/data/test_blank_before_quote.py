@@ -1,7 +1,5 @@
 """Blanks between a separator and a quote: no part of a cell where the rows show it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts and labels given in memory."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import numpy as np

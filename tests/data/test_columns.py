@@ -1,7 +1,5 @@
 """Which column holds the texts and which the labels, the same in every verb, and what is said of other data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Copies stay on one side of every split made here; classes merged and repeats dropped where that is asked for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 

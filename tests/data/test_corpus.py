@@ -1,7 +1,5 @@
 """The generated corpora, and a practical's own: its facts, its file where that is at hand."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

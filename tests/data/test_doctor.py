@@ -1,7 +1,5 @@
 """The data doctor: each fault planted is found, a healthy data set gets no warning."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """CSV and TSV that can be parsed and were hardly meant so: rows within a quoted cell, data as a header, pipes."""
 
-from __future__ import annotations
-
 import csv
 import random
 from collections.abc import Callable

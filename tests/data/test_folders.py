@@ -1,7 +1,5 @@
 """Texts in folders: what other programs leave beside the classes is no class."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.data.kinds import kind_of

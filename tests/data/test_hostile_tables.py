@@ -1,7 +1,5 @@
 """Tables that ask for more than they are: refused from what their headers say, or read within bounds."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

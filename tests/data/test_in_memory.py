@@ -1,7 +1,5 @@
 """Examples in memory: which columns a table has, what has no order, targets of one column or several."""
 
-from __future__ import annotations
-
 from collections import Counter, OrderedDict, namedtuple
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """Several labels as columns of 0 and 1: found, named together, and what is wrong in one named."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Labels that are no classes: what they look like is said, with what to do."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

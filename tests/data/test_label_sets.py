@@ -1,7 +1,5 @@
 """Several labels an example, from lists, matrices and the columns of tables."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One check stands before every label, wherever it comes from."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

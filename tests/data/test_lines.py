@@ -1,7 +1,5 @@
 """Where a line ends, at every door that reads lines, and tables that are not UTF-8."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

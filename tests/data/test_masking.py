@@ -1,7 +1,5 @@
 """Masks: 15 % of the tokens, 80/10/10 within sampling error, whole words, pairs of segments, batches, places."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a data set holds, by its content; the doctor of pairs: each fault planted is found."""
 
-from __future__ import annotations
-
 import pytest
 from PIL import Image
 from tests.tables import write_csv

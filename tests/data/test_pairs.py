@@ -1,7 +1,5 @@
 """Pairs of texts from tables, plain files and by name; byte-level BPE; packed batches for teacher forcing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What the doctor found, answered by one command; figures that say less than they seem to."""
 
-from __future__ import annotations
-
 import shlex
 import tomllib
 from pathlib import Path

@@ -5,8 +5,6 @@ Declaration of Human Rights, and lines of accents and signs), so that the core i
 ``python tests/data/test_sentence_pieces.py`` writes both anew.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Folders of shards: the same data set as the one file that they were cut from."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 

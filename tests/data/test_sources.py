@@ -1,7 +1,5 @@
 """Data sets from paths and by name."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections import Counter

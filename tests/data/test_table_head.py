@@ -1,7 +1,5 @@
 """What stands in a file beside one table is named: lines above the header, the header again, HTML."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.data.files import pass_over

@@ -1,7 +1,5 @@
 """Table files: what is read, and that every fault is named with its row."""
 
-from __future__ import annotations
-
 import csv
 import json
 

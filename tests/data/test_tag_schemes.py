@@ -1,7 +1,5 @@
 """Tags in every spelling: read as what they are where that is sure, asked about where it is not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

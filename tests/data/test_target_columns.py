@@ -1,7 +1,5 @@
 """A column that holds the labels is found, whatever it is called; one that does not is left alone."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

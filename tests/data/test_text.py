@@ -1,7 +1,5 @@
 """Cleaning, tokenizers and encoding."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import unicodedata

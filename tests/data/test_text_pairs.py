@@ -1,7 +1,5 @@
 """Pairs of texts: what is taken for one, which columns of a table hold them, what the doctor says, how they split."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import json

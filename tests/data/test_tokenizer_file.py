@@ -1,7 +1,5 @@
 """A stranger's tokenizer: every kind in use is read as its own library reads it; what hangs or panics is refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

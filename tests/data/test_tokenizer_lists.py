@@ -1,7 +1,5 @@
 """Vocabularies in two files, read as transformers reads them; what is no such list is refused by its file's name."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

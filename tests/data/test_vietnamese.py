@@ -1,7 +1,5 @@
 """Vietnamese: accents kept, one Unicode form, segmented and plain text, and the doctor's alarms."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

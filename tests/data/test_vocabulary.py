@@ -1,7 +1,5 @@
 """What tokens mean: special ones by their many names, and the words that pieces make."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact match and F1 held to torchmetrics' SQuAD; spans and thresholds held to trying all of them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Temperature, calibration error and threshold against answers that are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

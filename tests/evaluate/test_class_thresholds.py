@@ -1,7 +1,5 @@
 """Thresholds of several classes against every offset tried out, scikit-learn's figures and what is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score

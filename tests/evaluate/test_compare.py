@@ -1,7 +1,5 @@
 """Paired tests against known answers, and the false alarms of the whole procedure."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Intervals of macro-F1: that they hold the figure, hold the truth as often as they say, and know rare classes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

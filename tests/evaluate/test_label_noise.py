@@ -1,7 +1,5 @@
 """Confident learning against cleanlab, and against labels that were flipped on purpose."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cleanlab.count import compute_confident_joint

@@ -1,7 +1,5 @@
 """Figures, thresholds and calibration of several labels per example, beside scikit-learn and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score

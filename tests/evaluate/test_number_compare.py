@@ -1,7 +1,5 @@
 """Comparing regressors: figures under resampling against scipy's and scikit-learn's, and the permutation test."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

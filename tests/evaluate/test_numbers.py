@@ -1,7 +1,5 @@
 """Figures of numbers beside scikit-learn and scipy; intervals beside what the theory of split conformal says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr

@@ -1,7 +1,5 @@
 """Rows of texts, windows and pictures: in the order given, counted, pooled as asked."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 

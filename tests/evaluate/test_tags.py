@@ -1,7 +1,5 @@
 """Entity figures against seqeval's own, and errors on sentences whose answer is known on paper."""
 
-from __future__ import annotations
-
 import random
 import warnings
 

@@ -1,7 +1,5 @@
 """Scores of translations, beside figures worked out on paper: a translation and its reference are no equals."""
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -1,7 +1,5 @@
 """Tests of word vectors from files: pairs, questions, the named ones and one's own; frequent words; edges."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

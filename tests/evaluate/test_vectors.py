@@ -1,7 +1,5 @@
 """Judging word vectors, against answers known on paper and against gensim."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

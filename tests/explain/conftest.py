@@ -1,7 +1,5 @@
 """A tiny classifier of prime sizes, trained for a moment."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

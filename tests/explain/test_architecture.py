@@ -1,7 +1,5 @@
 """The picture's figures are the model's, and it is drawn for every architecture there is."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 

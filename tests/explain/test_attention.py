@@ -1,7 +1,5 @@
 """Attention maps and rollout of one text: against sums written out, and on networks whose answer is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

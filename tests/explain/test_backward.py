@@ -1,7 +1,5 @@
 """GIM and the decomposition: the forward pass spelled out, exact parts of the logit, gradients by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

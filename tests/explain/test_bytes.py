@@ -1,7 +1,5 @@
 """A classifier whose tokenizer is a byte-level BPE: explanations speak of words, and hide whole ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer import TextClassifier

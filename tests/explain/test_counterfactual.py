@@ -1,7 +1,5 @@
 """Counterfactuals: as few changes as any subset of words, replacements that the language model proposes."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Faithfulness on a model whose answer is known, against sums written out, and its words."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

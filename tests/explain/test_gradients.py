@@ -1,7 +1,5 @@
 """Gradient methods: against captum, against each other, and on a model that is linear."""
 
-from __future__ import annotations
-
 import captum.attr
 import numpy as np
 import pytest

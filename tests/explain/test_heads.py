@@ -1,7 +1,5 @@
 """Heads whose habits are known, a head that is silenced, and a map that misleads on purpose."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """``maskable``: a model that was trained with hidden parts reads inputs of which half is hidden."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Occlusion: against captum, against hiding by hand, and windows on a grid."""
 
-from __future__ import annotations
-
 import captum.attr
 import numpy as np
 import pytest

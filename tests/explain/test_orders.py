@@ -1,7 +1,5 @@
 """The best and the worst order, against all orders of a short input and a model whose answer is known."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

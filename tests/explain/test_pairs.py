@@ -1,7 +1,5 @@
 """Explanations of pairs: words of both sides, and what words of one side do to those of the other."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

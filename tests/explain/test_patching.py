@@ -1,7 +1,5 @@
 """Activation patching recovers circuits that are planted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

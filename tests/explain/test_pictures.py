@@ -1,7 +1,5 @@
 """Pictures under the same methods: patches of an encoder whose answer hangs on one of them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An explanation as values, JSON and HTML; text is data and never markup."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """Noise in the weights, and words that change without changing the meaning."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shapley values: exact ones of a small game, completeness, and what cannot be asked for."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import factorial
 

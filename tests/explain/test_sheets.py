@@ -1,7 +1,5 @@
 """Sheets of explanations as files: maps of heads, pictures under their scores."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 

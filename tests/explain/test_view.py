@@ -1,7 +1,5 @@
 """The page of an explanation: its numbers, its policy, and what a browser does with it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

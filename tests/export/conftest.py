@@ -1,7 +1,5 @@
 """Tiny fitted classifiers of several builds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

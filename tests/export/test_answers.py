@@ -1,7 +1,5 @@
 """Answerers for other programs: transformers' class, and ONNX folders that run without us."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hub folders: transformers gives the same logits, by its own class or through run.py."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

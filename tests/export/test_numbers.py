@@ -1,7 +1,5 @@
 """A regressor as an ONNX folder: the graph and its script give the numbers and intervals of the model."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """ONNX folders: they agree with the model, run without us, and are refused where they do not agree."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """ONNX Runtime writes nothing below the user's home and looks up no host: watched at the level of system calls."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

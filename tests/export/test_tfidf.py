@@ -1,7 +1,5 @@
 """A linear model as an ONNX folder: the same features in plain Python, the same labels without this package."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

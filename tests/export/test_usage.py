@@ -1,7 +1,5 @@
 """An exported script that is given nothing says how it is used, before it imports or reads anything."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Embedders for other programs: sentence-transformers' folders, and ONNX folders that run without us."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 

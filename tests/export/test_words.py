@@ -1,7 +1,5 @@
 """Taggers for other programs: transformers' token classes and pipeline, ONNX folders that run without us."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

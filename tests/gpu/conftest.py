@@ -1,7 +1,5 @@
 """What only a GPU can show: skipped where there is none. ``pytest tests/gpu`` runs them alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Attention on a GPU against the textbook on a processor in double precision: values, gradients, dropout."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

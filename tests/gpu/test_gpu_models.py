@@ -1,7 +1,5 @@
 """Every family on a GPU against itself on a processor, and against ``transformers`` on the same GPU."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Tags, answers, numbers, sentence vectors and hidden patches on a GPU: learned there, saved, and answered alike here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training on a GPU: it learns, is saved, goes on from where it was stopped, and CUDA graphs change nothing but time."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

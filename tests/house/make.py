@@ -6,8 +6,6 @@ They are never made again by a later version, for then they would not show that 
 new kind gets a folder of its own beside them. The script stays for what it says about how they came about.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

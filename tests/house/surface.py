@@ -7,8 +7,6 @@ Everything is asked through doors that an earlier version has too, so that one s
 an old surface a new one no longer has. `benchmarks/reliability/public_surface.py` compares a commit with this code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib

@@ -5,8 +5,6 @@
 See `surface.py`: the same script asks an earlier version and this one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """What ``hatch_build.py`` does when the package is built: one library a level, or a pure package that says why."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

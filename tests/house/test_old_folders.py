@@ -4,8 +4,6 @@ The folders below ``saved/VERSION`` were written by ``make.py`` with that versio
 processors, so figures are compared within what fp32 leaves open.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@
 written anew only where something is meant to go, with a line in the changelog.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess

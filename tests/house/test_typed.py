@@ -1,7 +1,5 @@
 """The public interface for type checkers: a program as users write them is clean, and it does what it says."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import shutil

@@ -5,8 +5,6 @@
 ``reveal_type`` would say what pyright takes an answer for; ``assert_type`` holds it to that.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, assert_type

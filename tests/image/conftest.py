@@ -1,7 +1,5 @@
 """Small pictures whose class can be seen: where the bright quarter lies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

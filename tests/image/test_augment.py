@@ -1,7 +1,5 @@
 """The augmentation ladder: what stays, what changes, one draw a picture, soft labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """ImageClassifier: scikit-learn's contract, saving, every kind of picture, training options."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A contact sheet of augmentations, and the command that writes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

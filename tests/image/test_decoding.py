@@ -1,7 +1,5 @@
 """Pictures as they come: turned, transparent, 16-bit, cut, bombs; and the transform beside transformers'."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import struct

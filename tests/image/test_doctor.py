@@ -1,7 +1,5 @@
 """Pictures before a training: what cannot be read is refused by name, the others are looked at."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

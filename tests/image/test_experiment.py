@@ -1,7 +1,5 @@
 """From a folder of pictures to a run folder, and what the verbs make of it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Every image family of the Hub at work: tuned, frozen, by LoRA, explained, exported, and by its names."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from dataclasses import replace

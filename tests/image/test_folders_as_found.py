@@ -1,7 +1,5 @@
 """Folders and tables of images as people have them: nothing is dropped without being counted and named."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``model="hog"``: a linear model of edges and colors, fitted, saved, explained and exported like any other."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

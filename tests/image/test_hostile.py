@@ -1,7 +1,5 @@
 """Files made to do harm: what they ask for is counted before anything is decoded, and ordinary pictures pass."""
 
-from __future__ import annotations
-
 import io
 import struct
 import time

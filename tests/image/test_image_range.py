@@ -1,7 +1,5 @@
 """Images of more than 8 bits: what white is, who says so, and that nobody guesses."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Masked patches: equal to transformers' ViTMAE, hidden patches are never read, and what is learned goes on."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,7 +1,5 @@
 """Runs of numbers of images: what is left out is said, and one that is lost on the way costs only itself."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,8 +1,6 @@
 """Images in open files: read from the beginning, left open, and left where they were."""
 # ruff: noqa: SIM115  # the files stay open: that is what is tested
 
-from __future__ import annotations
-
 import io
 import os
 import tempfile

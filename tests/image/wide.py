@@ -1,7 +1,5 @@
 """Files of images with more than 8 bits per channel, written byte by byte."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

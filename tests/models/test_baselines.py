@@ -1,7 +1,5 @@
 """The recurrent and convolutional classifiers: packed = padded = one by one, and equal to torch's own layers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The presets' numbers, configs that cannot be, initial weights, and a change of head."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """One suite for every family that is registered: it learns, is saved and loaded, gives packed what it gives padded."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One suite for every model: packed = padded = one by one, no leaks, bf16, gradients, files."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Sentence embeddings beside sentence-transformers' own, from the same folders; and folders that cannot be."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Both kinds of translator: packed = padded = one by one, gradients, bf16, and generation = teacher forcing."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """The readable skip-gram, and the compiled loops held to the same loss and gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What the Hub's config.json has no key for comes back from a folder all the same, and other readers pass over it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

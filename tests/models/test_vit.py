@@ -1,7 +1,5 @@
 """ViT by itself: patches as a convolution, positions, packed = one by one, dropout of patches, bf16, gradients."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

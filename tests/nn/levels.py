@@ -1,7 +1,5 @@
 """One level of the kernels after the other, for the files that compute at each that this processor has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

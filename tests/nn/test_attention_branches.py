@@ -1,7 +1,5 @@
 """Every branch of ``attend`` against the textbook, forward and gradient, over ragged packings."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The padded door of ``attend`` against torch's own, and against the packed one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

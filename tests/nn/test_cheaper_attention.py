@@ -1,7 +1,5 @@
 """Local attention equals the textbook under a band mask; linear attention equals its paper's formula."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Local and linear attention inside the encoder: equal to full attention and to the formula where they must be."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Attention that is a convolution equals torch's, for kernels of every shape, and looks at one pixel a head."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

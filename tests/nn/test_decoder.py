@@ -1,7 +1,5 @@
 """The decoder: torch's own with copied weights, one by one, causality, and generation with a cache."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the blocks do where nothing is said."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

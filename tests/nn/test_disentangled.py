@@ -1,7 +1,5 @@
 """Disentangled attention: packed as padded, as the plain formula; its buckets; what goes together."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Dropout and stochastic depth: statistics, scale, gradient, and where the bits come from."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

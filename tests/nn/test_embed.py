@@ -1,7 +1,5 @@
 """Token, position and segment embeddings, by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """THE encoder against torch's with copied weights, and its shortcuts against the long way."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.shaken import shaken

@@ -1,7 +1,5 @@
 """Gated feed-forward networks and learned scales of residual branches."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Histograms of oriented gradients against what can be worked out on paper."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

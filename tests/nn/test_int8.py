@@ -1,7 +1,5 @@
 """Products in int8 against exact whole numbers, at every level of this processor that has them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The kernels of attention and GELU against torch, at every level of this processor: each level's own library computes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

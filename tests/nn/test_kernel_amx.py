@@ -1,7 +1,5 @@
 """What is written for AMX, on any processor with AVX512-BF16: tiles in plain C stand in for the instructions."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which compiled library is computed with, and that one that does not fit is left alone, with the reason."""
 
-from __future__ import annotations
-
 import ast
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The kernels as operators of torch: graphs hold them whole, and compute what is computed without a graph."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The encoder's linear layer: torch's own in all it computes, with a gradient of ours where the processor has AMX."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Low-rank updates: the formula, what learns, and the limits of the rank."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

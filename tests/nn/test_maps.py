@@ -1,7 +1,5 @@
 """Maps computed by groups, or for the first rows alone, are the textbook's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """``MultiHeadAttention`` against torch's with the same weights, and its shortcuts against the long way."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Where each sequence lies: against plain loops."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Pictures as rows: what PatchDropout keeps, which position each patch gets, the stem, and what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """From rows to one vector a sequence, and what stands on it: by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.shaken import shaken

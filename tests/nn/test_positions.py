@@ -1,7 +1,5 @@
 """Where a token stands: the closed form, its wavelengths, its linearity; learned positions."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The loops of LSTM and GRU over packed rows: values and gradients are torch's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Relative positions: the buckets of T5, and a bias in every branch of attention, with a gradient to its table."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """GELU and layer norm of the encoder: torch's own in all they compute, with passes of ours for bf16 on a processor."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

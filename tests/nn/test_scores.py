@@ -1,7 +1,5 @@
 """The three scorers, the recurrent layers over packed rows, and cross-entropy from the rows before the last product."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """A trace has what was asked for and nothing else; asking it for more is an error."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 What this holds is the code around the kernel (places, sizes, scale, the choice); the kernel itself runs in ``tests/gpu``.
 """
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """A tiny folder of every kind that the Hub has of our families, written by ``transformers`` itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

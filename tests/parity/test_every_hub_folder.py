@@ -3,8 +3,6 @@
 A new family, head or verb fails here until the table says what it does.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

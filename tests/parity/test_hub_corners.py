@@ -1,7 +1,5 @@
 """Folders of the Hub that are read as transformers reads them, or named in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Image families against transformers': equal states, maps, logits and gradients, folders both ways, other sizes."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

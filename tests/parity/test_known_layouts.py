@@ -3,8 +3,6 @@
 Sizes are small; every other value, every kind of key and every buffer is as published.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Low-rank updates beside PEFT's, on every linear layer of every family that the Hub can express."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

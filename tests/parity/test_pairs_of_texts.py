@@ -1,7 +1,5 @@
 """Pairs of texts against transformers: the same ids and segments, the same logits of its sequence classifiers."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The loss of BERT's two tasks against transformers' BertForPreTraining, with its gradients."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

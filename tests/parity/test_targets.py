@@ -1,7 +1,5 @@
 """Heads of several labels at once, or of a number: folders of transformers are opened, ours by it, with equal logits."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

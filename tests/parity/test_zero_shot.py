@@ -1,7 +1,5 @@
 """Labels without training, by a model of entailment: the probabilities of transformers' zero-shot pipeline."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

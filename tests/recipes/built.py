@@ -1,7 +1,5 @@
 """A recipe built as its fit would build it, up to the first step: network, optimizer, batches, preprocessing."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

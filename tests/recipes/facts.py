@@ -1,7 +1,5 @@
 """The table of facts: what the documents state of each row, where it is looked at, and a change that breaks it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recipes as the documents set them are held to a table of facts; each fact's check notices another setting."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Recipes that stand beside another one differ from it in what their header says, and in nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The records' cases: for each task what a user types, from training to a server, with the data of ``examples.py``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

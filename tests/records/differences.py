@@ -1,7 +1,5 @@
 """Two records compared: structure and texts exactly, figures as closely as two machines agree on them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ What is to be learned is given away by single words, or by the brightness of ima
 numbers learns it within a second and its labels are the same on every machine.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Files, printed lines and JSON as nested dicts in which nothing stands that two equal runs would not share."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

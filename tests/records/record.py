@@ -7,8 +7,6 @@
 it a record holds what every machine shares, up to the tolerance of ``differences.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import contextlib

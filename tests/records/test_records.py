@@ -3,8 +3,6 @@
 A change that is meant is written anew with the command that a failure names, and read in the commit.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import sys

@@ -1,7 +1,5 @@
 """Made-up run folders, built by code: every file of a run, with figures that hang together."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

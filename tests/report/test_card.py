@@ -1,7 +1,5 @@
 """Model cards, read back by the Hub's own parser: what they say, what they leave blank, and what cannot get in."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bars, confusion matrices and learning curves as files, against what one would work out by hand."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

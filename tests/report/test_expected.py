@@ -1,7 +1,5 @@
 """What recipes and studies say is to be expected: the figures and times of their result files."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

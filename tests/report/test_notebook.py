@@ -1,7 +1,5 @@
 """What a notebook shows: escaped HTML of estimators, histories, runs and comparisons, and a figure of a history."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from html.parser import HTMLParser

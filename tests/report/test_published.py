@@ -1,7 +1,5 @@
 """The table of published systems: what is read from result files and run folders, and what is said of the rest."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """What the pages of published systems say of a recipe's seeds: their figures and their times."""
 
-from __future__ import annotations
-
 import json
 
 from glassformer.report.published import measured

@@ -1,7 +1,5 @@
 """The page of runs that give text: its words fit the figures that stand there."""
 
-from __future__ import annotations
-
 import json
 import re
 

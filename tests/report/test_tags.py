@@ -1,7 +1,5 @@
 """The page of a run that tags words: its kinds look different, come worst first and fit a phone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Greedy and beam search beside a plain search in lists, over models that are tables of probabilities."""
 
-from __future__ import annotations
-
 import math
 import random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A masked-word model that begins with word vectors in its token table."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

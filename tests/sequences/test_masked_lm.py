@@ -1,7 +1,5 @@
 """MaskedLM: learns, fills, saves, resumes, and is what a classifier starts from."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

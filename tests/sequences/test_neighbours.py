@@ -1,7 +1,5 @@
 """A new BERT whose heads begin by looking beside them: where they look, what stays as it was, what it is worth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

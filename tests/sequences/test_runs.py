@@ -1,7 +1,5 @@
 """Runs of the two tasks from the command line: folders, figures, reports, verbs, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 

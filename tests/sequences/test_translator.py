@@ -1,7 +1,5 @@
 """Translator: overfits, saves and loads, resumes to the same bits, and says what is wrong."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A real server over tiny models, on a port of this process; its classifiers are at hand for comparison."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import io

@@ -1,7 +1,5 @@
 """An answerer over HTTP beside a classifier: the library's answers, its explanations, one-line refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

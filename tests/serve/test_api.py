@@ -1,7 +1,5 @@
 """The routes: answers are those of the classifier itself, whatever shares their batch."""
 
-from __future__ import annotations
-
 import base64
 import json
 from concurrent.futures import ThreadPoolExecutor

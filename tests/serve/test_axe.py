@@ -3,8 +3,6 @@
 The checker comes from npm, once, into the folder of temporary files; without npm or a network the tests are skipped.
 """
 
-from __future__ import annotations
-
 import base64
 import shutil
 import subprocess

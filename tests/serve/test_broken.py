@@ -1,7 +1,5 @@
 """A model that cannot be loaded is listed as broken; the others are served."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The unit and the image under deploy/, as their own tools read them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

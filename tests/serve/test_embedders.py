@@ -1,7 +1,5 @@
 """An embedder over HTTP beside a classifier: the library's vectors and cosines, and one-line refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@
 ``GLASSFORMER_FUZZ_RESULT`` the file that holds what came back.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A client that goes away ends its request: the guard stops what computes for it, and gives back what it held."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

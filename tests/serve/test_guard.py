@@ -1,7 +1,5 @@
 """The guard alone, without sockets: what it lets through, what it holds meanwhile, and that it gives all of it back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A linear model of images over HTTP: its labels, numbers and explanations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

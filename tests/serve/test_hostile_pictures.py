@@ -1,7 +1,5 @@
 """Pictures made to hold a server up: refused at once, given up in time, and nobody else waits for them."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

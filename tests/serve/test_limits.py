@@ -1,7 +1,5 @@
 """Bounds: of size, number, time and load; and that a hostile client takes nothing from the others."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

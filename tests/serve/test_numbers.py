@@ -1,7 +1,5 @@
 """A regressor over HTTP: a number with its interval, as offline."""
 
-from __future__ import annotations
-
 import pytest
 
 import glassformer as gf

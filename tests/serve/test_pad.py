@@ -1,7 +1,5 @@
 """The drawing pad without a browser: what it paints, on stand-ins for a canvas and its surroundings."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

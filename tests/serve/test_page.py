@@ -1,7 +1,5 @@
 """The page in a real browser: texts, pictures, explanations, keyboard, phone, dark, and nothing that runs from data."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Pairs of texts over HTTP: a field of their own, both boxes of the page's explanation, and clear refusals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

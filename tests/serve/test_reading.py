@@ -1,7 +1,5 @@
 """JSON is counted before it is parsed: what is too much is refused by its bytes, and no good text ever is."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

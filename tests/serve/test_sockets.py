@@ -1,7 +1,5 @@
 """On the wire: heads, framing, pipelines, patience. Each answer is read from a bare connection."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """A tagger over HTTP beside a classifier: the library's spans, its explanations, and one-line refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

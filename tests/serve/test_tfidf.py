@@ -1,7 +1,5 @@
 """A linear model over HTTP: its labels, its exact explanation, texts of any length."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A body over the limit: a client that sends all of it first reads the answer, and one that never ends is cut off."""
 
-from __future__ import annotations
-
 import math
 import socket
 import time

@@ -1,7 +1,5 @@
 """Rows of one list that mean the same, answers with their rows' columns, and none where nothing fits."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """``Embedder``: every form of training learns, resumes to the same bits, and answers as before from its folder."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Similarity token by token: contributions that add up, whatever stands behind the encoder; maps and pages."""
 
-from __future__ import annotations
-
 import json
 import math
 

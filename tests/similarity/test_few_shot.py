@@ -1,7 +1,5 @@
 """A classifier from a few texts a class, in Python and by the commands; and probes as folders."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cosines in folds and beside each other: every pair is judged once by a model new to its first text."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

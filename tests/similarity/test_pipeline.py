@@ -1,7 +1,5 @@
 """``Embedder`` as a step of scikit-learn's pipelines."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression

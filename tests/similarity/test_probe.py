@@ -1,7 +1,5 @@
 """Frozen backbones: heads beside scikit-learn, neighbors beside sorting, patch pairs that add up."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A table of scored pairs to a judged, explained, reported run by the command line; and what is wrong with tables."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

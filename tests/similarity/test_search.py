@@ -1,7 +1,5 @@
 """Nearest rows of a table: those that sorting all cosines gives, in bf16 too; and an index that is kept."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

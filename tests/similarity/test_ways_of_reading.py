@@ -1,7 +1,5 @@
 """Prompts, dense layers and rounding: one text has one vector, whichever way it is asked for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Embedders that are fitted in a blink, and folders of tiny checkpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

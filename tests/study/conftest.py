@@ -1,7 +1,5 @@
 """A tiny data set and a base recipe with which an arm takes a second."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

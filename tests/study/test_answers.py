@@ -1,7 +1,5 @@
 """Answers from texts in folds and comparisons, and every verb on a run, by the commands, on tiny data."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

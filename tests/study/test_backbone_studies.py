@@ -1,7 +1,5 @@
 """The chain of our own backbone and the studies on it, end to end on a tiny untrained one with every arm."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Calibrating a run: what is chosen by which data, what is saved, what stays."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

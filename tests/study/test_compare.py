@@ -1,7 +1,5 @@
 """A study from file to page: what is kept, what goes on, what is refused, and figures that agree with the runs."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

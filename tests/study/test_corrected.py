@@ -1,7 +1,5 @@
 """The table of a label review: the user's columns and rows, to be corrected and given back."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

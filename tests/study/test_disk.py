@@ -1,7 +1,5 @@
 """A disk that refuses while a run folder is written: one line that names the file, and what was there stays."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The same functions mapped one after the other and as Ray tasks: the same results, each exactly once."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

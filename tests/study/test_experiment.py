@@ -1,7 +1,5 @@
 """One recipe from data to report: what stands in the run folder, and what is refused."""
 
-from __future__ import annotations
-
 import io
 import json
 from contextlib import contextmanager

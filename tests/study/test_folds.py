@@ -1,7 +1,5 @@
 """Cross-validation and the label review that stands on it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """What a study's file may say, and what comes of it, before anything is run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

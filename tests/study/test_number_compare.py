@@ -1,7 +1,5 @@
 """Regressors beside each other: as a study, as finished runs and on a table; and simple models in a comparison."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

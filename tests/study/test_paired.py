@@ -1,7 +1,5 @@
 """Figures and tests of arms from what their runs answered: what is drawn, and which test says what of what."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score

@@ -1,7 +1,5 @@
 """Scoring Parquet files by shards: the answers are predict_proba's, and a stopped call is gone on with."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

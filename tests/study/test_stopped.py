@@ -1,7 +1,5 @@
 """A study that is stopped from outside: nothing goes on unseen, what was done is kept, and the rest goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

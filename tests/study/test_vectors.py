@@ -1,7 +1,5 @@
 """The task word2vec: a recipe becomes a run folder, and the verbs that read it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts of word vectors that also stand in a test set: left out, counted and said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from unicodedata import normalize

@@ -1,7 +1,5 @@
 """A study in words: arms that give the same answers, and arms that no simple model is behind."""
 
-from __future__ import annotations
-
 from glassformer.study.results import sentences
 
 

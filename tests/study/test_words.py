@@ -1,7 +1,5 @@
 """Tags of words in folds, comparisons, reviews and calibration, by the commands, on tiny data."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

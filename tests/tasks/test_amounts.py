@@ -1,7 +1,5 @@
 """Amounts as people write prices, and numbers far from all others: what is read, left out and said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``QuestionAnswerer``: what it learns, answers, keeps and refuses. The texts are generated."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import io

@@ -1,7 +1,5 @@
 """``model = "auto"``: what is tried, by which examples it is decided, and what the winner leaves behind."""
 
-from __future__ import annotations
-
 import re
 import signal
 from typing import Any

@@ -1,7 +1,5 @@
 """``model = "auto"`` on images: a linear model, and the pre-trained encoder, or where that is away one from scratch."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

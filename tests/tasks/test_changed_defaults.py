@@ -1,7 +1,5 @@
 """Defaults that have changed: files from before, which do not name them, mean what they meant."""
 
-from __future__ import annotations
-
 from dataclasses import is_dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """Weights of every epoch: kept on the way, judged together at the end, nothing chosen by them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """What every estimator promises, whichever task it stands for: the suite finds them by itself."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import pickle

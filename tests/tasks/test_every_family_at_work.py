@@ -1,7 +1,5 @@
 """Every text family of the Hub at work, with a tokenizer of each kind: tuned, explained, filled, exported, served."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import shutil

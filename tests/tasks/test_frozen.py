@@ -1,7 +1,5 @@
 """The frozen encoder as a simple model: which runs have it, and what it predicts."""
 
-from __future__ import annotations
-
 import csv
 from typing import Any
 

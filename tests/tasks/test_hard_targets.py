@@ -1,7 +1,5 @@
 """Targets, weights and settings at the edge of what can be learned: the right answer, or one clear line."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

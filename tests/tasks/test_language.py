@@ -1,7 +1,5 @@
 """An encoder of English says so before it learns from texts in another language."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables, arrays and other forms that scikit-learn's users give to estimators: at every door, before and after a save."""
 
-from __future__ import annotations
-
 import json
 import random
 import warnings

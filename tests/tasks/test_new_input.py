@@ -1,7 +1,5 @@
 """A kind of input that nobody knows, two images, works wherever a model is asked once its task is registered."""
 
-from __future__ import annotations
-
 import base64
 import json
 from dataclasses import dataclass, field

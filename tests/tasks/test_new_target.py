@@ -1,7 +1,5 @@
 """A kind of target that nobody knows, ordered classes, works everywhere once it and its task are registered."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A model whose weights have diverged gives an error at every door, and never NaN, infinity or a label."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``number_scale="log"``: logarithms are learned, answers and figures keep the numbers' unit, intervals are ratios."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Labels that mean a class of the model and are written otherwise: they count as it, and a warning says so."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

@@ -1,7 +1,5 @@
 """The share of padding that a run tells is that of the attention which it computes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

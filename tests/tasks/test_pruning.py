@@ -1,7 +1,5 @@
 """Pruned models: what is unused goes first, the rest answers as before, and folders open elsewhere."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Regressors: numbers in their own unit, intervals from held-out examples, folders, resume, and runs from a table."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """A fit of any task that is stopped goes on to the bits of one that was not, whatever draws numbers on the way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Heads that are solved on the vectors of a frozen encoder, and the fits that start from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge

@@ -1,7 +1,5 @@
 """A classifier goes on from any saved model of ours with a body for it, under a new head; others say what to do."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

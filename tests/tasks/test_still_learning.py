@@ -1,7 +1,5 @@
 """Whether a training ended while its validation loss still fell."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

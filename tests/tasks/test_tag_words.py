@@ -1,7 +1,5 @@
 """How a text becomes words: punctuation apart where the training words have it so, places kept."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``TokenTagger``: what it learns, answers, keeps and refuses; its runs from files to report."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A task costs a folder and a line in ``TASKS``: the suite takes every one that stands there, and a made-up one."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Threads of one process: fits, predictions, saves and explanations at once, each as if it were alone."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import random

@@ -1,7 +1,5 @@
 """Word vectors that a classifier trains on its own texts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A training small enough to run hundreds of times: a one-layer encoder on random ids."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

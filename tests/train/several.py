@@ -3,8 +3,6 @@
 torchrun --nproc-per-node 2 several.py FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

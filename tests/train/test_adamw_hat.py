@@ -1,7 +1,5 @@
 """AdamW with eps before bias correction, against its equations in plain numbers and against torch's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Which examples go into which batch: every one once, within the limits, the same each time."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What happens beside the loop: checkpoints, the history file, the bar, a clean stop on a signal."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

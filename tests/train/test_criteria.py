@@ -1,7 +1,5 @@
 """The losses of several labels and of numbers, beside torch's own."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

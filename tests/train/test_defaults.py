@@ -1,7 +1,5 @@
 """What a fit does where nothing is said."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two processes give what one gives: losses, weights, resumed runs. And a dead one ends the job."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

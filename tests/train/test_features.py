@@ -1,7 +1,5 @@
 """A training on kept outputs of frozen layers is the one that computes them anew, for texts and for pictures."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from typing import Any

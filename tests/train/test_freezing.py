@@ -1,7 +1,5 @@
 """Which weights a fit changes: the head, the last layers, all of them, or none of the encoder."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

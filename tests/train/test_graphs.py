@@ -4,8 +4,6 @@ As a graph does, such a trace repeats the same operations on the same memory, wh
 baked into it would give wrong results here too. Real graphs are captured in ``tests/gpu``.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace

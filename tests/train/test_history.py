@@ -1,7 +1,5 @@
 """The history of a training: few bytes a step, and the same records as were put in."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

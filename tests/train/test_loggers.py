@@ -1,7 +1,5 @@
 """Logs of a training, read back by their own tools: TensorBoard's event files and MLflow's store."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

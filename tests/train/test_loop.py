@@ -1,7 +1,5 @@
 """The loop: what a step is, what it leaves in the history, when it judges and when it stops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

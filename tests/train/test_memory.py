@@ -1,7 +1,5 @@
 """Batches of ever other sizes leave nothing behind."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

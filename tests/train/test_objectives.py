@@ -1,7 +1,5 @@
 """Cross-entropy with smoothing and weights against torch's; words hidden at random."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

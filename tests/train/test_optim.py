@@ -1,7 +1,5 @@
 """AdamW on fp32 masters against torch's AdamW, decay groups, layer-wise rates, schedules, the running mean."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

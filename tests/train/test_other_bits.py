@@ -1,7 +1,5 @@
 """A resumed training that computes in another way than it began says so, and one that does not is silent."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

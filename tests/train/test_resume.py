@@ -1,7 +1,5 @@
 """Exact resume: from every step of a run, the same bits and the same history as without a stop."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

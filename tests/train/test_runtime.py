@@ -1,7 +1,5 @@
 """Device, number format, seeds and the facts of the machine."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """Variables of ``torchrun`` that are left over: an error in our words, never a silent wait or another run."""
 
-from __future__ import annotations
-
 import socket
 from datetime import timedelta
 

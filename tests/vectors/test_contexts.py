@@ -1,7 +1,5 @@
 """Positives drawn with replacement from all contexts of a word, against counting by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

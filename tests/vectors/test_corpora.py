@@ -1,7 +1,5 @@
 """A corpus on the disk: what is damaged, mixed or mapped elsewhere; and trainings that learn nothing."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """word2vec's file formats both ways, with gensim as the other side."""
 
-from __future__ import annotations
-
 import os
 import struct
 

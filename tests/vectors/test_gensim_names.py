@@ -1,7 +1,5 @@
 """Word vectors asked as gensim's are: equal answers, and its names answered with ours."""
 
-from __future__ import annotations
-
 import pickle
 from copy import deepcopy
 

@@ -1,7 +1,5 @@
 """Word vectors from tables: what a row lacks, and what is said of the texts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

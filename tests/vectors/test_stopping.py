@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM in the middle of training word vectors: saved, and resumed to the same bits."""
 
-from __future__ import annotations
-
 import json
 import queue
 import signal

@@ -1,7 +1,5 @@
 """gf.Word2Vec: training, resuming, looking up, files."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

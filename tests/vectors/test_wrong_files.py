@@ -1,7 +1,5 @@
 """Files that are nearly word vectors: one wrong line, no first line, packed, gensim's own. Each says what to do."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import shlex
