@@ -12,7 +12,7 @@ from pathlib import Path
 
 from glassformer import errors
 from glassformer.inputs.served import RequestTooLargeError
-from glassformer.tasks.word2vec.lookups import UnknownWord
+from glassformer.tasks.word2vec.estimator import UnknownWord
 from glassformer.train.callbacks import Interrupted
 
 HERE = Path(__file__).parent

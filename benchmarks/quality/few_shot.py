@@ -132,7 +132,7 @@ def setfit(texts: list[str], labels: list[Any], draw: int, precision: str) -> Ma
     from sklearn.linear_model import LogisticRegression
 
     from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.tasks.similarity.labels import pairs_of_labels
+    from glassformer.tasks.similarity.pairs import pairs_of_labels
 
     disable_progress_bars()
     model = SentenceTransformer(str(resolve_checkpoint(MODEL).path), device="cpu")

@@ -8,8 +8,7 @@ from sklearn.base import clone
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.targets.similarity import correlations, pearson, ranks_of_partners, retrieval, spearman
-from glassformer.tasks.similarity.labels import LabelStream
-from glassformer.tasks.similarity.pairs import PairLoss, all_pairs
+from glassformer.tasks.similarity.pairs import LabelStream, PairLoss, all_pairs
 
 from .tiny import LABELS, PAIRS, POSITIONS, SCORES, TEXTS, WIDTH, checkpoint, plain, tiny
 

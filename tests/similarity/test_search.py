@@ -9,7 +9,7 @@ import torch
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.heads import unit
-from glassformer.tasks.similarity.answers import APART, nearest
+from glassformer.tasks.similarity.estimator import APART, nearest
 
 from .tiny import PAIRS, SCORES, TEXTS, tiny
 

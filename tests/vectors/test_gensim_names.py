@@ -12,7 +12,7 @@ from glassformer.data import sentences
 from glassformer.data.sentences import read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.vectors import read_pairs
-from glassformer.tasks.word2vec.lookups import GENSIM_NAMES
+from glassformer.tasks.word2vec.estimator import GENSIM_NAMES
 
 WORDS = tuple(f"w{i}" for i in range(53))
 D = 7

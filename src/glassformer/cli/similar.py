@@ -462,7 +462,7 @@ def search_command(
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
         raise BadValueError("results are written as CSV", where=str(out), fix=fix)
-    from glassformer.tasks.similarity.answers import at_least
+    from glassformer.tasks.similarity.estimator import at_least
 
     query_texts = _queries(queries or ())
     nearest = search(str(model), table, query_texts, count, text_column=text_column, save=save)

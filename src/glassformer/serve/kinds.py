@@ -31,7 +31,7 @@ from glassformer.serve import schema
 from glassformer.serve.problems import Problem, of_input
 from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.similarity.answers import at_least, nearest
+from glassformer.tasks.similarity.estimator import at_least, nearest
 from glassformer.tasks.similarity.pairs import vectors_of
 
 Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, their rows, other columns

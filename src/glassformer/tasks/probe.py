@@ -278,7 +278,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             ConfigError: ``k`` below 1.
             DataError: vectors of another width.
         """
-        from glassformer.tasks.similarity.answers import nearest
+        from glassformer.tasks.similarity.estimator import nearest
 
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")

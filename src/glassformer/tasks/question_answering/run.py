@@ -37,8 +37,7 @@ from glassformer.targets.answer_span import (
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.judging import fit, score_splits, split_to_evaluate
-from glassformer.tasks.question_answering.answers import best_answers
-from glassformer.tasks.question_answering.estimator import QuestionAnswerer
+from glassformer.tasks.question_answering.estimator import QuestionAnswerer, best_answers
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
