@@ -4,7 +4,7 @@
     PYTHONPATH=src python tests/house/surface.py --verbs        an option is new: into surface.json with it
 
 Everything is asked through doors that an earlier version has too, so that one script reads both; `lost` says what of
-an old surface a new one no longer has. `benchmarks/reliability/public_surface.py` compares a commit with this code.
+an old surface a new one no longer has.
 """
 
 import contextlib

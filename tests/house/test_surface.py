@@ -1,7 +1,7 @@
 """What users rely on stays: nothing of the frozen surface is lost, and no default changes. More may come.
 
-``surface.json`` was written from the last commit before the rebuild by ``benchmarks/reliability/public_surface.py``; it is
-written anew only where something is meant to go, with a line in the changelog.
+``surface.json`` was written from the last commit before the rebuild; it is written anew only where something is meant to
+go, with a line in the changelog.
 """
 
 import copy
