@@ -22,7 +22,7 @@ def command(
     packages: Sequence[str] = (),
     **options: Any,
 ) -> Callable[[Callable[[Any], Any]], Callable[..., int]]:
-    """Make a function of the options the ``main`` of its module, whose docstring is the help.
+    """Make a function of the options the ``main`` of its module, whose docstring is the help; ``python -m`` runs it.
 
     The function returns what it found, which is written behind ``title``, the facts of the machine (``options.facts``, taken
     before it begins) and ``--threads``, if it has that option; or None or an exit code where it writes otherwise. With
@@ -64,6 +64,8 @@ def command(
             print(f"written to {asked.out}")
             return 0
 
+        if measure.__module__ == "__main__":
+            sys.exit(main())
         return main
 
     return decorate

@@ -8,7 +8,6 @@ picture; means with 95 % bootstrap intervals over pictures. Occlusion hides wind
 of some pictures (``--figure``) stays out of the repository, since photographs belong to their makers.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,3 @@ def main(options: Any) -> dict[str, Any]:
         "before": before,
         "after": after,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

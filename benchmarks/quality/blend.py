@@ -7,7 +7,6 @@ A blend is the mean of both models' probabilities, with the weight of the encode
 flatters it. ``benchmarks/results/blend.json`` has the accuracies of both and of each blend.
 """
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,3 @@ def main(options: Any) -> dict[str, Any]:
             each = ", ".join(f"{w} {x:.3f}" for w, x in zip(WEIGHTS, mean, strict=True))
             print(f"{data}, {rows} rows: {each}", flush=True)
     return {"weights_of_the_encoder": WEIGHTS, "judged": JUDGED, "cells": cells}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

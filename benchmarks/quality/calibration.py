@@ -8,7 +8,6 @@ its log loss, and the test split is looked at before and after. Intervals by boo
 """
 
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,3 @@ def main(options: Any) -> dict[str, Any]:
         before, after = (split[when]["ece"] for when in ("before", "after"))
         print(f"{name}: calibration error {before:.4f} before, {after:.4f} after")
     return {"run": options.run.name, **found}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

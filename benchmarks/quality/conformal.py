@@ -10,7 +10,6 @@ Asked: 90 % intervals cover 90 % +- 1.5. Results: ``benchmarks/results/conformal
 """
 
 import argparse
-import sys
 import time
 from typing import Any
 
@@ -102,7 +101,3 @@ def main(options: Any) -> dict[str, Any]:
     for told in found["official_splits"]:
         print(f"{told['asked']:g}: official splits {told['covered']:.2%}, width {told['width']:.3g}")
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

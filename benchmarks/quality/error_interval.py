@@ -9,7 +9,6 @@ them where the truth lies: ``basic`` is the bootstrap's, reflected about the est
 """
 
 import argparse
-import sys
 from typing import Any
 
 import numpy as np
@@ -81,7 +80,3 @@ def main(options: Any) -> dict[str, Any]:
     worst = {kind: min(own["kinds"][kind]["coverage"] for own in settings) for kind in settings[0]["kinds"]}
     about = {key: getattr(options, key) for key in ("trials", "resamples", "seed")}
     return about | {"settings": settings, "lowest_coverage": worst}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

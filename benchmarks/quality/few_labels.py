@@ -25,7 +25,6 @@ soon as it is there; the same command goes on.
 
 import itertools
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -257,7 +256,3 @@ def main(options: Any) -> None:
     wanted = [f for f in fits if f["seed"] in options.seeds and f["labels"] in options.labels]
     options.write({**head, **summary(wanted, options.labels, options.seeds), "fits": wanted})
     draft.unlink(missing_ok=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

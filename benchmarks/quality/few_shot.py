@@ -22,7 +22,6 @@ the processor, which other work beside it changes little; shares of time are of 
 import itertools
 import json
 import os
-import sys
 import tempfile
 import time
 import warnings
@@ -265,7 +264,3 @@ def main(options: Any) -> None:
         result["tested"] = {k: len(v[2]) for k, v in loaded.items()} | result.get("tested", {})
         options.write({"model": MODEL, "max_length": MAX_LENGTH, **result, "summary": summarized(records)})
         print(json.dumps(records[-1]), flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

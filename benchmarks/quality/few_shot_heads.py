@@ -8,7 +8,6 @@
 C = 1 and a temperature chosen so. Vectors of a draw that lie in ``--vectors`` are not computed again.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +132,3 @@ def main(options: Any) -> dict[str, Any]:
                 found = compared(vectors_of(file, loaded.get(data, ()), each, draw, options.tested))
                 records.append({"data": data, "examples": each, "draw": draw, **found})
     return {"records": records, "summary": summarized(records)}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

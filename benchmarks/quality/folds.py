@@ -10,7 +10,6 @@ study's baseline: Student's t over the seeds with the examples' draw added, corr
 
 import csv
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,3 @@ def main(options: Any) -> dict[str, Any]:
     print(f"{left} cross-validations are left; {len(whole)} seeds")
     head = {"name": study.name, "summary": study.summary, "overrides": options.overrides}
     return head | {"folds": options.folds, **results(study, arms, runs, whole)}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,6 @@ Student's t over the seeds. The same command goes on where it was stopped.
 
 import json
 import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,7 +98,3 @@ def main(options: Any) -> dict[str, Any]:
     kinds = {kind: summed_up(by_seed) for kind, by_seed in found.items()}
     title = "How attention looks at texts and pictures"
     return {"title": title, "inputs": INPUTS, "seeds": options.seeds, "kinds": kinds}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

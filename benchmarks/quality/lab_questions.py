@@ -15,7 +15,6 @@ see through. The result file has every question whose arms have two seeds or mor
 it has of other questions, or of this one with more seeds, stays.
 """
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -330,7 +329,3 @@ def main(options: Any) -> None:
     for one in found.values():
         print(f"{one['asked']} {one['answer']}")
     print(f"{len(left)} trainings are left; {len(found)} of {len(QUESTIONS)} questions in {options.out}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,6 @@ its last weights. The folds go on where they were stopped. Writes ``benchmarks/r
 
 import csv
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -127,7 +126,3 @@ def main(options: Any) -> dict[str, Any]:
     found = measure(recipe, folder, options.flips, options.folds, options.seed, Console(stderr=True).print)
     about = {"recipe": recipe.name, "overrides": options.overrides}
     return about | {"seed": options.seed, "recipe_seed": recipe.train.seed, **found}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

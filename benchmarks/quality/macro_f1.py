@@ -10,7 +10,6 @@ F1 over resampled sentences. Results: ``benchmarks/results/macro-f1-intervals.js
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -254,7 +253,3 @@ def main(options: Any) -> dict[str, Any]:
         "entity_f1": spans(options),
         "false_alarms": false_alarms(options),
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,6 @@ with its 95 % interval of the bootstrap over pairs of texts. Beside it stands th
 removed but replaced by the mask: two masks in the same place make texts more alike, so that it says less.
 """
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -122,7 +121,3 @@ def main(args: Any) -> dict[str, Any]:
         "largest_gap_of_sums": max(sums),
         **found,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

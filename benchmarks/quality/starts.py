@@ -10,7 +10,6 @@ there for the same limit is not run again.
 """
 
 import statistics
-import sys
 import time
 from typing import Any
 
@@ -73,7 +72,3 @@ def main(options: Any) -> None:
                 options.write(about | {"starts": starts})
             run = found[str(seed)]
             print(f"{name}, seed {seed}: loss {run['loss']:.3f}, {run['accuracy']:.1%} right", flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,6 @@ log loss tells from chance, ``one`` keeps 1; ``..., if mistakes`` keeps 1 where 
 ``benchmarks/results/temperature.json``.
 """
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -150,7 +149,3 @@ def main(options: Any) -> dict[str, Any]:
             f"{row['worst_beyond_95']:.3f}), too sure at most {row['worst_too_sure_95']:.4f}, at an end {row['at_end']:.1%}"
         )
     return {"draws": options.draws, "seed": options.seed, "world": WORLD, "means": means, "rows": rows}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

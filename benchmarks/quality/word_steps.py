@@ -10,7 +10,6 @@ soon as it has ended, and the same command goes on.
 """
 
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -150,7 +149,3 @@ def main(options: Any) -> None:
             print(window, seed, share(runs[-1]["points"][-1], READINGS[0]), flush=True)
     if runs == old.get("runs"):  # nothing was measured: day and machine stay, the words may be others
         write_result(options.out, {**old, **summary(runs)})
-
-
-if __name__ == "__main__":
-    sys.exit(main())

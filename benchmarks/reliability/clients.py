@@ -157,7 +157,3 @@ def main(options: Any) -> int:
     about = {"precision": "fp32", "tolerance": options.tolerance, "seed": options.seed}
     options.write(about | {"models": models})
     return int(any(c["other_labels"] or c["beyond_tolerance"] for m in models.values() for c in m.values()))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,6 @@ stem. They are fitted to few examples, so that their logits lie apart. ``--model
 """
 
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -77,7 +76,3 @@ def main(options: Any) -> None:
             models[name] = found | {"seconds": round(time.perf_counter() - begun, 1)}
         print(name, json.dumps(models[name]), flush=True)
         options.write({"models": models})
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -117,7 +117,3 @@ def main(options: Any) -> dict[str, Any]:
                 found.append({"build": name, **answer, "inputs": len(samples), **apart})
                 print(json.dumps(found[-1]), flush=True)
     return {"exports": found}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -117,7 +117,3 @@ def main(options: Any) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "memory_mb": flatness(memory, len(kept)),
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -228,7 +228,3 @@ def main(options: Any) -> dict[str, Any]:
         keep_freed_memory()
     dtype = choose_dtype("auto", choose_device("cpu"))
     return {"dtype": str(dtype).removeprefix("torch."), **WHAT[options.what](options, dtype)}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

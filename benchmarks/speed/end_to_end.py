@@ -99,7 +99,3 @@ def main(options: Any) -> dict[str, Any]:
         "before_against_now": quicker,
         "runs": runs,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

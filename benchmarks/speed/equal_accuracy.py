@@ -13,7 +13,6 @@ whose first training ran on another kind of processor begins anew. ``--minutes``
 see through.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -157,7 +156,3 @@ def main(options: Any) -> None:
         low, high = gap["interval"]
         print(f"glassformer - HF Trainer: {gap['points']:+.2f} points ({low:+.2f} to {high:+.2f})")
     print(f"trainings: {sum(map(len, runs.values()))}, in {options.out}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -16,7 +16,6 @@ same whatever the weights are. Contenders in turn on the same reviews, each in a
 
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -128,7 +127,3 @@ def main(options: Any) -> dict[str, Any]:
                 print(f"{kind}, {what}: {said(ratio)} {peer}")
     about = {"reviews_per_window": options.reviews, "max_length": MAX_LENGTH, "seed": options.seed}
     return about | {"families": families}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

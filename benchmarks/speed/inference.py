@@ -19,7 +19,6 @@ Tokenizing is timed, loading and compiling are not: they are reported as ``prepa
 same is checked by their answers: the share of equal labels, or the lowest cosine between embeddings.
 """
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -156,7 +155,3 @@ def main(options: Any) -> dict[str, Any] | None:
         "labels": labels,
         "vectors": vectors,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -210,7 +210,3 @@ def main(options: Any) -> dict[str, Any] | None:
             result = here | about(options.rounds, options.seed) | {"trained_on": TRAINED, "levels": levels}
             options.write(result)
     return result
-
-
-if __name__ == "__main__":
-    sys.exit(main())

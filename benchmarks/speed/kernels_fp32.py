@@ -135,7 +135,3 @@ def main(options: Any) -> dict[str, Any] | None:
         result["levels"][name] = found
         options.write(result)
     return result
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,6 @@ format and in fp32; its batches are padded to their longest review. The largest 
 both in fp32, is reported.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -127,7 +126,3 @@ def main(options: Any) -> dict[str, Any]:
         "time_against_plain": against_plain,
         "all_maps_against": against_maps,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,6 @@ counts as resident at most while it works (``VmHWM``, set back before), the inte
 """
 
 import logging
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -117,7 +116,3 @@ def main(options: Any) -> dict[str, Any]:
         "training": training,
         "prediction": prediction,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,6 @@ to their longest review, reviews cut to 256 tokens, for three ways to draw a win
 - *whole batches*: what the benchmarks take, whole batches of those that 50 sorted together give (``hf_trainer.batches_alike``).
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,7 +80,3 @@ def main(options: Any) -> dict[str, Any]:
         "windows": rows,
         "epoch": {"reviews": len(lengths), "grouped": spread(epochs)},
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

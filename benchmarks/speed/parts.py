@@ -17,7 +17,6 @@ rows        GELU, and the layer norm of a sum, in bf16. The error is the largest
 
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -299,7 +298,3 @@ def main(options: Any) -> dict[str, Any]:
     keep_freed_memory()  # for all ways alike, as in training
     torch.manual_seed(0)
     return {"benchmark": options.part, **PARTS[options.part](options.rounds, options.dtype)}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

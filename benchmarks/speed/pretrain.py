@@ -22,7 +22,6 @@ included.
 
 import logging
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -276,7 +275,3 @@ def main(options: Any) -> dict[str, Any]:
         "seed": options.seed,
         **found,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,6 @@ the last one 4 d sum(length), where [CLS] alone is read), twice that backward. W
 backward pass does not count.
 """
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -213,7 +212,3 @@ def main(options: Any) -> dict[str, Any]:
         "machine_tflops": {shape: spread([r[shape] for r in rates]) for shape in rates[0]},
         "works": [work.summary() for work in works],
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

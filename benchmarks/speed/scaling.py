@@ -98,7 +98,3 @@ def main(options: Any) -> dict[str, Any]:
     names = {name: name for name in ARMS}
     rates = in_turn(names, options.rounds, once, warm_up=False, after=keep)
     return {"reviews": options.reviews, "arms": summary(rates)}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

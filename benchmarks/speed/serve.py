@@ -214,7 +214,3 @@ def main(options: Any) -> None:
                 entry = {**facts, "model": name, "threads": options.threads, **found}
                 write_result(options.out, {"benchmark": "glassformer serve", **old, part: entry})
                 print(part, json.dumps({k: v for k, v in found.items() if k != "rounds"}), flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -85,7 +85,3 @@ def main(options: Any) -> dict[str, Any]:
             rows.append({"name": name, "seconds": seconds, "peak_mb": megabytes})
             print(f"{name:32} {seconds['median']:6.2f} s {megabytes['median']:6.0f} MB")
     return {"rounds": options.rounds, "rows": rows, "threads": options.facts["machine"]["threads"]}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -23,7 +23,6 @@ timed; drawing batches, forward, backward and update are. Tokens are real ones, 
 import logging
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -221,7 +220,3 @@ def main(options: Any) -> dict[str, Any]:
         "seed": options.seed,
         **found,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,7 +21,6 @@ normalises its 8-bit pixels inside the clock; the peers find theirs ready in the
 """
 
 import logging
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -254,7 +253,3 @@ def main(options: Any) -> dict[str, Any]:
         "seed": options.seed,
         **found,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,7 +13,6 @@ largest memory of each process.
 import argparse
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -137,7 +136,3 @@ def measured(given: argparse.Namespace, others: int) -> dict[str, Any]:
 def main(options: Any) -> dict[str, Any]:
     parts = (("alone", 0), ("beside", options.busy))
     return {"rounds": options.rounds} | {name: measured(options, others) for name, others in parts}
-
-
-if __name__ == "__main__":
-    sys.exit(main())
