@@ -82,18 +82,6 @@ def test_table_of_a_comparison(keep):
     assert lines[5] == "Measured on X, 1 thread, load before 0.5; torch 2, 2026-01-02."
 
 
-def test_a_table_says_which_attention_its_peers_had():
-    def rows(attention: str) -> list[dict[str, Any]]:
-        setting = {"precision": "bf16 autocast", "attention": attention}
-        ours = {"name": "glassformer", "setting": {"precision": "bf16 weights, fp32 masters"}}
-        return [{"name": "HF Trainer, at its best", "setting": setting}, ours]
-
-    (told,) = speed.attentions(rows("eager (sdpa: 1.36 times the time)"))
-    assert told.startswith("Attention taken: HF Trainer, at its best: eager")
-    assert speed.attentions(rows("sdpa"))[0].startswith("Measured before peers had the choice")
-    assert speed.attentions(rows("sdpa")[1:]) == []
-
-
 def test_a_level_that_was_not_at_hand_says_so(keep):
     keep("train_imdb-avx2", {"glassformer_against": {"HF Trainer, at its best": RATIO}})
     labels = {"glassformer_against": {"OpenVINO, fp32": RATIO}, "int8_against": {"OpenVINO, fp32": RATIO}}
@@ -111,90 +99,11 @@ def test_a_level_that_was_not_at_hand_says_so(keep):
     ]
 
 
-def test_kernels_in_fp32_stand_in_a_column_for_each_level(keep):
-    spent = {"torch": RATIO, "glassformer": RATIO}
-    one = {"milliseconds": spent, "glassformer_against_torch": RATIO}
-    level = {"level": "AVX2", "tokens": [12], "alone": {"GELU": one}, "whole": {"prediction": one}}
-    keep("kernels-fp32", MEASURED | {"levels": {"a": level, "b": level | {"level": "AVX512"}}})
-    lines = speed.kernels_fp32().splitlines()
-    told = "2.00 × (1.50 to 2.50)"
-    assert lines[0] == "| | AVX2: torch takes | AVX512: torch takes |"
-    assert lines[2:4] == [f"| prediction | {told} | {told} |", f"| GELU | {told} | {told} |"]
-    assert "over 12 tokens" in lines[-1]
-
-
-def test_products_in_int8_name_wrong_sums_and_the_gate(keep):
-    ways = dict.fromkeys(("torch, fp32", "torch._int_mm", "onednn.qlinear_pointwise", "glassformer"), RATIO)
-    exact = {"torch._int_mm": False, "onednn.qlinear_pointwise": True}
-    product = {"rows": 1024, "inputs": 13, "columns": 7, "microseconds": ways, "exact": exact}
-    part = {
-        "reviews": 7,
-        "seconds": {"fp32": RATIO, "int8": RATIO},
-        "int8_against": {"fp32": RATIO},
-        "labels_as_in_fp32": {"fp32": 1.0, "int8": 0.99},
-        "accuracy": {"fp32": 0.5, "int8": 0.51},
-        "gate": {"agree": 0.996, "n": 1000, "passed": False},
-    }
-    level = {
-        "level": "A",
-        "products": [product, product | {"rows": 3}],
-        "prediction": part,
-        "date": "2026-11-27",
-    }
-    keep("int8", MEASURED | {"levels": {"a": level}})
-    lines = speed.int8().splitlines()
-    assert lines[2] == f"| A | 7 | fp32 | 2.0 (1.5 to 2.5) | {TOLD} | 100.00% | 50.00% |"
-    assert lines[7] == "| A | 13 → 7 | 0.00 |  | 0.00 (sums wrong) | 0.00 | 0.00 |"
-    assert "A: gate not passed, 99.60% of 1,000 labels. Measured on X, 1 thread, load" in lines[-1]
-    assert lines[-1].endswith("torch 2, 2026-11-27.")  # the level's own day
-
-
-def test_word_vectors_have_a_line_for_each_number_of_epochs(keep):
-    ours = {"glassformer": {"google": 13.0}, "gensim": {"google": 11.0}}
-    part = {"seeds": {"0": ours, "1": {"gensim": {"google": 12.0}}}}
-    compared = part | {"difference": {"google": {"mean": 1.5, "low": -0.25, "high": 3.0}}}
-    setting = {"threads": 1, "dim": 100}
-    keep("word2vec-quality", {"setting": setting, "epochs": {"5": compared, "1": compared, "3": part}})
-    assert quality.word_vectors_quality().splitlines()[2:4] == [
-        f"| {n} | Google analogies | 13.0 | 11.5 | +1.5 (-0.2 to +3.0) | 1 and 2 |" for n in (1, 5)
-    ]
-
-
-def test_seconds_stand_beside_what_they_gave_in_their_order(keep):
-    first = {"glassformer": [7.0, 5.0, 6.0], "gensim": [43.0]}
-    timed = {"1": {"seconds": first}, "5": {"seconds": {"glassformer": [34.0], "gensim": [168.0]}}}
-    keep("word2vec-fit-avx2", {"epochs": timed})
-    one = {"wordsim353": 50.0, "simlex999": 30.0, "google": 20.0}
-    seeds = {"0": {"glassformer": one, "gensim": one}, "1": {"glassformer": one | {"google": 21.0}}}
-    epochs = {"5": {"seeds": seeds}, "1": {"seeds": {"0": {"glassformer": one}}}}
-    keep("word2vec-quality", {"epochs": epochs})
-    assert quality.word_vectors_seconds("-avx2").splitlines()[2:] == [
-        "| glassformer | 1 | 6 | 50.0 | 30.0 | 20.0 |",
-        "| glassformer | 5 | 34 | 50.0 | 30.0 | 20.5 |",
-        "| gensim | 5 | 168 | 50.0 | 30.0 | 20.0 |",
-    ]
-
-
 def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(keep):
     runs = [{"seconds": {"train": 60 * minutes}, "machine": {"threads": 1}} for minutes in (47, 34, 110)]
     keep("recipe-cifar10-vit-stem", {"accuracy": {"mean": 0.832}, "seeds": [0, 1, 2], "runs": runs})
     (line,) = tables.highlights().splitlines()[2:]
     assert line.endswith("| 83.2% (3) | – | 47 min on 1 thread |")
-
-
-def test_flipped_labels_have_a_line_for_each_recipe(keep):
-    first = {"1000": {"flipped": 7, "share_of_flips": 1.0}}
-    found = {"recipe": "europe", "examples": 120, "flipped": 7, "folds": 2, "suspicious": 11}
-    keep("label-noise-europe", MEASURED | found | {"found_among_first": first, "seconds": {"train": 60.0}})
-    line = quality.label_noise().splitlines()[2]
-    assert line == "| `europe` | 120 | 7 | 2 | 7 (100.0% of all flips) | 11 | 1 min |"
-
-
-def test_texts_of_the_data_mean_nothing_in_a_page():
-    assert quality.verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
-
-
-# --- reliability and packages ---------------------------------------------------------------------
 
 
 def test_the_readme_says_how_often_a_killed_training_went_on(keep):
@@ -207,6 +116,13 @@ def test_the_readme_says_how_often_a_killed_training_went_on(keep):
 def test_the_readme_has_the_mean_accuracy_of_the_demo(keep):
     keep("demo", {"draws": [{"ours": {"accuracy": 0.7}}, {"ours": {"accuracy": 0.8}}]})
     assert tables.demo("ours") == "75"
+
+
+def test_texts_of_the_data_mean_nothing_in_a_page():
+    assert quality.verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
+
+
+# --- reliability and packages ---------------------------------------------------------------------
 
 
 PASSED = {"seconds": 2.0, "load_before": 0.5}

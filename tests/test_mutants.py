@@ -77,7 +77,7 @@ def test_lines_are_drawn_before_a_line_is_drawn_again():
 def test_a_survivor_is_judged_by_what_is_known_of_it(monkeypatch, tmp_path):
     results, known = benchmark("mutant_results"), tmp_path / "explained.json"
     monkeypatch.setattr(results, "EXPLAINED", known)
-    monkeypatch.setattr(results, "environment", dict)
+    monkeypatch.setattr(results, "environment", lambda *packages: {})
     listed = [
         {"file": "nn/a.py", "line": "x = 2", "mutation": "2 → 3", "kind": "equivalent", "reason": "it is"}
     ]

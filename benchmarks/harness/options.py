@@ -1,4 +1,4 @@
-"""Options of a command line, declared in a line. It loads nothing: ``mutants.py`` must not have the package in memory."""
+"""Options of a command line, declared in a line."""
 
 import argparse
 from collections.abc import Sequence

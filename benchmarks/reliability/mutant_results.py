@@ -1,14 +1,12 @@
 """The result file of `mutants.py`: killed of tried by package and file, and each survivor with its reason."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "results"
+from benchmarks.harness.results import RESULTS, environment, write_result
+
 EXPLAINED = Path(__file__).parent / "mutants_explained.json"
 
 
@@ -68,15 +66,6 @@ def judged(run: dict[str, Any]) -> dict[str, Any]:
     return run
 
 
-@cache
-def environment() -> dict[str, Any]:
-    """Date, machine and versions, asked of another process: the package must not be loaded before a mutant of it."""
-    program = "from benchmarks.harness.results import environment; import json; print(json.dumps(environment('pytest', 'hypothesis')))"
-    place, words = Path(__file__).parents[2], [sys.executable, "-c", program]
-    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
 def tried_again(file: Path, package: str, tried: list[dict[str, Any]]) -> None:
     """Count what was killed at a second try in the runs of a result file."""
     result = json.loads(file.read_text(encoding="utf-8"))
@@ -100,12 +89,10 @@ def write(out: Path, tried: dict[str, list[dict[str, Any]]], wrong: Iterable[str
     for package, answers in tried.items():
         runs[package, seed] = summary(package, seed, answers)
     if tried:
-        result |= environment()
+        result |= environment("pytest", "hypothesis")
         result["controls_that_failed"] = list(wrong)
     result["runs"] = list(runs.values())
-    draft = out.with_suffix(".tmp")
-    draft.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    draft.replace(out)
+    write_result(out, result)
     for run in runs.values():
         real = run["tried"] - run["equivalent"]
         print(

@@ -1,25 +1,32 @@
-"""Trying mutants, for `mutants.py`: a child for each, the tests worth running in it, and what became of it."""
+"""Trying mutants, for `mutants.py`: which tests reach a line, those worth running for a mutant, and what became of it.
 
-from __future__ import annotations
+python -m benchmarks.reliability.mutant_runs OUT TESTS SOURCE ...       the lines of these sources that each test runs
+"""
 
-import contextlib
-import gc
 import json
 import os
+import re
 import resource
-import shutil
 import signal
+import subprocess
+import sys
 import time
-import traceback
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.reliability import line_trace, mutation
+from benchmarks.reliability import line_trace
 from benchmarks.reliability.mutation import Mutant
+
+PACKAGE = "src/glassformer"
+BUDGET = 12.0  # seconds of tests for a mutant
+PATIENCE = (
+    60.0  # seconds beside a few times what tests took: the machine may be busy, and an import takes its time
+)
+MEMORY = 24 << 30  # bytes of addresses that a process may have
+QUICK = ["-q", "-n0", "-p", "no:cacheprovider", "-m", "not slow and not data"]
 
 
 class Recorder:
@@ -29,8 +36,7 @@ class Recorder:
     """
 
     def __init__(self, files: Sequence[Path], folder: Path):
-        self.root = Path(os.path.commonpath([str(file.parent) for file in files]))
-        self.folder = folder
+        self.root, self.folder = Path.cwd() / PACKAGE, folder
         names = [str(file) for file in files]
         os.environ[line_trace.FOLDER], os.environ[line_trace.FILES] = str(folder), os.pathsep.join(names)
         self.lines = line_trace.watch(names)
@@ -89,179 +95,28 @@ class Recorder:
         return out
 
 
-class Chosen:
-    """Only these tests, in this order; the first that fails is written down."""
+def in_copy(tree: Path, words: Sequence[str], seconds: float, log: Path) -> int | None:
+    """The exit code of Python in the copy; None when it took longer. What it started ends with it."""
 
-    def __init__(self, names: Sequence[str], note: Path):
-        self.rank = {name: i for i, name in enumerate(names)}
-        self.note = note
+    def bound() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted((i for i in items if i.nodeid in self.rank), key=lambda i: self.rank[i.nodeid])
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed and not self.note.exists():
-            self.note.write_text(report.nodeid, encoding="utf-8")
-
-
-class Collected:
-    """A session that has collected every test and then hands itself to ``work`` in the place of running them."""
-
-    def __init__(self, work: Callable[[Collected], None]):
-        self.work = work
-        self.items: dict[str, pytest.Item] = {}
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.session = session
-        self.items = {item.nodeid: item for item in session.items}
-        self.work(self)
-        return True
-
-    def run(self, names: dict[str, float], base: Path, note: Path) -> int:
-        """Run these tests in this process until one fails; 1 then, 0 when all passed.
-
-        A test that takes longer than its seconds here ends the process: SIGALRM does that.
-        """
-        chosen = [self.items[name] for name in names if name in self.items]
-        self.session.config._tmp_path_factory._basetemp = base  # type: ignore[attr-defined]
-        before = self.session.testsfailed
-        for item, following in zip(chosen, [*chosen[1:], None]):
-            signal.alarm(int(names[item.nodeid]))
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self.session.testsfailed > before:
-                note.write_text(item.nodeid, encoding="utf-8")
-                return 1
-        return 0
-
-
-UNFIT = 71  # exit code: this one needs its module imported anew
-
-
-def fits(one: Mutant, source: str) -> bool:
-    """Whether a mutant lies in a function's body and nowhere else: defaults and classes are made by an import."""
-    if not one.scope[0]:
-        return False
-    try:
-        before, after = _functions(source, one.file), _functions(one.source, one.file)
-    except SyntaxError:
-        return False
-    if len(before) != len(after) or _module_level(source, one.file) != _module_level(one.source, one.file):
-        return False
-    return "njit" not in source and any(a != b for (_, a), (_, b) in zip(before, after))
-
-
-def loaded() -> dict[str, list[types.FunctionType]]:
-    """Every function of this process by its file."""
-    found: dict[str, list[types.FunctionType]] = {}
-    for function in gc.get_objects():
-        if type(function) is types.FunctionType:
-            found.setdefault(function.__code__.co_filename, []).append(function)
-    return found
-
-
-def swap(one: Mutant, source: str, path: str, functions: list[types.FunctionType]) -> bool:
-    """Give the loaded functions of a file the mutant's code; False where that cannot be done.
-
-    A file that has not been imported yet needs nothing: its import will read the mutant.
-    """
-    wanted: dict[tuple[str, int], types.CodeType] = {}
-    for (name, before), (_, after) in zip(_functions(source, path), _functions(one.source, path)):
-        if before != after:
-            wanted[name, before.co_firstlineno] = after
-    for function in functions:
-        code = wanted.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
-        if code is None:
-            continue
-        if code.co_freevars != function.__code__.co_freevars:
-            return False
-        function.__code__ = code
-    return True
-
-
-def _functions(source: str, path: str) -> list[tuple[str, types.CodeType]]:
-    """The functions of a module and of its classes, those inside functions left out, in their order."""
-
-    def within(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
-        for inner in code.co_consts:
-            if isinstance(inner, types.CodeType):
-                if inner.co_flags & 0x2:  # CO_NEWLOCALS: a function, not a class body
-                    yield inner.co_qualname, inner
-                else:
-                    yield from within(inner)
-
-    return list(within(compile(source, path, "exec", dont_inherit=True)))
-
-
-def _module_level(source: str, path: str) -> list[object]:
-    """What an import of the module runs itself, in a form that compares equal where it does the same."""
-
-    def within(code: types.CodeType) -> Iterator[object]:
-        yield code.co_code
-        yield [c for c in code.co_consts if not isinstance(c, types.CodeType)]
-        for inner in code.co_consts:
-            if isinstance(inner, types.CodeType) and not inner.co_flags & 0x2:
-                yield from within(inner)
-
-    return list(within(compile(source, path, "exec", dont_inherit=True)))
-
-
-PACKAGE = "src/glassformer"
-SOFT, BUDGET = 8.0, 12.0  # seconds of tests: of the first round, and in all
-PATIENCE = (
-    60.0  # seconds beside a few times what tests took: the machine may be busy, and an import takes its time
-)
-MEMORY = 6 << 30  # bytes beyond what this process has
-
-
-def in_child(work: Callable[[], int], seconds: float, log: Path | None) -> int | None:
-    """The exit code of ``work`` in a fork of this process; None when it took longer. What it started ends with it.
-
-    ``log`` takes what it says; None leaves that to pytest.
-    """
-    child = os.fork()
-    if child == 0:
-        code = 70
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", *words], cwd=tree, stdin=subprocess.DEVNULL, stdout=said,
+            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,
+        )  # fmt: skip
         try:
-            os.setsid()
-            if log is not None:
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                os.dup2(said, 1)
-                os.dup2(said, 2)
-            size = (
-                int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
-            )
-            resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-            code = int(work())
-        except BaseException:
-            traceback.print_exc()
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
         finally:
-            os._exit(code)
-    end = time.monotonic() + seconds
-    status = None
-    while status is None and time.monotonic() < end:
-        pid, answer = os.waitpid(child, os.WNOHANG)
-        if pid:
-            status = os.waitstatus_to_exitcode(answer)
-        else:
-            time.sleep(0.01)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    if status is None:
-        os.waitpid(child, 0)
-    return status
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
-def run_pytest(base: Path, arguments: Sequence[str], plugin: Any) -> int:
-    """pytest in this process, its temporary folders below ``base``."""
-    always = ["-q", "-n0", "-p", "no:cacheprovider", "-m", "not slow and not data", f"--basetemp={base}"]
-    always += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already
-    return pytest.main([*always, *arguments], plugins=[plugin])
-
-
-def tests_for(one: mutation.Mutant, tests: dict[str, dict[str, Any]]) -> list[str]:
+def tests_for(one: Mutant, tests: dict[str, dict[str, Any]]) -> list[str]:
     """The tests that reach a mutant, the most promising first: its own file, and others within a budget."""
 
     def reaching(first: int, last: int) -> list[str]:
@@ -302,12 +157,6 @@ class Runs:
     def __init__(self, tree: Path, tests: dict[str, dict[str, Any]]):
         self.tree, self.tests = tree, tests
         self.stamp = time.time()
-        self.note = tree.parent / "failed"
-        self.loaded: dict[str, list[Any]] = {}
-        self.slowest: dict[str, float] = {}  # test of each file, which may have made what its others use too
-        for name, test in tests.items():
-            file = name.partition("::")[0]
-            self.slowest[file] = max(self.slowest.get(file, 0.0), test["seconds"])
 
     def write(self, file: Path, source: str) -> None:
         """With a time of its own, so that no compiled file of another mutant passes for this one."""
@@ -315,105 +164,39 @@ class Runs:
         file.write_text(source, encoding="utf-8")
         os.utime(file, (self.stamp, self.stamp))
 
-    def judge(self, one: mutation.Mutant, collected: Collected | None = None) -> dict[str, Any]:
-        """What becomes of one mutant: ``killed`` (and by which test) or not, and after how many tests.
-
-        In a process that has the tests ``collected`` and the package loaded, the mutant is swapped in; without, its
-        child imports everything. ``killed`` is None where only the latter will do.
-        """
-        started = time.perf_counter()
-        file = self.tree / PACKAGE / one.file
-        original = one.original.decode()
+    def judge(self, one: Mutant) -> dict[str, Any]:
+        """What becomes of one mutant: ``killed`` (and by which test) or not, and after how many tests."""
+        started, file, log = time.perf_counter(), self.tree / PACKAGE / one.file, self.tree.parent / "log"
         names = tests_for(one, self.tests)
         answer: dict[str, Any] = {
             "file": one.file, "line": one.line, "text": one.text, "mutation": one.mutation, "tests": len(names),
             "killed": False,
         }  # fmt: skip
+        limit = 3 * sum(self.tests[name]["seconds"] for name in names) + PATIENCE
         self.write(file, one.source)
         try:
-            for part in [names] if collected and names else self._rounds(names):
-                self.note.unlink(missing_ok=True)
-                files = {name.partition("::")[0] for name in part}
-                limit = 3 * sum(self.tests[name]["seconds"] for name in part) + PATIENCE
-                limit += 3 * sum(self.slowest[file] for file in files)
-                if collected:
-                    code = in_child(lambda part=part: self._swapped(one, part, collected), limit, None)
-                else:
-                    code = in_child(lambda part=part: self._imported(part), limit, self.tree.parent / "log")
-                if code == UNFIT:
-                    return answer | {"killed": None}
-                if code not in (0, 5):  # 5: pytest found none of them
-                    by = self.note.read_text(encoding="utf-8") if self.note.exists() else f"exit code {code}"
-                    answer |= {"killed": True, "by": "too slow" if code in (None, -signal.SIGALRM) else by}
-                    break
+            code = in_copy(self.tree, ["pytest", "-x", *QUICK, *names], limit, log) if names else 0
         finally:
-            self.write(file, original)
-            shutil.rmtree(self.tree.parent / "base", ignore_errors=True)
+            self.write(file, one.original.decode())
+        if code != 0:
+            failed = re.search(
+                r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", log.read_text("utf-8", "replace"), re.MULTILINE
+            )
+            by = "too slow" if code is None else failed[1] if failed else f"exit code {code}"
+            answer |= {"killed": True, "by": by}
         return answer | {"seconds": round(time.perf_counter() - started, 1)}
-
-    def _rounds(self, names: list[str]) -> list[list[str]]:
-        first: list[str] = []
-        spent = 0.0
-        for name in names:
-            spent += self.tests[name]["seconds"]
-            if first and (spent > SOFT or len({n.partition("::")[0] for n in first}) > 5):
-                break
-            first.append(name)
-        return [part for part in (first, names[len(first) :]) if part]
-
-    def _imported(self, names: list[str]) -> int:
-        files = list(dict.fromkeys(name.partition("::")[0] for name in names))
-        return run_pytest(self.tree.parent / "base", ["-x", *files], Chosen(names, self.note))
-
-    def _swapped(self, one: mutation.Mutant, names: list[str], collected: Collected) -> int:
-        path = str(self.tree / PACKAGE / one.file)
-        if not swap(one, one.original.decode(), path, self.loaded.get(path, [])):
-            return UNFIT
-        base = self.tree.parent / "base"
-        base.mkdir(exist_ok=True)
-        patience = {name: 30 + 4 * self.slowest[name.partition("::")[0]] for name in names}
-        return collected.run(patience, base, self.note)
-
-    def judge_all(self, chosen: list[mutation.Mutant]) -> list[dict[str, Any]]:
-        """All of a package: first those that can be swapped in, in a process that has everything loaded."""
-        answers: dict[mutation.Mutant, dict[str, Any]] = {}
-        out = self.tree.parent / "answers"
-        out.write_text("", encoding="utf-8")
-        quick = [one for one in chosen if fits(one, one.original.decode())]
-        say = os.fdopen(os.dup(1), "w", buffering=1)
-
-        def work(collected: Collected) -> None:
-            self.loaded = loaded()
-            gc.collect()
-            gc.freeze()  # no child copies what it only looks at
-            for i, one in enumerate(quick):
-                answer = self.judge(one, collected)
-                with out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(answer) + "\n")
-                say.write(told(f"{i + 1}/{len(chosen)}", answer))
-
-        def session() -> int:
-            return run_pytest(self.tree.parent / "session", ["-x", *self._files(quick)], Collected(work))
-
-        if quick:
-            in_child(session, 24 * 3600, self.tree.parent / "session.log")
-        lines = out.read_text(encoding="utf-8").splitlines()
-        for one, line in zip(quick, lines):
-            answers[one] = json.loads(line)
-        for one in chosen:
-            if answers.get(one, {}).get("killed") is None:
-                answers[one] = self.judge(one)
-                say.write(told(f"{len(answers)}/{len(chosen)}", answers[one]))
-        return [answers[one] for one in chosen]
-
-    def _files(self, chosen: list[mutation.Mutant]) -> list[str]:
-        names = (name for one in chosen for name in tests_for(one, self.tests))
-        return sorted({name.partition("::")[0] for name in names})
 
 
 def told(turn: str, answer: dict[str, Any]) -> str:
     """One line about one mutant."""
-    fate = {True: f"killed by {answer.get('by')}", None: "needs an import"}.get(
-        answer["killed"], f"SURVIVED {answer['tests']} tests: {answer['mutation']}"
-    )
-    return f"{turn} {answer['file']}:{answer['line']} {answer.get('seconds', 0)} s {fate}\n"
+    fate = f"killed by {answer.get('by')}"
+    if not answer["killed"]:
+        fate = f"SURVIVED {answer['tests']} tests: {answer['mutation']}"
+    return f"{turn} {answer['file']}:{answer['line']} {answer['seconds']} s {fate}"
+
+
+if __name__ == "__main__":
+    out, tests, *sources = map(Path, sys.argv[1:])
+    recorder = Recorder([path.resolve() for path in sources], out.parent)
+    pytest.main([*QUICK, str(tests)], plugins=[recorder])
+    out.write_text(json.dumps(recorder.found()), encoding="utf-8")

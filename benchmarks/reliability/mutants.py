@@ -6,31 +6,25 @@
     python -m benchmarks.reliability.mutants --try FILE                 the survivors in such a result file once more, counted there
     python -m benchmarks.reliability.mutants --explained                count again by mutants_explained.json, without a run
 
-It works on a copy of the clone in a temporary folder. A process that has everything loaded and the tests collected
-forks for every mutant; the child takes the mutant's code in the place of a function's, and runs the tests that reach
-its lines until one fails: those of the folder of the same name first, the quick before the slow. Where more than a
-function's code changes, a child of a process without the package imports it anew. A test that hangs has noticed too.
+It works on a copy of the clone in a temporary folder. For every mutant pytest runs the tests that reach its lines until
+one fails: those of the folder of the same name first, the quick before the slow. A test that hangs has noticed too.
 Which test reaches which line is recorded first (minutes) and remembered until the tests or the package change.
 """
 
-import contextlib
 import hashlib
-import importlib
 import json
-import os
-import runpy
 import shutil
 import sys
 import tempfile
 import time
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.options import parse
+from benchmarks.reliability import mutant_results as results
 from benchmarks.reliability import mutation
-from benchmarks.reliability.mutant_runs import PACKAGE, Recorder, Runs, in_child, run_pytest
+from benchmarks.reliability.mutant_runs import PACKAGE, Runs, in_copy, told
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "benchmarks" / "results" / "mutants.json"
@@ -47,18 +41,10 @@ TESTS = (
     "nn", "evaluate", "checkpoints", "train", "sequences", "models", "classifier", "tasks", "image", "parity",
     "vectors", "serve",
 )  # fmt: skip
-HEAVY = (
-    "torch", "numpy", "hypothesis", "hypothesis.extra.numpy", "sklearn.linear_model", "sklearn.metrics",
-    "sklearn.model_selection", "sklearn.feature_extraction.text", "scipy.stats", "pyarrow.parquet", "pandas",
-    "PIL.Image", "matplotlib.figure", "numba", "tokenizers", "safetensors.torch", "huggingface_hub", "jinja2", "typer",
-    "transformers.models.bert.modeling_bert", "transformers.models.vit.modeling_vit", "sacrebleu", "fastapi",
-    "uvicorn", "httptools", "prometheus_client", "peft", "torch.distributed.fsdp", "torch._dynamo", "kornia",
-    "gensim.models",
-)  # fmt: skip
 
 
 def prepare() -> Path:
-    """The copy of the clone in which mutants live, and this process made ready to fork for them."""
+    """The copy of the clone in which mutants live; every process that a test starts there notes the lines that it runs."""
     place = Path(tempfile.gettempdir()) / f"mutants-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:12]}"
     tree = place / "tree"
     for name in ("src", "tests", "benchmarks", "docs"):
@@ -70,17 +56,6 @@ def prepare() -> Path:
     start = tree / "tests" / "_offline" / "sitecustomize.py"
     call = f"import runpy\nrunpy.run_path({str(ROOT / 'benchmarks' / 'reliability' / 'line_trace.py')!r})\n"
     start.write_text(start.read_text(encoding="utf-8") + "\n" + call, encoding="utf-8")
-    os.chdir(tree)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False  # every child imports the package
-    runpy.run_path("tests/conftest.py")
-    sys.path.insert(0, str(tree / "src"))
-    for name in HEAVY:
-        with contextlib.suppress(ImportError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            importlib.import_module(name)
-    if any(name.partition(".")[0] == "glassformer" for name in sys.modules):
-        raise RuntimeError("the package is loaded before a mutant of it can be")
     return tree
 
 
@@ -106,23 +81,20 @@ def record(tree: Path, sources: list[Path]) -> dict[str, dict[str, Any]]:
 
 
 def _record_one(tree: Path, sources: list[Path], file: Path, out: Path) -> None:
-    work = tree.parent / "work"
+    work, log = tree.parent / "work", tree.parent / "log"
     shutil.rmtree(work, ignore_errors=True)
-    (work / "lines").mkdir(parents=True)
-
-    def child() -> int:
-        recorder = Recorder(sources, work / "lines")
-        recorder.root = tree / PACKAGE
-        run_pytest(work / "base", [str(file.relative_to(tree))], recorder)
-        draft = work / "found.json"
-        draft.write_text(json.dumps(recorder.found()), encoding="utf-8")
-        draft.replace(out)
-        return 0
-
-    log = tree.parent / "log"
-    if in_child(child, 500, log) != 0:
-        print(f"could not record {file}, see {log}: its tests are not used", flush=True)
-        out.write_text("{}", encoding="utf-8")
+    work.mkdir()
+    words = [
+        "benchmarks.reliability.mutant_runs",
+        str(work / "found"),
+        str(file.relative_to(tree)),
+        *map(str, sources),
+    ]
+    if in_copy(tree, words, 500, log) == 0:
+        (work / "found").replace(out)
+        return
+    print(f"could not record {file}, see {log}: its tests are not used", flush=True)
+    out.write_text("{}", encoding="utf-8")
 
 
 def candidates(tree: Path, package: str) -> dict[str, list[mutation.Mutant]]:
@@ -161,8 +133,6 @@ def controls(runs: Runs, found: dict[str, list[mutation.Mutant]]) -> list[str]:
 
 def main() -> int:
     """Try mutants and write the result file."""
-    from benchmarks.reliability import mutant_results as results  # reads what this writes
-
     given = parse(
         __doc__,
         ("packages", dict(nargs="*", help=f"of {', '.join(PACKAGES)}, or a file")),
@@ -191,7 +161,10 @@ def main() -> int:
         chosen = results.survivors(again, package, found) if again else drawn(found, count, given.seed)
         if not again and given.count is None:
             wrong += controls(runs, found)
-        tried = runs.judge_all(chosen)
+        tried = []
+        for i, one in enumerate(chosen):
+            tried.append(runs.judge(one))
+            print(told(f"{i + 1}/{len(chosen)}", tried[-1]), flush=True)
         if again:
             results.tried_again(given.again, package, tried)
         else:

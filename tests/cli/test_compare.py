@@ -10,7 +10,7 @@ import pytest
 from glassformer.cli.calibrate import few_mistakes
 from glassformer.config import read_toml
 from glassformer.report.published import published_rows
-from glassformer.tasks.recipe import recipe_names, study_names
+from glassformer.tasks.recipe import recipe_names
 
 from .tiny import TINY, sentences, settings, write_csv
 
@@ -216,7 +216,3 @@ def test_reproduce_runs_a_row(ok, tmp_path):
     result = ok("reproduce", "8", "--out", tmp_path / "r", *settings("limit=40"))
     assert "published: curves and maps" in result.out
     assert "with your own settings" in result.out
-
-
-def test_studies_that_ship():
-    assert "europe-pooling" in study_names()

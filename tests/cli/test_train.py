@@ -19,13 +19,7 @@ from glassformer.config import key_places
 from glassformer.errors import ConfigError
 from glassformer.tasks.text_classification.recipe import Recipe
 
-from .tiny import RUN_FILES, sentences, settings, write_csv
-
-
-def test_train_makes_a_whole_run_folder_under_runs(ok, reviews: Path):
-    result = ok("train", "--text", reviews, *settings())
-    assert {p.name for p in Path("runs/reviews").iterdir()} == RUN_FILES
-    assert "runs/reviews/report.html" in result.out
+from .tiny import sentences, settings, write_csv
 
 
 def test_texts_without_a_word_are_judged_without_the_baseline_that_counts_words(ok, tmp_path: Path):

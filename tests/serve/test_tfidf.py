@@ -1,5 +1,7 @@
 """A linear model over HTTP: its labels, its exact explanation, texts of any length."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,14 @@ def test_pairs_and_numbers(running, models):
     numbers = [one["number"] for one in answer.body["numbers"]]
     assert numbers == pytest.approx(models[2].predict(TEXTS[:2]).tolist(), rel=1e-5)
     assert len(answer.body["numbers"][0]["interval"]) == 2
+
+
+def test_without_held_out_examples_there_is_no_interval(models):
+    bare = copy.deepcopy(models[2])
+    bare.errors_ = bare.errors_[:3]
+    served = ServedModel("lengths", bare, Limits(), threads=1, precision="fp32")
+    items = served.prepare(TEXTS[:1])
+    assert "interval" not in served.response(items, served.compute(items))["numbers"][0]
 
 
 def test_it_is_explained_by_its_weights(running, models):
