@@ -49,17 +49,9 @@ def keep(monkeypatch, tmp_path):
 
 def test_what_was_not_measured_is_told_with_its_command(keep):
     silent = {
-        "recipes",
-        "highlights",
-        "masked",
-        "translations",
-        "traps",
-        "levels",
-        "serve",
-        "auto",
-        "auto-images",
+        "recipes", "highlights", "masked", "translations", "traps", "levels", "serve", "auto", "auto-images",
         "task-price",
-    }
+    }  # fmt: skip
     for name, make in tables.TABLES.items():
         if name not in silent:  # which have a line for each file that is there, or no file here
             assert make().startswith("Not measured yet: `"), name

@@ -161,18 +161,9 @@ def test_the_page_of_models_is_as_the_families_are():
 
 
 PACKAGES = (
-    "nn",
-    "data",
-    "models",
-    "train",
-    "evaluate",
-    "explain",
-    "checkpoints",
-    "study",
-    "report",
-    "export",
+    "nn", "data", "models", "train", "evaluate", "explain", "checkpoints", "study", "report", "export",
     "serve",
-)
+)  # fmt: skip
 
 
 def test_the_reference_has_what_a_package_gives_to_its_users():

@@ -64,13 +64,8 @@ def test_the_transformer_of_lab_0_has_fewer_than_100_lines(run):
     found = [cell for cell in run.cells(FILES[0]) if cell.kind == "code"]
     lines = [lines_of(cell) for cell in found]
     model = (
-        "def tokens_of",
-        "def attention(",
-        "class MultiHead",
-        "class Layer",
-        "class Transformer",
-        "def fit",
-    )
+        "def tokens_of", "def attention(", "class MultiHead", "class Layer", "class Transformer", "def fit",
+    )  # fmt: skip
     parts = [n for n, cell in zip(lines, found, strict=True) if any(name in cell.source for name in model)]
     assert len(parts) == len(model)
     assert 50 < sum(parts) < 100

@@ -270,12 +270,8 @@ def over_rows(rounds: int, dtype: str) -> dict[str, Any]:
 
 
 PARTS = {
-    "attention": attention,
-    "dropout": dropouts,
-    "linear": linear,
-    "recurrent": recurrent,
-    "rows": over_rows,
-}
+    "attention": attention, "dropout": dropouts, "linear": linear, "recurrent": recurrent, "rows": over_rows,
+}  # fmt: skip
 
 
 def told(name: str, found: dict[str, Any]) -> dict[str, Any]:

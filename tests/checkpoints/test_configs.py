@@ -106,13 +106,9 @@ def test_without_names_the_labels_have_numbers(tmp_path, name):
 
 
 ALIKE = (
-    "layer_norm_eps",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-    "hidden_act",
-    "position_embedding_type",
-)
+    "layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range",
+    "hidden_act", "position_embedding_type",
+)  # fmt: skip
 
 
 def without(folder, *keys, **changes):

@@ -39,13 +39,9 @@ def made(count: int, classes: int = 3, seed: int = 5) -> tuple[list[str], list[s
 TEXTS, LABELS = made(61)
 UNSEEN, TRUTH = made(31, seed=11)
 ODD = [
-    "ÉTÉ naïve Straße ΑΣ İstanbul",
-    "don't  stop—at all",
-    "x",
-    "  two\tlines\nhere ",
-    "Übung übung",
+    "ÉTÉ naïve Straße ΑΣ İstanbul", "don't  stop—at all", "x", "  two\tlines\nhere ", "Übung übung",
     "1 22 333",
-]
+]  # fmt: skip
 
 
 def vectorizers(min_df: int, **options) -> list[TfidfVectorizer]:

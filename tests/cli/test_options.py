@@ -213,18 +213,10 @@ def test_folders_are_offered_by_what_they_hold(tmp_path, monkeypatch):
 
 CLI = Path(output.__file__).parent
 HOSTILE = {
-    "ESC": "\x1b[31m",
-    "CSI of C1": "\x9b31m",
-    "OSC of C1": "\x9d0;title\x9c",
-    "bell": "\x07",
-    "delete": "\x7f",
-    "next line": "\x85",
-    "line separator": "\u2028",
-    "right to left": "\u202e",
-    "isolate": "\u2066",
-    "backspace": "\x08",
-    "tag": "\U000e0041",
-}
+    "ESC": "\x1b[31m", "CSI of C1": "\x9b31m", "OSC of C1": "\x9d0;title\x9c", "bell": "\x07",
+    "delete": "\x7f", "next line": "\x85", "line separator": "\u2028", "right to left": "\u202e",
+    "isolate": "\u2066", "backspace": "\x08", "tag": "\U000e0041",
+}  # fmt: skip
 
 
 def is_harmless(text: str) -> bool:

@@ -350,12 +350,8 @@ def test_estimators_answer_names_of_other_tools_too():
 
 def test_word_vectors_answer_names_of_gensim():
     theirs = {
-        "vector_size": "dim",
-        "workers": "threads",
-        "alpha": "lr",
-        "sample": "subsample",
-        "iter": "epochs",
-    }
+        "vector_size": "dim", "workers": "threads", "alpha": "lr", "sample": "subsample", "iter": "epochs",
+    }  # fmt: skip
     theirs |= {"ns_exponent": "exponent", "max_final_vocab": "max_words"}
     for name, ours in theirs.items():
         with pytest.raises(

@@ -14,18 +14,9 @@ from glassformer.tasks.word2vec.estimator import Word2Vec
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (
-    "sklearn",
-    "scipy",
-    "pandas",
-    "pyarrow",
-    "matplotlib",
-    "numba",
-    "PIL",
-    "jinja2",
-    "huggingface_hub",
-    "transformers",
-    "kornia",
-)
+    "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "PIL", "jinja2", "huggingface_hub",
+    "transformers", "kornia",
+)  # fmt: skip
 PROGRAM = f"""
 import asyncio, sys
 from glassformer.cli.app import main

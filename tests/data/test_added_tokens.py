@@ -28,13 +28,8 @@ def put_words(folder: Path, more: dict | None = None, **settings) -> int:
 
 STRIPS = token("<r>", rstrip=True, lstrip=True, special=True)
 TRIED = (
-    "a <New> film",
-    "dull<New><r> films",
-    "a <r> film <Two>",
-    "a <R> [mask] <new>",
-    "<new>s",
-    "a [MASK] ",
-)
+    "a <New> film", "dull<New><r> films", "a <r> film <Two>", "a <R> [mask] <new>", "<new>s", "a [MASK] ",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

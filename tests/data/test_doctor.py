@@ -242,15 +242,9 @@ def test_the_way_out_stands_in_every_warning():
 
 def test_rows_that_cannot_be_used_are_counted_by_kind(tmp_path):
     rows = [
-        "text,label",
-        "a fine film,pos",
-        ",pos",
-        "a dull film,",
-        "so,what,neg",
-        "  ,neg",
-        "a film,nan",
+        "text,label", "a fine film,pos", ",pos", "a dull film,", "so,what,neg", "  ,neg", "a film,nan",
         "good,pos",
-    ]
+    ]  # fmt: skip
     path = tmp_path / "a.csv"
     path.write_text("\n".join([*rows, "a dull story,neg"]) + "\n")
     report = examine(load_text_dataset(path, on_bad_row="skip"))

@@ -15,20 +15,9 @@ from glassformer.data.tables import StreamedTable, delimiter_of, read_table
 from glassformer.errors import ConfigError, DataError
 
 WORDS = [
-    "the",
-    "film",
-    "plot",
-    "actor",
-    "scene",
-    "music",
-    "good",
-    "bad",
-    "slow",
-    "bright",
-    "story",
-    "camera",
+    "the", "film", "plot", "actor", "scene", "music", "good", "bad", "slow", "bright", "story", "camera",
     "voice",
-]
+]  # fmt: skip
 Cell = Callable[[random.Random], str]
 
 

@@ -22,15 +22,9 @@ from glassformer.targets.answer_span import (
 )
 
 GIVEN = [
-    "The Hague",
-    "in Rome, Italy",
-    "1,923",
-    "an  apple!",
-    "nothing like it",
-    "Rome",
-    "the a an",
+    "The Hague", "in Rome, Italy", "1,923", "an  apple!", "nothing like it", "Rome", "the a an",
     "\u00e9t\u00e9",
-]
+]  # fmt: skip
 TRUE = [
     ["the hague"],
     ["Rome", "Italy"],

@@ -13,18 +13,11 @@ from glassformer.explain.render import Explanation, page
 from glassformer.explain.view import certainty, view_of
 
 ATTACKS = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "</script><script>alert(1)</script>",
-    "</style></title><svg onload=alert(1)>",
-    "{{ 7 * 7 }}{% raw %}",
-    "javascript:alert(1)//",
-    "\u2028\u2029\x00\x1b[31m\u202e",
-    "<!--<script>",
-    "' autofocus onfocus=alert(1) x='",
-    "]]><a href=javascript:alert(1)>x</a>",
-    "&lt;script&gt;",
-]
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>",
+    "</style></title><svg onload=alert(1)>", "{{ 7 * 7 }}{% raw %}", "javascript:alert(1)//",
+    "\u2028\u2029\x00\x1b[31m\u202e", "<!--<script>", "' autofocus onfocus=alert(1) x='",
+    "]]><a href=javascript:alert(1)>x</a>", "&lt;script&gt;",
+]  # fmt: skip
 HOSTILE = " ".join(ATTACKS)
 
 

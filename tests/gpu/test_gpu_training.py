@@ -12,50 +12,22 @@ import glassformer as gf
 from glassformer.train.callbacks import Interrupted
 
 SMALL = {
-    "model": "encoder-mini",
-    "d_model": 16,
-    "num_heads": 2,
-    "d_ff": 11,
-    "max_length": 16,
-    "min_count": 1,
-    "dropout": 0.0,
-    "epochs": 6,
-    "lr": 3e-2,
-    "batch_size": 8,
-    "pooling": "mean",
-    "device": "cuda",
-}
+    "model": "encoder-mini", "d_model": 16, "num_heads": 2, "d_ff": 11, "max_length": 16, "min_count": 1,
+    "dropout": 0.0, "epochs": 6, "lr": 3e-2, "batch_size": 8, "pooling": "mean", "device": "cuda",
+}  # fmt: skip
 NOISY = {
-    "dropout": 0.2,
-    "attention_dropout": 0.1,
-    "head_dropout": 0.1,
-    "word_dropout": 0.1,
-    "average": 0.9,
-    "accumulate": 2,
-    "checkpoint_every": 1,
-    "evaluate_every": 3,
-}
+    "dropout": 0.2, "attention_dropout": 0.1, "head_dropout": 0.1, "word_dropout": 0.1, "average": 0.9,
+    "accumulate": 2, "checkpoint_every": 1, "evaluate_every": 3,
+}  # fmt: skip
 PICTURES = {
-    "image_size": 8,
-    "patch_size": 4,
-    "d_model": 16,
-    "num_layers": 2,
-    "num_heads": 2,
-    "d_ff": 23,
-    "epochs": 12,
-    "lr": 5e-3,
-    "batch_size": 16,
-    "device": "cuda",
-}
+    "image_size": 8, "patch_size": 4, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 23,
+    "epochs": 12, "lr": 5e-3, "batch_size": 16, "device": "cuda",
+}  # fmt: skip
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
 TARGET = [
-    "ein Mann geht",
-    "der Hund läuft",
-    "zwei Mädchen spielen",
-    "ein Mädchen läuft",
-    "der Mann spielt",
+    "ein Mann geht", "der Hund läuft", "zwei Mädchen spielen", "ein Mädchen läuft", "der Mann spielt",
     "zwei Hunde gehen",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -139,17 +111,9 @@ def test_pictures_are_learned(gpu, tmp_path):
 @pytest.mark.parametrize("kind", ["transformer", "dot", "additive"])
 def test_translations_are_learned(gpu, kind):
     sizes = dict(
-        d_model=32,
-        num_layers=1,
-        dropout=0.0,
-        vocab_size=300,
-        epochs=60,
-        lr=1e-2,
-        batch_size=3,
-        label_smoothing=0.0,
-        max_length=24,
-        device="cuda",
-    )
+        d_model=32, num_layers=1, dropout=0.0, vocab_size=300, epochs=60, lr=1e-2, batch_size=3,
+        label_smoothing=0.0, max_length=24, device="cuda",
+    )  # fmt: skip
     own = {"num_heads": 2, "d_ff": 47} if kind == "transformer" else {"model": "rnn", "attention": kind}
     translator = gf.Translator(**sizes, **own).fit(SOURCE, TARGET)
     assert translator.translate(SOURCE, beam=1) == TARGET
@@ -160,20 +124,9 @@ def test_masked_words_are_learned(gpu):
     places = {"paris": "france", "rome": "italy", "madrid": "spain", "tokyo": "japan", "oslo": "norway"}
     texts = [f"{city} is the capital of {land}." for city, land in places.items()] * 8
     sizes = dict(
-        d_model=32,
-        num_layers=1,
-        num_heads=2,
-        d_ff=31,
-        vocab_size=200,
-        max_length=16,
-        max_positions=24,
-        epochs=30,
-        lr=1e-2,
-        batch_tokens=96,
-        min_count=1,
-        tokenizer="word",
-        device="cuda",
-    )
+        d_model=32, num_layers=1, num_heads=2, d_ff=31, vocab_size=200, max_length=16, max_positions=24,
+        epochs=30, lr=1e-2, batch_tokens=96, min_count=1, tokenizer="word", device="cuda",
+    )  # fmt: skip
     learner = gf.MaskedLM(**sizes).fit(texts, validation=texts[:10])
     assert learner.fill("paris is the [MASK] of france.")[0][0] == "capital"
     assert learner.score(texts) > 0.4

@@ -100,17 +100,9 @@ def write_pairs(path: Path) -> None:
     """Sentences and what a word-by-word translator makes of them."""
     rng = random.Random(3)
     words = {
-        "the": "der",
-        "a": "ein",
-        "dog": "Hund",
-        "cat": "Katze",
-        "small": "klein",
-        "runs": "läuft",
-        "big": "groß",
-        "sees": "sieht",
-        "house": "Haus",
-        "man": "Mann",
-    }
+        "the": "der", "a": "ein", "dog": "Hund", "cat": "Katze", "small": "klein", "runs": "läuft",
+        "big": "groß", "sees": "sieht", "house": "Haus", "man": "Mann",
+    }  # fmt: skip
     rows = ["en,de"]
     for _ in range(173):
         chosen = rng.choices(list(words), k=rng.randint(2, 7))

@@ -30,14 +30,9 @@ def bare_tokenizer(folder: Path, kind: str, said: str | None) -> None:
         pieces = [*ROBERTA, "[UNK]", *BERT[5:]]
         made = Tokenizer(models.WordPiece({w: i for i, w in enumerate(pieces)}, unk_token="[UNK]"))
         names = {
-            "bos": "<s>",
-            "pad": "<pad>",
-            "sep": "</s>",
-            "unk": "[UNK]",
-            "mask": "<mask>",
-            "cls": "<s>",
+            "bos": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "[UNK]", "mask": "<mask>", "cls": "<s>",
             "eos": "</s>",
-        }
+        }  # fmt: skip
     elif kind in ("bert", "distilbert"):
         made = Tokenizer(models.WordPiece({w: i for i, w in enumerate(BERT)}, unk_token="[UNK]"))
         names = dict(zip(("pad", "unk", "cls", "sep", "mask"), BERT, strict=False))

@@ -61,17 +61,9 @@ predict run {one}
 """
 # What a second case on texts need not show again.
 SHOWN = [
-    "fill",
-    "translate",
-    "vectors",
-    "similar",
-    "search",
-    "data show",
-    "new",
-    "doctor",
-    "(Ctrl-C)",
+    "fill", "translate", "vectors", "similar", "search", "data show", "new", "doctor", "(Ctrl-C)",
     "train --res",
-]
+]  # fmt: skip
 SHOWN += ["compare", "export run --to hf", "{train} --out refused", "report", "evaluate run {other} --json"]
 
 

@@ -46,19 +46,9 @@ def pictures(tmp_path_factory) -> Path:
 def backbone(tmp_path_factory, pictures) -> Path:
     """Untrained but for one step, of the kind that ``cifar10-backbone`` leaves: [CLS], pooler, 8 pixels."""
     clf = ImageClassifier(
-        "vit-tiny",
-        image_size=8,
-        patch_size=4,
-        d_model=16,
-        num_heads=2,
-        d_ff=16,
-        num_layers=2,
-        pooling="pooler",
-        epochs=1,
-        batch_size=8,
-        precision="fp32",
-        threads=1,
-    )
+        "vit-tiny", image_size=8, patch_size=4, d_model=16, num_heads=2, d_ff=16, num_layers=2,
+        pooling="pooler", epochs=1, batch_size=8, precision="fp32", threads=1,
+    )  # fmt: skip
     files = sorted((pictures / "train").glob("*/*.png"))
     clf.fit(files, [path.parent.name for path in files])
     return clf.save(tmp_path_factory.mktemp("backbone") / "model")

@@ -14,13 +14,8 @@ from glassformer.tasks.word2vec.recipe import CorpusConfig
 from glassformer.tasks.word2vec.run import load_texts
 
 TRAIN = [
-    "the king and the queen",
-    "a fine film",
-    "Café <br />du monde!",
-    "a bad film",
-    "a fine film",
-    "le café",
-]
+    "the king and the queen", "a fine film", "Café <br />du monde!", "a bad film", "a fine film", "le café",
+]  # fmt: skip
 TEST = ["A fine  film", "nothing else", normalize("NFD", "café du monde!"), "a bad film"]
 
 
