@@ -229,13 +229,9 @@ def test_pages_that_were_looked_at_before_keep_their_day():
     def result(day: str, *names: str, **faults: list[str]) -> dict:
         told = {f"{name}, 400 px, dark": found for name, found in faults.items()}
         return {
-            "date": day,
-            "commit": day,
-            "pages": [*names],
-            "views": 4 * len(names),
-            "longest_line": 70,
+            "date": day, "commit": day, "pages": [*names], "views": 4 * len(names), "longest_line": 70,
             "faults": told,
-        }
+        }  # fmt: skip
 
     first = result("mon", "a", "b", "c", a=["wide"], b=["pale"])
     second = merged(first, result("tue", "b", "d"))

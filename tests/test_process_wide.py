@@ -42,13 +42,8 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     ),
     "runtime.py": (
         {
-            "torch.set_num_threads",
-            "torch.manual_seed",
-            "torch.set_rng_state",
-            "torch.cuda.set_rng_state",
-            "torch.cuda.set_rng_state_all",
-            "torch.cuda.manual_seed_all",
-            "os.environ.setdefault",
+            "torch.set_num_threads", "torch.manual_seed", "torch.set_rng_state", "torch.cuda.set_rng_state",
+            "torch.cuda.set_rng_state_all", "torch.cuda.manual_seed_all", "os.environ.setdefault",
             "torch.use_deterministic_algorithms",
         },
         "threads of this thread alone; generators of a GPU under a lock; torch's own outside of a fit",
@@ -64,7 +59,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         {"signal.signal", "signal.pthread_sigmask", "os.environ.setdefault", "os.environ.pop"},
         "the processes of a study are told by the environment that they begin with",
     ),
-}
+}  # fmt: skip
 
 
 def dotted(node: ast.AST) -> str:

@@ -80,14 +80,9 @@ def largest_difference(ours: Any, theirs: Any, batches: Iterable[TextBatch]) -> 
 
 
 @command(
-    "attention maps of MiniLM on IMDb reviews",
-    out=lambda options: result_file("maps"),
-    packages=("transformers",),
-    rounds=7,
-    reviews=128,
-    threads=torch.get_num_threads(),
-    seed=0,
-)
+    "attention maps of MiniLM on IMDb reviews", out=lambda options: result_file("maps"),
+    packages=("transformers",), rounds=7, reviews=128, threads=torch.get_num_threads(), seed=0,
+)  # fmt: skip
 def main(options: Any) -> dict[str, Any]:
     keep_freed_memory()  # for all contenders alike
     path = resolve_checkpoint(MODEL).path

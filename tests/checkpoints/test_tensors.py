@@ -92,18 +92,10 @@ def sharded(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "target",
     [
-        "../x.safetensors",
-        "/tmp/x.safetensors",
-        "a/../x.safetensors",
-        "..\\x.safetensors",
-        "C:x.safetensors",
-        "model.bin",
-        "",
-        7,
-        None,
-        ["a.safetensors"],
+        "../x.safetensors", "/tmp/x.safetensors", "a/../x.safetensors", "..\\x.safetensors",
+        "C:x.safetensors", "model.bin", "", 7, None, ["a.safetensors"],
     ],
-)
+)  # fmt: skip
 def test_an_index_may_only_name_safetensors_files_beside_it(tmp_path, target):
     weight_map = sharded(tmp_path)
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": weight_map | {"b": target}}))

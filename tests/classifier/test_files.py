@@ -37,13 +37,9 @@ VARIANTS = {name: {"model": name} for name in TRANSFORMERS} | {
     "cleaned": {"model": "encoder-mini", "clean": "words", "lowercase": False},
     "bf16": {"model": "encoder-base", "precision": "bf16"},
     "zero init": {
-        "model": "encoder-base",
-        "norm": "pre",
-        "zero_init": True,
-        "pooling": "mean",
-        "final_norm": True,
+        "model": "encoder-base", "norm": "pre", "zero_init": True, "pooling": "mean", "final_norm": True,
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", VARIANTS)

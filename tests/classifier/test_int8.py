@@ -198,14 +198,10 @@ def test_without_kernels_prediction_goes_on_and_says_so(own, monkeypatch):
 @pytest.mark.parametrize(
     "wrong",
     [
-        [],
-        "yes",
-        PASSED | {"agree": 1.5},
-        PASSED | {"n": 0},
-        PASSED | {"passed": 1},
+        [], "yes", PASSED | {"agree": 1.5}, PASSED | {"n": 0}, PASSED | {"passed": 1},
         PASSED | {"accuracy": None},
     ],
-)
+)  # fmt: skip
 def test_an_outcome_that_nobody_measured_is_refused(wrong):
     assert read_outcome(PASSED, "here") == PASSED
     assert read_outcome(None, "here") is None

@@ -119,14 +119,10 @@ def test_numbers_of_numpy_survive_a_folder(small, data, tmp_path):
 @pytest.mark.parametrize(
     "keys",
     [
-        [0, 1],
-        ["0", np.str_("1")],
-        [np.int64(0), np.int64(1)],
-        [False, True],
-        [np.False_, np.True_],
+        [0, 1], ["0", np.str_("1")], [np.int64(0), np.int64(1)], [False, True], [np.False_, np.True_],
         [0.0, 1.0],
     ],
-)
+)  # fmt: skip
 def test_class_weights_are_found_under_any_kind_of_number(small, data, tmp_path, keys):
     labels = [int(label == "pos") for label in data[1]]
     clf = small(epochs=1, class_weight=dict(zip(keys, [1.0, np.float64(5.0)]))).fit(data[0], labels)
@@ -210,13 +206,9 @@ def test_score_reads_labels_as_everything_else_does(fitted, held):
 
 def test_cross_val_predict_with_sample_weights(small, data):
     proba = cross_val_predict(
-        small(),
-        np.array(data[0]),
-        np.array(data[1]),
-        cv=2,
-        method="predict_proba",
+        small(), np.array(data[0]), np.array(data[1]), cv=2, method="predict_proba",
         params={"sample_weight": np.ones(101)},
-    )
+    )  # fmt: skip
     assert proba.shape == (101, 2)
 
 

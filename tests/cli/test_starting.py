@@ -109,14 +109,9 @@ for line in sys.stdin:
 """
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        input="\n".join(MISTAKES),
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-        cwd=tmp_path,
-    )
+        [sys.executable, "-c", program], input="\n".join(MISTAKES), capture_output=True, text=True,
+        check=True, env=environment, cwd=tmp_path,
+    )  # fmt: skip
     assert done.stdout.splitlines() == [f"{line} 2 []" for line in MISTAKES]
     assert done.stderr.count("error: ") == len(MISTAKES)
     assert "nosuch" in done.stderr

@@ -162,17 +162,10 @@ UNORDERED = {
     "array of no dimension": (np.array("a dog"), "an? ndarray where a list"),
 }
 READERS = {
-    "texts": check_texts,
-    "inputs": check_inputs,
-    "labels": check_labels,
-    "numbers": check_numbers,
-    "sentences": check_words,
-    "pictures": check_pictures,
-    "questions": check_questions,
-    "tags": lambda y: check_tags(y, [["a"]]),
-    "weights": lambda w: check_weights(w, 3),
-    "corpus": read_corpus,
-}
+    "texts": check_texts, "inputs": check_inputs, "labels": check_labels, "numbers": check_numbers,
+    "sentences": check_words, "pictures": check_pictures, "questions": check_questions,
+    "tags": lambda y: check_tags(y, [["a"]]), "weights": lambda w: check_weights(w, 3), "corpus": read_corpus,
+}  # fmt: skip
 
 
 ONE = {"text", "bytes"}
@@ -228,19 +221,11 @@ LABELS, NUMBERS = ["yes", "no", "yes"], [1.5, 2.0, -3.0]
 @pytest.mark.parametrize(
     "form",
     [
-        lambda y: np.array(y)[:, None],
-        lambda y: pd.Series(y),
-        lambda y: pd.DataFrame({"y": y}),
-        lambda y: pa.array(y),
-        lambda y: pa.table({"y": y}),
-        lambda y: {"y": y},
-        lambda y: Frame({"y": y}),
-        lambda y: dataset({"y": y}),
-        lambda y: dataset({"y": y})["y"],
-        lambda y: tuple(y),
-        lambda y: iter(y),
+        lambda y: np.array(y)[:, None], lambda y: pd.Series(y), lambda y: pd.DataFrame({"y": y}),
+        lambda y: pa.array(y), lambda y: pa.table({"y": y}), lambda y: {"y": y}, lambda y: Frame({"y": y}),
+        lambda y: dataset({"y": y}), lambda y: dataset({"y": y})["y"], lambda y: tuple(y), lambda y: iter(y),
     ],
-)
+)  # fmt: skip
 def test_one_column_of_targets(form):
     assert check_labels(form(LABELS)) == LABELS
     assert check_numbers(form(NUMBERS)) == NUMBERS

@@ -92,16 +92,9 @@ def test_long_texts_become_several_chunks_and_lose_little(tokenizer):
 def stream_of(tokenizer, next_sentence=False, seed=3, tokens=301):
     table = chunk_texts(tokenizer, TEXTS, 29)
     return masked_stream(
-        table,
-        tokenizer,
-        MaskSettings.of(tokenizer),
-        32,
-        BatchSettings(0, tokens),
-        1,
-        seed,
-        torch.device("cpu"),
-        next_sentence,
-    )
+        table, tokenizer, MaskSettings.of(tokenizer), 32, BatchSettings(0, tokens), 1, seed,
+        torch.device("cpu"), next_sentence,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("pairs", [False, True])

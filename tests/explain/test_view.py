@@ -218,14 +218,10 @@ def test_a_picture_s_patches_are_chosen_likewise(opened):
 def test_hostile_text_stays_text(opened):
     tab = opened(
         made(
-            text=HOSTILE,
-            label=HOSTILE,
-            target=HOSTILE,
-            method="occlusion",
-            notes=[HOSTILE],
+            text=HOSTILE, label=HOSTILE, target=HOSTILE, method="occlusion", notes=[HOSTILE],
             settings={"by": HOSTILE},
         )
-    )
+    )  # fmt: skip
     assert "<script>alert(1)</script>" in tab.locator("blockquote").first.inner_text()
     tab.locator("article.map .w").nth(1).click()
     tab.locator("summary").first.click()

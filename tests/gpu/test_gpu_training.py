@@ -40,15 +40,9 @@ def test_it_learns_and_a_processor_answers_alike(gpu, tmp_path, precision, chang
     settings = SMALL | {"precision": precision} | changes
     if "model" in changes:
         settings = {
-            "model": changes["model"],
-            "max_length": 16,
-            "min_count": 1,
-            "epochs": 6,
-            "lr": 1e-2,
-            "batch_size": 8,
-            "device": "cuda",
-            "precision": precision,
-        }
+            "model": changes["model"], "max_length": 16, "min_count": 1, "epochs": 6, "lr": 1e-2,
+            "batch_size": 8, "device": "cuda", "precision": precision,
+        }  # fmt: skip
     clf = gf.TextClassifier(**settings).fit(*sentences(211))
     texts, labels = sentences(53, seed=1)
     assert next(clf.model_.parameters()).is_cuda

@@ -277,12 +277,8 @@ def http() -> dict[str, Any]:
 
 def collect() -> dict[str, Any]:
     surface = {
-        "names": names(),
-        "verbs": verbs(),
-        "recipes": recipes(),
-        "http": http(),
-        "exit_codes": exit_codes(),
-    }
+        "names": names(), "verbs": verbs(), "recipes": recipes(), "http": http(), "exit_codes": exit_codes(),
+    }  # fmt: skip
     return json.loads(json.dumps(surface))
 
 

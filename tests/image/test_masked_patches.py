@@ -96,20 +96,10 @@ def test_paintings_and_loss_are_those_of_transformers():
 
 def vitmae(transformers):
     config = transformers.ViTMAEConfig(
-        hidden_size=15,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=23,
-        image_size=20,
-        patch_size=4,
-        decoder_hidden_size=12,
-        decoder_num_hidden_layers=1,
-        decoder_num_attention_heads=2,
-        decoder_intermediate_size=48,
-        mask_ratio=1 - SEEN / 25,
-        norm_pix_loss=True,
-        layer_norm_eps=1e-12,
-    )
+        hidden_size=15, num_hidden_layers=2, num_attention_heads=3, intermediate_size=23, image_size=20,
+        patch_size=4, decoder_hidden_size=12, decoder_num_hidden_layers=1, decoder_num_attention_heads=2,
+        decoder_intermediate_size=48, mask_ratio=1 - SEEN / 25, norm_pix_loss=True, layer_norm_eps=1e-12,
+    )  # fmt: skip
     model = transformers.ViTMAEForPreTraining(config).eval()
     for module in model.decoder.modules():
         if isinstance(module, torch.nn.LayerNorm):

@@ -22,14 +22,9 @@ from glassformer.tasks.build import save_tokenizer
 D, POSITIONS = 12, 19  # the width of a tiny model of FAMILIES, and of its longest text
 WORDS = "the film was good bad a dull story and then it ended query : passage".split()
 TEXTS = [
-    "good",
-    "The film was GOOD and the story was dull",
-    "",
-    "a " * 40,
-    "it ended",
-    "bad bad bad",
+    "good", "The film was GOOD and the story was dull", "", "a " * 40, "it ended", "bad bad bad",
     "and then , nothing",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +123,7 @@ CASES: dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], dict[str, Any]]] 
     "prompts left out": (
         (
             pooling(
-                "mean_tokens",
-                "max_tokens",
-                "cls_token",
-                "weightedmean_tokens",
-                "lasttoken",
+                "mean_tokens", "max_tokens", "cls_token", "weightedmean_tokens", "lasttoken",
                 include_prompt=False,
             ),
         ),
@@ -166,7 +157,7 @@ CASES: dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], dict[str, Any]]] 
             },
         },
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

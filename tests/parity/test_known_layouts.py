@@ -67,20 +67,12 @@ KNOWN = {
         pooling="pooler",
     ),
     "roberta-large": Published(
-        "roberta",
-        "RobertaForMaskedLM",
-        ROBERTA,
-        (*POOLER, f"roberta.{IDS}", *DECODER),
-        head="mlm",
+        "roberta", "RobertaForMaskedLM", ROBERTA, (*POOLER, f"roberta.{IDS}", *DECODER), head="mlm",
         pooling="pooler",
     ),
     "xlm-roberta-base": Published(
-        "xlm-roberta",
-        "XLMRobertaForMaskedLM",
-        ROBERTA | NEWER | {"output_past": True},
-        (*POOLER, f"roberta.{IDS}", *DECODER),
-        head="mlm",
-        pooling="pooler",
+        "xlm-roberta", "XLMRobertaForMaskedLM", ROBERTA | NEWER | {"output_past": True},
+        (*POOLER, f"roberta.{IDS}", *DECODER), head="mlm", pooling="pooler",
     ),
     "camembert-base": Published(
         "camembert",
@@ -127,7 +119,7 @@ KNOWN = {
         pooling="first",
         labels=("NEGATIVE", "POSITIVE"),
     ),
-}
+}  # fmt: skip
 
 
 def put(name: str, folder: Path) -> Any:

@@ -23,16 +23,10 @@ PACKING = Packing((11, 5, 7, 2))
 @pytest.fixture
 def peer():
     config = transformers.BertConfig(
-        vocab_size=V,
-        hidden_size=33,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=71,
-        max_position_embeddings=17,
-        initializer_range=0.2,
-        hidden_dropout_prob=0.0,
+        vocab_size=V, hidden_size=33, num_hidden_layers=2, num_attention_heads=3, intermediate_size=71,
+        max_position_embeddings=17, initializer_range=0.2, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
-    )
+    )  # fmt: skip
     config._attn_implementation = "eager"
     torch.manual_seed(7)
     return shaken(transformers.BertForPreTraining(config), 0.1)

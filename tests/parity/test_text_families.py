@@ -292,13 +292,9 @@ def test_modernberts_words_may_lack_a_bias(tmp_path):
 def test_modernberts_window_has_64_places_on_either_side(radius, same, tmp_path):
     """``local_attention`` is 128: the place 64 away is seen, the place 65 away is not."""
     peer = peer_of(
-        "modernbert",
-        0,
-        local_attention=128,
-        num_hidden_layers=1,
-        max_position_embeddings=151,
+        "modernbert", 0, local_attention=128, num_hidden_layers=1, max_position_embeddings=151,
         layer_types=["sliding_attention"],
-    )
+    )  # fmt: skip
     peer.save_pretrained(tmp_path)
     model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config, LONG)
     assert model.config.encoder.attention_window == 64

@@ -111,11 +111,7 @@ ASKED = ["where is film 5", "film 5 is in Lima now"]
 
 ALL = [
     Case(
-        "text-classification",
-        examples.texts,
-        "--text train.csv",
-        TYPED,
-        requests=TEXTS,
+        "text-classification", examples.texts, "--text train.csv", TYPED, requests=TEXTS,
         more="report study\nreport folds",
     ),
     Case(
@@ -200,14 +196,8 @@ ALL = [
         less=SHOWN,
     ),
     Case(
-        "image-regression",
-        examples.pictures,
-        "--images train.csv",
-        "other/dark/68.png",
-        many="new",
-        table="words.csv",
-        settings=IMAGE + "target=number ",
-        requests=[("/v1/predict", PICTURE)],
+        "image-regression", examples.pictures, "--images train.csv", "other/dark/68.png", many="new",
+        table="words.csv", settings=IMAGE + "target=number ", requests=[("/v1/predict", PICTURE)],
     ),
     Case(
         "token-tagging",
@@ -291,5 +281,5 @@ ALL = [
         less=["{train} --out refused"],
         more=f"vectors run {' '.join(PLACES).lower()} --json",
     ),
-]
+]  # fmt: skip
 CASES = {case.name: case for case in ALL}

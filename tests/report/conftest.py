@@ -96,15 +96,10 @@ def history(steps: int, epochs: int, rng: np.random.Generator) -> list[dict[str,
         lr = 1e-4 * min(x / 0.06, 1 - x)
         records.append(
             {
-                "kind": "step",
-                "step": step,
-                "epoch": epoch,
-                "loss": loss,
-                "lr": lr,
-                "tokens": 8000,
+                "kind": "step", "step": step, "epoch": epoch, "loss": loss, "lr": lr, "tokens": 8000,
                 "seconds": 0.4 * step,
             }
-        )
+        )  # fmt: skip
         if step % (steps // epochs) == 0:
             held = 0.22 + 0.04 * (epoch - 1) ** 2
             records.append(
@@ -150,13 +145,9 @@ def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> d
     maps /= maps.sum(-1, keepdims=True)
     maps[:, :, 0] = rows
     return {
-        "text": text,
-        "tokens": tokens,
-        "offsets": offsets,
-        "cls_rows": rows.round(5).tolist(),
-        "rollout": rollout.round(5).tolist(),
-        "maps": encode(maps),
-    }
+        "text": text, "tokens": tokens, "offsets": offsets, "cls_rows": rows.round(5).tolist(),
+        "rollout": rollout.round(5).tolist(), "maps": encode(maps),
+    }  # fmt: skip
 
 
 def doctor(hostile: str) -> dict[str, Any]:
@@ -222,14 +213,9 @@ def build_run(
     test, validation = judge(p, y, names), judge(*answers(n // 4, len(names), skill, rng), names)
     train = judge(*answers(n, len(names), skill * 1.5, rng), names)
     write_predictions(
-        folder / "predictions.csv",
-        texts,
-        p,
-        names,
-        labels=[names[k] for k in y],
-        rows=range(1, n + 1),
+        folder / "predictions.csv", texts, p, names, labels=[names[k] for k in y], rows=range(1, n + 1),
         split="test",
-    )
+    )  # fmt: skip
     chosen = p.argmax(1)
     shown = [*np.flatnonzero(chosen == y)[:2], *np.flatnonzero(chosen != y)[:2]]
     examples = [

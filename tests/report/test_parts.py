@@ -370,14 +370,10 @@ def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"tokens": ["[CLS]"]},
-        {"offsets": [[0, 99]] * 7},
-        {"rollout": [0.5]},
-        {"cls_rows": [0.1]},
-        {"text": None},
-        {"maps": "AAAA"},
+        {"tokens": ["[CLS]"]}, {"offsets": [[0, 99]] * 7}, {"rollout": [0.5]}, {"cls_rows": [0.1]},
+        {"text": None}, {"maps": "AAAA"},
     ],
-)
+)  # fmt: skip
 def test_maps_that_do_not_fit_are_numbered(changes):
     with pytest.raises(DataError, match=r"maps\.json: example 2"):
         maps.prepare([example(), example(**changes)])

@@ -25,14 +25,9 @@ def small(serve, request) -> Iterator[Running]:
     """A server with room for little: 4 kB of headers, 7 of them, two requests that wait. On either loop."""
     pytest.importorskip(request.param)
     running = serve(
-        loop=request.param,
-        header_bytes=4000,
-        headers=7,
-        pipelined=2,
-        body_bytes=20_000,
-        body_seconds=1.5,
+        loop=request.param, header_bytes=4000, headers=7, pipelined=2, body_bytes=20_000, body_seconds=1.5,
         seconds=5.0,
-    )
+    )  # fmt: skip
     yield running
     running.stop()
 

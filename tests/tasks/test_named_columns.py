@@ -469,17 +469,11 @@ TRUTHS = [label == "pos" for label in LABELS]
 @pytest.mark.parametrize(
     "y",
     [
-        TRUTHS,
-        np.array(TRUTHS),
-        np.array(TRUTHS, object),
-        np.array(TRUTHS)[:, None],
-        pd.Series(TRUTHS),
-        pd.Series(TRUTHS, dtype="boolean"),
-        pd.DataFrame({"y": TRUTHS}),
-        pa.array(TRUTHS),
+        TRUTHS, np.array(TRUTHS), np.array(TRUTHS, object), np.array(TRUTHS)[:, None], pd.Series(TRUTHS),
+        pd.Series(TRUTHS, dtype="boolean"), pd.DataFrame({"y": TRUTHS}), pa.array(TRUTHS),
     ],
     ids=lambda y: type(y).__name__,
-)
+)  # fmt: skip
 def test_truth_values_come_back(y, tmp_path):
     clf = classifier().fit(TEXTS, y)
     wanted = classifier().fit(TEXTS, [int(truth) for truth in TRUTHS])

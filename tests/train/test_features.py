@@ -53,14 +53,10 @@ OWN = {"dropout": 0.0, "max_length": 17, "min_count": 1}
 KINDS = {
     "texts": (TEXTS, gf.TextClassifier, "encoder-small", OWN, "predict_rows", TASK.format("text")),
     "pictures": (
-        PICTURES,
-        gf.ImageClassifier,
-        "vit-tiny",
-        {"image_size": 11, "patch_size": 5},
-        "predict_pictures",
+        PICTURES, gf.ImageClassifier, "vit-tiny", {"image_size": 11, "patch_size": 5}, "predict_pictures",
         TASK.format("image"),
     ),
-}
+}  # fmt: skip
 OF_TEXTS = pytest.mark.parametrize("kind", ["texts"], indirect=True)
 OF_PICTURES = pytest.mark.parametrize("kind", ["pictures"], indirect=True)
 
