@@ -1,7 +1,9 @@
 """A real server over tiny models, on a port of this process; its classifiers are at hand for comparison."""
 
+import asyncio
 import base64
 import http.client
+import inspect
 import io
 import json
 import shutil
@@ -27,6 +29,16 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 TEXTS = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
 EXAMPLES = ["a warm and wise film", "dull <b>and</b> long"]
 PICTURES = np.random.default_rng(0).integers(0, 256, (20, 12, 12, 3), np.uint8)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+    """A test that is a coroutine has a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 class Answer(NamedTuple):

@@ -90,41 +90,35 @@ def count(guard: Guard, name: str, **labels: str) -> float:
     return guard.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def test_a_body_is_joined_held_and_given_back():
-    async def run() -> None:
-        guard, behind = made(all_bytes=10)
-        said = await ask(guard, b"abc", b"", b"defg")
-        assert (said.status, said.headers[b"x-app"]) == (203, b"1")
-        assert behind.seen == [(PREDICT, b"abcdefg", 7)]
-        assert guard.held.now == 0
-        for _ in range(5):  # five times seven would be more than ten
-            assert (await ask(guard, b"abcdefg")).status == 203
-        assert guard.held.now == 0
-
-    asyncio.run(run())
+async def test_a_body_is_joined_held_and_given_back():
+    guard, behind = made(all_bytes=10)
+    said = await ask(guard, b"abc", b"", b"defg")
+    assert (said.status, said.headers[b"x-app"]) == (203, b"1")
+    assert behind.seen == [(PREDICT, b"abcdefg", 7)]
+    assert guard.held.now == 0
+    for _ in range(5):  # five times seven would be more than ten
+        assert (await ask(guard, b"abcdefg")).status == 203
+    assert guard.held.now == 0
 
 
-def test_all_bytes_bounds_the_bodies_of_all_requests():
-    async def run() -> None:
-        guard, behind = made(all_bytes=10, body_bytes=9)
-        behind.going.clear()
-        first = asyncio.create_task(ask(guard, b"a" * 6))
-        await behind.entered.wait()
-        assert guard.held.now == 6
-        said = await ask(guard, b"b" * 3, b"c" * 2)  # with its second part eleven
-        assert (said.status, said.headers[b"retry-after"]) == (503, b"1")
-        assert said.body["error"]["what"] == "too much is being sent at once"
-        assert guard.held.now == 6
-        assert count(guard, "glassformer_refused_total", reason="memory") == 1
-        second = asyncio.create_task(ask(guard, b"d" * 4))  # ten fit
-        while guard.held.now < 10:
-            await asyncio.sleep(0)
-        behind.going.set()
-        assert (await first).status == (await second).status == 203
-        assert guard.held.now == 0
-        assert (await ask(guard, b"e" * 9)).status == 203
-
-    asyncio.run(run())
+async def test_all_bytes_bounds_the_bodies_of_all_requests():
+    guard, behind = made(all_bytes=10, body_bytes=9)
+    behind.going.clear()
+    first = asyncio.create_task(ask(guard, b"a" * 6))
+    await behind.entered.wait()
+    assert guard.held.now == 6
+    said = await ask(guard, b"b" * 3, b"c" * 2)  # with its second part eleven
+    assert (said.status, said.headers[b"retry-after"]) == (503, b"1")
+    assert said.body["error"]["what"] == "too much is being sent at once"
+    assert guard.held.now == 6
+    assert count(guard, "glassformer_refused_total", reason="memory") == 1
+    second = asyncio.create_task(ask(guard, b"d" * 4))  # ten fit
+    while guard.held.now < 10:
+        await asyncio.sleep(0)
+    behind.going.set()
+    assert (await first).status == (await second).status == 203
+    assert guard.held.now == 0
+    assert (await ask(guard, b"e" * 9)).status == 203
 
 
 @pytest.mark.parametrize(
@@ -137,184 +131,157 @@ def test_all_bytes_bounds_the_bodies_of_all_requests():
         ((b"a" * 5, b"b" * 5), {"body_bytes": 10, "all_bytes": 10}, 203),
     ],
 )
-def test_what_is_refused_is_given_back(parts, limits, status):
-    async def run() -> None:
-        guard, behind = made(**limits)
-        assert (await ask(guard, *parts)).status == status
-        assert guard.held.now == 0
-        assert len(behind.seen) == (status == 203)
-
-    asyncio.run(run())
+async def test_what_is_refused_is_given_back(parts, limits, status):
+    guard, behind = made(**limits)
+    assert (await ask(guard, *parts)).status == status
+    assert guard.held.now == 0
+    assert len(behind.seen) == (status == 203)
 
 
-def test_a_body_that_is_slow_or_cancelled_is_given_back():
-    async def run() -> None:
-        guard, behind = made(body_seconds=0.05)
-        scope = {"type": "http", "path": PREDICT, "method": "POST", "headers": []}
-        sent: list[Any] = []
-        parts = [b"a" * 7]
+async def test_a_body_that_is_slow_or_cancelled_is_given_back():
+    guard, behind = made(body_seconds=0.05)
+    scope = {"type": "http", "path": PREDICT, "method": "POST", "headers": []}
+    sent: list[Any] = []
+    parts = [b"a" * 7]
 
-        async def receive() -> Any:
-            if not parts:
-                await asyncio.sleep(60)
-            return {"type": "http.request", "body": parts.pop(), "more_body": True}
+    async def receive() -> Any:
+        if not parts:
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": parts.pop(), "more_body": True}
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-        await guard(scope, receive, send)
-        assert sent[0]["status"] == 408
-        assert "within 0.05 s" in json.loads(sent[1]["body"])["error"]["what"]
-        assert dict(sent[0]["headers"])[b"connection"] == b"close"
-        assert (guard.held.now, behind.seen) == (0, [])
+    await guard(scope, receive, send)
+    assert sent[0]["status"] == 408
+    assert "within 0.05 s" in json.loads(sent[1]["body"])["error"]["what"]
+    assert dict(sent[0]["headers"])[b"connection"] == b"close"
+    assert (guard.held.now, behind.seen) == (0, [])
 
-        guard, behind = made()
-        behind.going.clear()
-        task = asyncio.create_task(ask(guard, b"a" * 7))
-        await behind.entered.wait()
-        assert guard.held.now == 7
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert guard.held.now == 0
-
-    asyncio.run(run())
+    guard, behind = made()
+    behind.going.clear()
+    task = asyncio.create_task(ask(guard, b"a" * 7))
+    await behind.entered.wait()
+    assert guard.held.now == 7
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert guard.held.now == 0
 
 
-def test_what_the_application_holds_goes_too():
-    async def run() -> None:
-        guard, behind = made()
-        behind.error = RuntimeError("boom")
-        with pytest.raises(RuntimeError):
-            await ask(guard, b"a" * 7)
-        assert guard.held.now == 0
-        assert count(guard, "glassformer_requests_total", route=PREDICT, status="500") == 1
-        behind.error = Problem(418, "tea")
-        assert (await ask(guard, b"a")).status == 418
+async def test_what_the_application_holds_goes_too():
+    guard, behind = made()
+    behind.error = RuntimeError("boom")
+    with pytest.raises(RuntimeError):
+        await ask(guard, b"a" * 7)
+    assert guard.held.now == 0
+    assert count(guard, "glassformer_requests_total", route=PREDICT, status="500") == 1
+    behind.error = Problem(418, "tea")
+    assert (await ask(guard, b"a")).status == 418
 
-        async def parses(scope: Any, receive: Any, send: Any) -> None:
-            await receive()
-            scope[SHARE].add(20)
-            assert guard.held.now == 23
+    async def parses(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        scope[SHARE].add(20)
+        assert guard.held.now == 23
 
-        guard.app = parses
-        await ask(guard, b"abc")
-        assert guard.held.now == 0
-
-    asyncio.run(run())
+    guard.app = parses
+    await ask(guard, b"abc")
+    assert guard.held.now == 0
 
 
-def test_only_bodies_that_are_asked_for_are_read():
-    async def run() -> None:
-        guard, behind = made()
-        assert (await ask(guard, b"a", path="/nowhere")).status == 203
-        assert behind.seen[-1] == ("/nowhere", b"a", 0)  # read by nobody before it
-        assert (await ask(guard, b"a", method="GET")).status == 203
-        assert behind.seen[-1] == (PREDICT, None, 0)
-        for method in ("PUT", "PATCH"):
-            assert (await ask(guard, b"a", None, method=method)).status == 400  # read, and found cut
-        before = len(behind.seen)
-        assert await ask(guard, kind="lifespan") == await ask(guard, kind="websocket") == Said(0, {}, None)
-        assert behind.seen[before:] == ["lifespan"]
-
-    asyncio.run(run())
+async def test_only_bodies_that_are_asked_for_are_read():
+    guard, behind = made()
+    assert (await ask(guard, b"a", path="/nowhere")).status == 203
+    assert behind.seen[-1] == ("/nowhere", b"a", 0)  # read by nobody before it
+    assert (await ask(guard, b"a", method="GET")).status == 203
+    assert behind.seen[-1] == (PREDICT, None, 0)
+    for method in ("PUT", "PATCH"):
+        assert (await ask(guard, b"a", None, method=method)).status == 400  # read, and found cut
+    before = len(behind.seen)
+    assert await ask(guard, kind="lifespan") == await ask(guard, kind="websocket") == Said(0, {}, None)
+    assert behind.seen[before:] == ["lifespan"]
 
 
-def test_behind_the_body_comes_what_the_connection_says():
-    async def run() -> None:
-        guard, _ = made()
-        seen = []
+async def test_behind_the_body_comes_what_the_connection_says():
+    guard, _ = made()
+    seen = []
 
-        async def reads_twice(scope: Any, receive: Any, send: Any) -> None:
-            seen.extend([await receive(), await receive()])
+    async def reads_twice(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend([await receive(), await receive()])
 
-        guard.app = reads_twice
-        messages = [{"type": "http.request", "body": b"a"}, {"type": "http.disconnect"}]
+    guard.app = reads_twice
+    messages = [{"type": "http.request", "body": b"a"}, {"type": "http.disconnect"}]
 
-        async def receive() -> Any:
-            return messages.pop(0)
+    async def receive() -> Any:
+        return messages.pop(0)
 
-        scope = {"type": "http", "path": PREDICT, "method": "POST", "headers": []}
-        await guard(scope, receive, None)
-        assert seen == [
-            {"type": "http.request", "body": b"a", "more_body": False},
-            {"type": "http.disconnect"},
-        ]
-
-    asyncio.run(run())
+    scope = {"type": "http", "path": PREDICT, "method": "POST", "headers": []}
+    await guard(scope, receive, None)
+    assert seen == [
+        {"type": "http.request", "body": b"a", "more_body": False},
+        {"type": "http.disconnect"},
+    ]
 
 
-def test_a_full_queue_refuses_labels_alone():
-    async def run() -> None:
-        sizes = []
-        guard, behind = made(full=lambda size: sizes.append(size) or True)
-        said = await ask(guard, b"abc", b"de")
-        assert (said.status, sizes, behind.seen, guard.held.now) == (429, [5], [], 0)
-        assert (await ask(guard, b"abc", path="/health")).status == 203
-        assert sizes == [5]
-
-    asyncio.run(run())
+async def test_a_full_queue_refuses_labels_alone():
+    sizes = []
+    guard, behind = made(full=lambda size: sizes.append(size) or True)
+    said = await ask(guard, b"abc", b"de")
+    assert (said.status, sizes, behind.seen, guard.held.now) == (429, [5], [], 0)
+    assert (await ask(guard, b"abc", path="/health")).status == 203
+    assert sizes == [5]
 
 
-def test_a_length_that_is_announced_is_judged_before_a_byte_is_read():
-    async def run() -> None:
-        guard, _ = made(body_bytes=10)
-        for length in (b"11", b"1" * 30):
-            said = await ask(guard, None, headers=[(b"content-length", length)])
-            assert (said.status, said.body["error"]["what"]) == (413, "more than 10 bytes")
-            assert said.body["error"]["where"] == "body"
-        for length in (b"10", b"", b"x", b"0"):
-            assert (await ask(guard, b"a", headers=[(b"content-length", length)])).status == 203
-
-    asyncio.run(run())
+async def test_a_length_that_is_announced_is_judged_before_a_byte_is_read():
+    guard, _ = made(body_bytes=10)
+    for length in (b"11", b"1" * 30):
+        said = await ask(guard, None, headers=[(b"content-length", length)])
+        assert (said.status, said.body["error"]["what"]) == (413, "more than 10 bytes")
+        assert said.body["error"]["where"] == "body"
+    for length in (b"10", b"", b"x", b"0"):
+        assert (await ask(guard, b"a", headers=[(b"content-length", length)])).status == 203
 
 
 @pytest.mark.parametrize(
     "name", [b"host", b"content-length", b"content-type", b"authorization", b"x-api-key"]
 )
-def test_what_may_stand_once_only(name: bytes):
-    async def run() -> None:
-        guard, _ = made()
-        said = await ask(guard, b"a", headers=[(name, b"1"), (b"accept", b"b"), (name, b"1")])
-        assert (said.status, said.body["error"]["where"]) == (400, name.decode())
-        assert (await ask(guard, b"a", headers=[(name, b"1"), (b"a", b"b"), (b"a", b"c")])).status == 203
-
-    asyncio.run(run())
+async def test_what_may_stand_once_only(name: bytes):
+    guard, _ = made()
+    said = await ask(guard, b"a", headers=[(name, b"1"), (b"accept", b"b"), (name, b"1")])
+    assert (said.status, said.body["error"]["where"]) == (400, name.decode())
+    assert (await ask(guard, b"a", headers=[(name, b"1"), (b"a", b"b"), (b"a", b"c")])).status == 203
 
 
-def test_keys_and_paths():
-    async def run() -> None:
-        guard, _ = made(key="s3cret")
-        for path in (PREDICT, "/v1/x", "/metrics", "/openapi.json"):
-            said = await ask(guard, b"a", path=path)
-            assert (said.status, said.headers[b"www-authenticate"]) == (401, b"Bearer")
-            assert said.body["error"] == {
-                "code": "wrong-key",
-                "what": "no key, or a wrong one",
-                "where": "Authorization",
-                "fix": "Send Bearer KEY",
-            }
-        for path in ("/", "/health", "/ready", "/static/page.js"):
-            assert (await ask(guard, b"a", path=path)).status == 203
-        right = (
-            [(b"authorization", b"Bearer s3cret")],
-            [(b"authorization", b"bearer  s3cret ")],
-            [(b"x-api-key", b"s3cret")],
-            [(b"x-api-key", b"s3cret"), (b"authorization", b"Basic x")],
-        )
-        for headers in right:
-            assert (await ask(guard, b"a", headers=headers)).status == 203
-        wrong = (
-            [(b"authorization", b"Bearer")],
-            [(b"authorization", b"Basic s3cret")],
-            [(b"authorization", b"s3cret")],
-            [(b"x-api-key", b"s3cre")],
-            [(b"x-api-key", b"s3cret"), (b"authorization", b"Bearer x")],
-        )
-        for headers in wrong:
-            assert (await ask(guard, b"a", headers=headers)).status == 401
-
-    asyncio.run(run())
+async def test_keys_and_paths():
+    guard, _ = made(key="s3cret")
+    for path in (PREDICT, "/v1/x", "/metrics", "/openapi.json"):
+        said = await ask(guard, b"a", path=path)
+        assert (said.status, said.headers[b"www-authenticate"]) == (401, b"Bearer")
+        assert said.body["error"] == {
+            "code": "wrong-key",
+            "what": "no key, or a wrong one",
+            "where": "Authorization",
+            "fix": "Send Bearer KEY",
+        }
+    for path in ("/", "/health", "/ready", "/static/page.js"):
+        assert (await ask(guard, b"a", path=path)).status == 203
+    right = (
+        [(b"authorization", b"Bearer s3cret")],
+        [(b"authorization", b"bearer  s3cret ")],
+        [(b"x-api-key", b"s3cret")],
+        [(b"x-api-key", b"s3cret"), (b"authorization", b"Basic x")],
+    )
+    for headers in right:
+        assert (await ask(guard, b"a", headers=headers)).status == 203
+    wrong = (
+        [(b"authorization", b"Bearer")],
+        [(b"authorization", b"Basic s3cret")],
+        [(b"authorization", b"s3cret")],
+        [(b"x-api-key", b"s3cre")],
+        [(b"x-api-key", b"s3cret"), (b"authorization", b"Bearer x")],
+    )
+    for headers in wrong:
+        assert (await ask(guard, b"a", headers=headers)).status == 401
 
 
 SERVED = ("Films.Example", "[::1]", "::2", "127.0.0.1", "xn--bcher-kva.example")
@@ -391,31 +358,25 @@ def test_a_host_is_read_by_its_grammar(value):
     assert host_of(value) == (HOSTS | OTHERS).get(value)
 
 
-def test_host_names():
-    async def run() -> None:
-        guard, _ = made(hosts=SERVED)
-        for host in HOSTS:
-            assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 203, host
-        for host in (*OTHERS, *INVALID):
-            said = await ask(guard, b"a", headers=[(b"host", host)])
-            assert (said.status, said.body["error"]["where"]) == (400, "Host"), host
-            what = "this host name is not served here" if host in OTHERS else "not a valid host name"
-            assert said.body["error"]["what"] == what, host
-        assert (await ask(guard, b"a")).status == 400  # none at all
-
-    asyncio.run(run())
+async def test_host_names():
+    guard, _ = made(hosts=SERVED)
+    for host in HOSTS:
+        assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 203, host
+    for host in (*OTHERS, *INVALID):
+        said = await ask(guard, b"a", headers=[(b"host", host)])
+        assert (said.status, said.body["error"]["where"]) == (400, "Host"), host
+        what = "this host name is not served here" if host in OTHERS else "not a valid host name"
+        assert said.body["error"]["what"] == what, host
+    assert (await ask(guard, b"a")).status == 400  # none at all
 
 
-def test_without_a_list_every_valid_host_is_served():
-    async def run() -> None:
-        guard, _ = made()
-        for host in (*HOSTS, *OTHERS):
-            assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 203, host
-        for host in INVALID:
-            assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 400, host
-        assert (await ask(guard, b"a")).status == 203  # HTTP/1.0 has none
-
-    asyncio.run(run())
+async def test_without_a_list_every_valid_host_is_served():
+    guard, _ = made()
+    for host in (*HOSTS, *OTHERS):
+        assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 203, host
+    for host in INVALID:
+        assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 400, host
+    assert (await ask(guard, b"a")).status == 203  # HTTP/1.0 has none
 
 
 @pytest.mark.parametrize(
@@ -437,34 +398,28 @@ def test_a_name_to_allow_is_a_host_alone(name, said):
         allowed_host(name)
 
 
-def test_every_answer_has_the_headers_that_keep_pages_safe():
-    async def run() -> None:
-        guard, _ = made(body_bytes=10)
-        for path, kept in ((PREDICT, b"no-store"), ("/health", b"no-cache"), ("/v1/models", b"no-store")):
-            for said in (
-                await ask(guard, b"a", path=path),
-                await ask(guard, headers=[(b"content-length", b"11")]),
-            ):
-                assert said.headers.items() >= set(HEADERS)
-            assert (await ask(guard, b"a", path=path)).headers[b"cache-control"] == kept
-        policy = dict(HEADERS)[b"content-security-policy"]
-        assert policy.startswith(b"default-src 'none'; ")
-        assert dict(HEADERS)[b"x-content-type-options"] == b"nosniff"
-
-    asyncio.run(run())
+async def test_every_answer_has_the_headers_that_keep_pages_safe():
+    guard, _ = made(body_bytes=10)
+    for path, kept in ((PREDICT, b"no-store"), ("/health", b"no-cache"), ("/v1/models", b"no-store")):
+        for said in (
+            await ask(guard, b"a", path=path),
+            await ask(guard, headers=[(b"content-length", b"11")]),
+        ):
+            assert said.headers.items() >= set(HEADERS)
+        assert (await ask(guard, b"a", path=path)).headers[b"cache-control"] == kept
+    policy = dict(HEADERS)[b"content-security-policy"]
+    assert policy.startswith(b"default-src 'none'; ")
+    assert dict(HEADERS)[b"x-content-type-options"] == b"nosniff"
 
 
-def test_requests_are_counted_by_names_of_ours():
-    async def run() -> None:
-        guard, _ = made()
-        for path in (PREDICT, "/health", "/evil", "/evil2"):
-            await ask(guard, b"a", path=path)
-        for route, times in ((PREDICT, 1), ("/health", 1), ("other", 2)):
-            assert count(guard, "glassformer_requests_total", route=route, status="203") == times
-            assert count(guard, "glassformer_request_seconds_count", route=route) == times
-            assert 0 < count(guard, "glassformer_request_seconds_sum", route=route) < 5
-
-    asyncio.run(run())
+async def test_requests_are_counted_by_names_of_ours():
+    guard, _ = made()
+    for path in (PREDICT, "/health", "/evil", "/evil2"):
+        await ask(guard, b"a", path=path)
+    for route, times in ((PREDICT, 1), ("/health", 1), ("other", 2)):
+        assert count(guard, "glassformer_requests_total", route=route, status="203") == times
+        assert count(guard, "glassformer_request_seconds_count", route=route) == times
+        assert 0 < count(guard, "glassformer_request_seconds_sum", route=route) < 5
 
 
 def test_shares():

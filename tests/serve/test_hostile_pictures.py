@@ -126,36 +126,33 @@ def test_small_pictures_do_not_wait_for_large_ones(serve, stuck):
         server.stop()
 
 
-def test_workers():
-    async def run() -> None:
-        workers = Workers(1, "test", 0.2)
-        assert await workers.start(lambda: 7) == 7
-        with pytest.raises(ZeroDivisionError):
-            await workers.start(lambda: 1 // 0)
-        over, begun = threading.Event(), []
-        hanging = [workers.start(lambda: over.wait(20)) for _ in range(decoding.MAX_ABANDONED + 1)]
-        for one in hanging:
-            with pytest.raises(Problem, match=r"longer than 0\.2 s"):
-                await asyncio.wait_for(one, 10)
-        assert workers.lost == decoding.MAX_ABANDONED + 1
-        waiting = workers.start(lambda: begun.append(1))  # as many have been given up as may be: it waits
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        dropped = workers.start(lambda: begun.append(2))
-        dropped.cancel()
-        await asyncio.sleep(0)  # until the queue knows
-        over.set()
-        await asyncio.wait_for(waiting, 10)
-        assert begun == [1]
-        for _ in range(500):
-            if workers.threads == 1:
-                break
-            await asyncio.sleep(0.01)
-        assert (workers.lost, workers.threads) == (0, 1)
-        assert await workers.start(lambda: begun) == [1]  # and what nobody waited for was not begun
-        workers.close()
-
-    asyncio.run(run())
+async def test_workers():
+    workers = Workers(1, "test", 0.2)
+    assert await workers.start(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        await workers.start(lambda: 1 // 0)
+    over, begun = threading.Event(), []
+    hanging = [workers.start(lambda: over.wait(20)) for _ in range(decoding.MAX_ABANDONED + 1)]
+    for one in hanging:
+        with pytest.raises(Problem, match=r"longer than 0\.2 s"):
+            await asyncio.wait_for(one, 10)
+    assert workers.lost == decoding.MAX_ABANDONED + 1
+    waiting = workers.start(lambda: begun.append(1))  # as many have been given up as may be: it waits
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    dropped = workers.start(lambda: begun.append(2))
+    dropped.cancel()
+    await asyncio.sleep(0)  # until the queue knows
+    over.set()
+    await asyncio.wait_for(waiting, 10)
+    assert begun == [1]
+    for _ in range(500):
+        if workers.threads == 1:
+            break
+        await asyncio.sleep(0.01)
+    assert (workers.lost, workers.threads) == (0, 1)
+    assert await workers.start(lambda: begun) == [1]  # and what nobody waited for was not begun
+    workers.close()
 
 
 def test_a_signal_ends_it_while_pictures_hang(classifiers, tmp_path: Path):
