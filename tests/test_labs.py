@@ -250,11 +250,8 @@ def test_the_practical_runs_end_to_end(run, capsys):
     printed = "".join(text for _, text, _ in shown)
     assert "unseen sentences" in printed
     assert [line.split()[0] for line in printed.splitlines() if "an epoch" in line] == [
-        "none",
-        "light",
-        "medium",
-        "strong",
-    ]
+        "none", "light", "medium", "strong",
+    ]  # fmt: skip
     assert sum(len(figures) for _, _, figures in shown) == 5
 
 

@@ -68,14 +68,9 @@ def results(study: Study, arms: list[Arm], runs: Path, seeds: list[int]) -> dict
 
 
 @command(
-    "study by cross-validation",
-    "study",
-    out=lambda options: RESULTS / f"folds-{options.study}.json",
-    runs=Path("runs"),
-    folds=5,
-    overrides=SETTINGS,
-    minutes=MINUTES,
-)
+    "study by cross-validation", "study", out=lambda options: RESULTS / f"folds-{options.study}.json",
+    runs=Path("runs"), folds=5, overrides=SETTINGS, minutes=MINUTES,
+)  # fmt: skip
 def main(options: Any) -> dict[str, Any]:
     study = load_study(options.study)
     runs, settings = options.runs / f"{study.name}-folds", parse_settings(options.overrides)

@@ -411,13 +411,10 @@ def test_missing_parents_are_made(tmp_path):
 @pytest.mark.parametrize(
     ("path", "recipe"),
     [
-        ("runs/imdb", "imdb"),
-        ("runs/imdb/model", "imdb"),
-        ("runs", None),
-        ("imdb", None),
+        ("runs/imdb", "imdb"), ("runs/imdb/model", "imdb"), ("runs", None), ("imdb", None),
         ("my/runs/imdb", None),
     ],
-)
+)  # fmt: skip
 def test_a_missing_run_says_which_recipe_makes_it(path, recipe):
     said = files.missing_run_hint(Path(path))
     if recipe is None:

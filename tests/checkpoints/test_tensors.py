@@ -23,22 +23,12 @@ def example() -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(7, 5, generator=generator)
     return {
-        "weight": weight,
-        "tied": weight,
-        "transposed": weight.t(),
-        "row": weight[2],
-        "next row": weight[3],
-        "half": weight.to(torch.bfloat16),
-        "fp16": weight.half(),
-        "double": weight.double(),
-        "mask": weight > 0,
-        "bytes": torch.arange(11, dtype=torch.uint8),
-        "step": torch.tensor(3),
-        "empty": torch.zeros(0, 4),
-        "nan": torch.tensor([float("nan"), float("inf"), -0.0]),
-        "parameter": torch.nn.Parameter(weight * 2),
-        "expanded": torch.ones(1).expand(3),
-    }
+        "weight": weight, "tied": weight, "transposed": weight.t(), "row": weight[2], "next row": weight[3],
+        "half": weight.to(torch.bfloat16), "fp16": weight.half(), "double": weight.double(),
+        "mask": weight > 0, "bytes": torch.arange(11, dtype=torch.uint8), "step": torch.tensor(3),
+        "empty": torch.zeros(0, 4), "nan": torch.tensor([float("nan"), float("inf"), -0.0]),
+        "parameter": torch.nn.Parameter(weight * 2), "expanded": torch.ones(1).expand(3),
+    }  # fmt: skip
 
 
 def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:

@@ -29,11 +29,8 @@ def equal(found, wanted) -> None:
 def test_every_kind_of_number(dtype, tmp_path):
     numbers = torch.arange(-7, 8).to(dtype)
     tensors = {
-        "a": numbers.view(3, 5),
-        "turned": numbers.view(3, 5).T,
-        "part": numbers[4:9],
-        "none": numbers[:0],
-    }
+        "a": numbers.view(3, 5), "turned": numbers.view(3, 5).T, "part": numbers[4:9], "none": numbers[:0],
+    }  # fmt: skip
     torch.save(tensors | {"one": numbers[3]}, tmp_path / "x.bin")
     equal(read_zip(tmp_path / "x.bin"), tensors | {"one": numbers[3]})
 

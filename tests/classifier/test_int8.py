@@ -52,11 +52,8 @@ def test_the_gate_counts_labels_and_points():
     swapped[98:100], swapped[998:] = targets[98:100], 1 - targets[998:]
     found = outcome(wrong(100), swapped, targets)
     assert (found["agree"], found["accuracy"], found["accuracy_int8"], found["passed"]) == (
-        0.996,
-        0.9,
-        0.9,
-        True,
-    )
+        0.996, 0.9, 0.9, True,
+    )  # fmt: skip
     swapped[96:98], swapped[996:998] = targets[96:98], 1 - targets[996:998]
     assert not outcome(wrong(100), swapped, targets)["passed"]  # 99.2 % of the labels
     several = np.zeros((200, 3), bool)

@@ -47,11 +47,8 @@ def test_the_constructor_only_stores(tmp_path, monkeypatch):
     """Anything goes in, unchanged, even what fit will refuse; nothing is read, written or drawn."""
     monkeypatch.chdir(tmp_path)
     state = (
-        torch.get_rng_state(),
-        random.getstate(),
-        np.random.get_state()[1].tolist(),
-        torch.get_num_threads(),
-    )
+        torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist(), torch.get_num_threads(),
+    )  # fmt: skip
     odd = {name: object() for name in fit_parameters()}
     clf = TextClassifier(**odd)
     assert all(getattr(clf, name) is value for name, value in odd.items())
@@ -104,11 +101,8 @@ def test_recipe_of_class_weights_by_number(small, tmp_path):
 def test_numbers_of_numpy_survive_a_folder(small, data, tmp_path):
     """A grid search hands them over."""
     settings = {
-        "max_length": np.int64(16),
-        "epochs": np.int32(1),
-        "lr": np.float32(0.125),
-        "threads": np.int64(1),
-    }
+        "max_length": np.int64(16), "epochs": np.int32(1), "lr": np.float32(0.125), "threads": np.int64(1),
+    }  # fmt: skip
     clf = small(**settings).fit(*data)
     again = gf.load(clf.save(tmp_path / "model"))
     assert again.get_params() == small(max_length=16, epochs=1, lr=0.125, threads=1).get_params()

@@ -145,23 +145,16 @@ def ask(shell: str, line: str, folder: Path, kind: str = "complete") -> str:
     """What a shell gets for a command line whose last word is being typed."""
     words = line.split(" ")
     asked = {
-        "_GLASSFORMER_COMPLETE": f"{kind}_{shell}",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-        "_TYPER_COMPLETE_ARGS": line,
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-    }
+        "_GLASSFORMER_COMPLETE": f"{kind}_{shell}", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
     program = "import sys; from glassformer.cli.start import run; sys.exit(run())"
     source = str(Path(__file__).parents[2] / "src")
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=folder,
         env=os.environ | asked | {"PYTHONPATH": path},
-    )
+    )  # fmt: skip
     assert done.stderr == ""
     return done.stdout
 

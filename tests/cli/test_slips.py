@@ -62,12 +62,9 @@ def test_a_header_in_another_encoding_is_not_taken_for_a_slip(refused, tmp_path)
 
 
 UNREADABLE = [
-    ("nwe.csv", "no such file"),
-    ("pic.png", "an image, and this model reads texts"),
-    ("a.xlsx", "Save the sheet as CSV"),
-    ("gaps.csv", "row 22: the text is empty"),
-    ("", "the text is empty"),
-]
+    ("nwe.csv", "no such file"), ("pic.png", "an image, and this model reads texts"),
+    ("a.xlsx", "Save the sheet as CSV"), ("gaps.csv", "row 22: the text is empty"), ("", "the text is empty"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "said"), UNREADABLE)

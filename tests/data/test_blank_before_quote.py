@@ -10,11 +10,8 @@ from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
 
 ROWS = [
-    ("a film, good", "pos"),
-    ('she said "no", twice', "neg"),
-    ("plain", "pos"),
-    ("two\nlines; here", "neg"),
-]
+    ("a film, good", "pos"), ('she said "no", twice', "neg"), ("plain", "pos"), ("two\nlines; here", "neg"),
+]  # fmt: skip
 
 
 def cell(text: str) -> str:

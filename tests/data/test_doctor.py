@@ -45,11 +45,8 @@ def test_repeats_and_leaks():
     test[5] = "<b>Film NUMBER 7</b>, was: fine!"
     report = examine(dataset(**splits))
     assert report.figures["splits"]["train"] | {"words": None} == {
-        "rows": 60,
-        "distinct": 59,
-        "classes": {"a": 30, "b": 30},
-        "words": None,
-    }
+        "rows": 60, "distinct": 59, "classes": {"a": 30, "b": 30}, "words": None,
+    }  # fmt: skip
     ((message, outcome),) = findings(report, "leaks").items()
     assert outcome == ("warning", 1)
     assert "distinct texts in both train and test: 1 (2 rows of test)" in message

@@ -114,22 +114,14 @@ def test_the_code_of_a_message_takes_the_columns(form):
 @pytest.mark.parametrize(
     "X",
     [
-        np.array(FIRST)[:, None],
-        np.array(FIRST, object)[:, None],
-        np.array(FIRST, np.dtypes.StringDType())[:, None],
-        [[text] for text in FIRST],
-        [(text,) for text in FIRST],
-        iter(FIRST),
-        dict.fromkeys(FIRST, 1).keys(),
-        dict(enumerate(FIRST)).values(),
-        pd.Series(FIRST),
-        pd.Index(FIRST),
-        pd.Series(FIRST, dtype="category"),
-        pa.array(FIRST),
-        pa.chunked_array([FIRST]),
+        np.array(FIRST)[:, None], np.array(FIRST, object)[:, None],
+        np.array(FIRST, np.dtypes.StringDType())[:, None], [[text] for text in FIRST],
+        [(text,) for text in FIRST], iter(FIRST), dict.fromkeys(FIRST, 1).keys(),
+        dict(enumerate(FIRST)).values(), pd.Series(FIRST), pd.Index(FIRST),
+        pd.Series(FIRST, dtype="category"), pa.array(FIRST), pa.chunked_array([FIRST]),
         pa.array(FIRST).dictionary_encode(),
     ],
-)
+)  # fmt: skip
 def test_what_is_one_column(X):
     assert check_inputs(X) == FIRST
 

@@ -15,25 +15,14 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
 
 UNFIT = [
-    ("a\0", "holds a NUL character"),
-    ("\ud800", "holds a lone surrogate"),
-    ("a\x1b[2J", r"holds the control character U\+001B"),
-    ("a\x85b", r"holds the control character U\+0085"),
-    ("a" * 1001, "has 1,001 characters, 1,000 at most"),
-    ("", "is missing"),
-    (" \u2003", "is missing"),
-    (None, "is missing"),
-    (float("nan"), "is missing"),
-    (2**63, "beyond 64 bits"),
-    (-(2**63) - 1, "beyond 64 bits"),
-    (10**40, "beyond 64 bits"),
-    (2.0**53 + 2, "too large to be exact"),
-    (1e300, "too large to be exact"),
-    (float("inf"), "is a fraction"),
-    (0.5, "is a fraction"),
-    (b"a", "neither text nor a whole number but bytes"),
-    (["a"], "neither text nor a whole number but list"),
-]
+    ("a\0", "holds a NUL character"), ("\ud800", "holds a lone surrogate"),
+    ("a\x1b[2J", r"holds the control character U\+001B"), ("a\x85b", r"holds the control character U\+0085"),
+    ("a" * 1001, "has 1,001 characters, 1,000 at most"), ("", "is missing"), (" \u2003", "is missing"),
+    (None, "is missing"), (float("nan"), "is missing"), (2**63, "beyond 64 bits"),
+    (-(2**63) - 1, "beyond 64 bits"), (10**40, "beyond 64 bits"), (2.0**53 + 2, "too large to be exact"),
+    (1e300, "too large to be exact"), (float("inf"), "is a fraction"), (0.5, "is a fraction"),
+    (b"a", "neither text nor a whole number but bytes"), (["a"], "neither text nor a whole number but list"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("label", "said"), UNFIT)

@@ -134,12 +134,9 @@ def test_half_of_the_second_segments_follow_the_first(tokenizer):
                 wanted[batch.rows] = batch.labels
                 strangers += batch.strangers.tolist()
                 parts = zip(
-                    micro[1],
-                    batch.packing.split(wanted),
-                    batch.packing.split(batch.segments),
-                    batch.strangers,
-                    strict=True,
-                )
+                    micro[1], batch.packing.split(wanted), batch.packing.split(batch.segments),
+                    batch.strangers, strict=True,
+                )  # fmt: skip
                 for i, ids, segments, strange in parts:
                     assert len(ids) <= 32
                     first, second = ids[segments == 0][1:-1], ids[segments == 1][:-1]

@@ -123,12 +123,8 @@ def test_a_page_of_pictures_speaks_of_patches():
 
 def test_what_is_not_quite_all_is_not_a_hundred_per_cent():
     assert [certainty(share) for share in (0.5, 0.9994, 0.99951, 0.9999999, 1.0)] == [
-        "50.0",
-        "99.9",
-        "99.9",
-        "99.9",
-        "100.0",
-    ]
+        "50.0", "99.9", "99.9", "99.9", "100.0",
+    ]  # fmt: skip
     assert "pos at 99.9 %" in page([made(probability=0.9999)])
     assert "99.9 %" in made(probability=0.9999)._repr_html_()
 

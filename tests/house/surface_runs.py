@@ -155,11 +155,8 @@ def other(kind: str) -> Callable[[], dict[str, Any]]:
 
 
 RUNS: dict[str, Callable[[], dict[str, Any]]] = {
-    "text": texts,
-    "folds": folds,
-    "study": arms,
-    **{k: other(k) for k in KINDS if k != "text"},
-}
+    "text": texts, "folds": folds, "study": arms, **{k: other(k) for k in KINDS if k != "text"},
+}  # fmt: skip
 
 
 def collect(folder: Path, kinds: list[str]) -> dict[str, Any]:

@@ -216,15 +216,12 @@ def test_it_learns_what_can_be_known_and_a_classifier_goes_on_from_it(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"mask_share": 0.0}, "mask_share = 0.0"),
-        ({"mask_share": 0.99}, "leaves 0 to be seen"),
-        ({"mask_share": 0.01}, "leaves 16 to be seen"),
-        ({"patch_size": 1}, "a patch has only one value"),
-        ({"model": "no-such"}, "no model 'no-such'"),
-        ({"batch_size": 0}, "batch_size"),
+        ({"mask_share": 0.0}, "mask_share = 0.0"), ({"mask_share": 0.99}, "leaves 0 to be seen"),
+        ({"mask_share": 0.01}, "leaves 16 to be seen"), ({"patch_size": 1}, "a patch has only one value"),
+        ({"model": "no-such"}, "no model 'no-such'"), ({"batch_size": 0}, "batch_size"),
         ({"decoder_heads": 3}, "num_heads"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_named(settings, match):
     with pytest.raises(ConfigError, match=match):
         gf.MaskedPatches(**{**SETTINGS, "epochs": 1, **settings}).fit(stripes(4))

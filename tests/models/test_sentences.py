@@ -170,11 +170,8 @@ def test_equal_to_sentence_transformers(plain, tmp_path, case):
     np.testing.assert_allclose(found, theirs(folder, TEXTS), atol=1e-5)
     if "prompts" in case:
         asked = [
-            {"prompt_name": "passage"},
-            {"prompt": "a dull "},
-            {"prompt": ""},
-            {"prompt_name": "document"},
-        ]
+            {"prompt_name": "passage"}, {"prompt": "a dull "}, {"prompt": ""}, {"prompt_name": "document"},
+        ]  # fmt: skip
         for options in asked:
             np.testing.assert_allclose(
                 model.embed(TEXTS, **options), theirs(folder, TEXTS, **options), atol=1e-5

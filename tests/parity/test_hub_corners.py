@@ -15,12 +15,9 @@ transformers = pytest.importorskip("transformers")
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "film", "good"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 KINDS = {
-    "bert": "BertTokenizer",
-    "distilbert": "DistilBertTokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "camembert": "CamembertTokenizer",
-    "mpnet": "MPNetTokenizer",
-}
+    "bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "xlm-roberta": "XLMRobertaTokenizer",
+    "camembert": "CamembertTokenizer", "mpnet": "MPNetTokenizer",
+}  # fmt: skip
 
 
 def bare_tokenizer(folder: Path, kind: str, said: str | None) -> None:

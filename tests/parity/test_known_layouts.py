@@ -17,12 +17,9 @@ from glassformer.checkpoints.tensors import write_tensors
 transformers = pytest.importorskip("transformers")
 
 SMALL = {
-    "vocab_size": 101,
-    "hidden_size": 15,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
+    "vocab_size": 101, "hidden_size": 15, "num_hidden_layers": 2, "num_attention_heads": 3,
     "intermediate_size": 23,
-}
+}  # fmt: skip
 SMALL_DISTILLED = {"vocab_size": 101, "dim": 15, "n_layers": 2, "n_heads": 3, "hidden_dim": 23}
 # As RoBERTa's own; 514 rows of positions hold 512 tokens.
 ROBERTA = {

@@ -47,12 +47,9 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
     labels = torch.full((PACKING.total,), -100)
     labels[b.rows] = b.labels
     found = peer(
-        PACKING.pad(b.ids),
-        PACKING.mask().long(),
-        PACKING.pad(b.segments),
-        labels=PACKING.pad(labels, -100),
+        PACKING.pad(b.ids), PACKING.mask().long(), PACKING.pad(b.segments), labels=PACKING.pad(labels, -100),
         next_sentence_label=b.strangers,
-    )
+    )  # fmt: skip
     theirs = found.loss
     losses, _, strangers, told = masked_losses(model, b)
     assert strangers is not None

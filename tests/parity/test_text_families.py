@@ -61,25 +61,15 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     shared = {"vocab_size": rng.choice((101, 103, 107)), "initializer_range": 0.2}
     if kind == "distilbert":
         return shared | {
-            "dim": width,
-            "n_layers": layers,
-            "n_heads": heads,
-            "hidden_dim": d_ff,
-            "activation": activation,
-            "max_position_embeddings": rng.choice((13, 17, 23)),
-            "sinusoidal_pos_embds": draw % 3 == 0,
-            "seq_classif_dropout": 0.3,
-            "dropout": 0.2,
-        }
+            "dim": width, "n_layers": layers, "n_heads": heads, "hidden_dim": d_ff, "activation": activation,
+            "max_position_embeddings": rng.choice((13, 17, 23)), "sinusoidal_pos_embds": draw % 3 == 0,
+            "seq_classif_dropout": 0.3, "dropout": 0.2,
+        }  # fmt: skip
     both = shared | {
-        "hidden_size": width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "intermediate_size": d_ff,
-        "hidden_act": activation,
-        "max_position_embeddings": rng.choice((19, 23)),
+        "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "intermediate_size": d_ff, "hidden_act": activation, "max_position_embeddings": rng.choice((19, 23)),
         "layer_norm_eps": rng.choice((1e-12, 1e-5)),
-    }
+    }  # fmt: skip
     if kind == "mpnet":
         return both
     if kind == "modernbert":
@@ -452,11 +442,8 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
         *(
             ("deberta-v2", {key: value}, rf"config\.json: {key} = {value} is not supported")
             for key, value in (
-                ("relative_attention", False),
-                ("conv_kernel_size", 3),
-                ("embedding_size", 7),
-                ("pooler_dropout", 0.5),
-                ("attention_head_size", 64),
+                ("relative_attention", False), ("conv_kernel_size", 3), ("embedding_size", 7),
+                ("pooler_dropout", 0.5), ("attention_head_size", 64),
             )
         ),
         ("deberta-v2", {"position_buckets": 7}, "7 buckets for distances up to"),
@@ -473,7 +460,7 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
             "rope_type = 'yarn' is not supported",
         ),
     ],
-)
+)  # fmt: skip
 def test_settings_that_cannot_be(kind, change, said, tmp_path):
     peer_of(kind, 1).save_pretrained(tmp_path)
     file = tmp_path / "config.json"

@@ -15,12 +15,9 @@ from glassformer.report.maps import encode
 from glassformer.targets.multiclass import ClassificationMeter
 
 OPENINGS = [
-    "I went in expecting very little.",
-    "My wife picked this one.",
-    "Seen at a festival last autumn.",
-    "The first half hour drags.",
-    "A curious piece of work from a director I usually admire.",
-]
+    "I went in expecting very little.", "My wife picked this one.", "Seen at a festival last autumn.",
+    "The first half hour drags.", "A curious piece of work from a director I usually admire.",
+]  # fmt: skip
 MIDDLES = {
     "pos": [
         "Wonderful acting and a script with real warmth.",
@@ -36,12 +33,9 @@ MIDDLES = {
     ],
 }
 CLOSINGS = [
-    "Not bad for the money, I suppose.<br /><br />7/10",
-    "Make of that what you will.",
-    "Others will disagree.",
-    "Rent it on a rainy day, or don't.",
-    "You have been warned!",
-]
+    "Not bad for the money, I suppose.<br /><br />7/10", "Make of that what you will.",
+    "Others will disagree.", "Rent it on a rainy day, or don't.", "You have been warned!",
+]  # fmt: skip
 CONFIG = """\
 name = "imdb-minilm"
 task = "text-classification"
@@ -104,17 +98,11 @@ def history(steps: int, epochs: int, rng: np.random.Generator) -> list[dict[str,
             held = 0.22 + 0.04 * (epoch - 1) ** 2
             records.append(
                 {
-                    "kind": "evaluation",
-                    "step": step,
-                    "epoch": epoch,
-                    "loss": held,
-                    "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2,
-                    "macro_f1": 0.912,
-                    "train_loss": loss,
-                    "train_accuracy": 0.93 + 0.025 * epoch,
-                    "best": epoch == 1,
+                    "kind": "evaluation", "step": step, "epoch": epoch, "loss": held,
+                    "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2, "macro_f1": 0.912, "train_loss": loss,
+                    "train_accuracy": 0.93 + 0.025 * epoch, "best": epoch == 1,
                 }
-            )
+            )  # fmt: skip
     return records
 
 
@@ -242,13 +230,8 @@ def build_run(
         "padding": {"linear": 0.0, "attention": 0.018},
         "truncated": {"test": [n // 4, n]},
         "machine": {
-            "cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile,
-            "cores": 2,
-            "threads": 2,
-            "bf16": ["amx_bf16", "avx512_bf16"],
-            "memory_gib": 23.5,
-            "gpu": None,
-            "system": "Linux",
+            "cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile, "cores": 2, "threads": 2,
+            "bf16": ["amx_bf16", "avx512_bf16"], "memory_gib": 23.5, "gpu": None, "system": "Linux",
         },
         "versions": {"python": "3.11.9", "glassformer": "0.1.0", "torch": "2.13.0+cpu"},
         "date": "2026-11-21T02:14:33+00:00",
@@ -259,7 +242,7 @@ def build_run(
             {"text": "What a complete waste of time.", "label": names[0], "probability": 0.991},
             {"text": "Compelling story, mediocre acting.", "label": names[0], "probability": 0.642},
         ],
-    }
+    }  # fmt: skip
     files = {"metrics.json": metrics, "doctor.json": doctor(hostile), "maps.json": {"examples": examples}}
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")

@@ -210,16 +210,10 @@ def test_a_note_of_the_doctor_is_as_wide_as_its_list():
 def test_word_vectors_have_the_frame_of_every_page(tmp_path):
     norms = {"mean": 1.0, "min": 0.5, "max": 2.0}
     metrics = {
-        "texts": 5,
-        "words": 31,
-        "vocabulary": 7,
-        "seed": 3,
-        "seconds": {"train": 1.5},
-        "norms": {"before": norms, "after": norms},
-        "tests": {"likeness": None},
-        "neighbours": {"<b>red</b>": [("blue", 0.5)]},
-        "analogies": {},
-    }
+        "texts": 5, "words": 31, "vocabulary": 7, "seed": 3, "seconds": {"train": 1.5},
+        "norms": {"before": norms, "after": norms}, "tests": {"likeness": None},
+        "neighbours": {"<b>red</b>": [("blue", 0.5)]}, "analogies": {},
+    }  # fmt: skip
     history = [{"kind": "step", "step": i, "epoch": 0, "loss": 1 / i} for i in range(1, 12)]
     (tmp_path / "metrics.json").write_text(json.dumps(metrics))
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(one) + "\n" for one in history))
@@ -319,12 +313,9 @@ def test_pieces_of_a_word_are_added_up_and_special_tokens_stand_apart():
     (one,), left_out = maps.prepare([example()])
     assert left_out == 0
     assert [(p.before, p.text, p.shade, p.special) for p in one.pieces] == [
-        ("", "[CLS]", "h10", True),
-        (" ", "unbelievable", "h8", False),
-        ("", ",", "h1", False),
-        (" ", "yes", "h4", False),
-        (" ", "[SEP]", "h2", True),
-    ]
+        ("", "[CLS]", "h10", True), (" ", "unbelievable", "h8", False), ("", ",", "h1", False),
+        (" ", "yes", "h4", False), (" ", "[SEP]", "h2", True),
+    ]  # fmt: skip
     assert one.unread == "and more"
     assert one.caption == f"[CLS] 40{THIN}% · [SEP] 10{THIN}% · words 50{THIN}%"
     assert one.data["special"] == [0, 4]

@@ -15,12 +15,9 @@ from glassformer.tasks.similarity import estimator
 from .tiny import PAIRS, checkpoint, tiny
 
 ROWS = [
-    ("q1", "a dog and a cat", "yes"),
-    ("q2", "rain and sun", "no"),
-    ("q3", "a dog and a cat", "=1+1"),
-    ("q4", "two and three", ""),
-    ("q5", "a red car rained", "no"),
-]
+    ("q1", "a dog and a cat", "yes"), ("q2", "rain and sun", "no"), ("q3", "a dog and a cat", "=1+1"),
+    ("q4", "two and three", ""), ("q5", "a red car rained", "no"),
+]  # fmt: skip
 
 
 @pytest.fixture

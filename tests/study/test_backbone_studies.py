@@ -68,11 +68,8 @@ def test_the_heads_are_those_of_the_practical():
                 assert (model.pooling, model.head_hidden) == (pooling, hidden)
                 assert model.head == ("mlp" if hidden else "linear")
                 assert (train.train_layers, train.unfreeze_every, train.epochs, train.batch_size) == (
-                    0,
-                    0,
-                    10,
-                    32,
-                )
+                    0, 0, 10, 32,
+                )  # fmt: skip
         last = {name: recipe for name, recipe in arms.items() if name.endswith("then the last block")}
         assert len(last) == 6
         assert {recipe.train.unfreeze_every for recipe in last.values()} == {5}
@@ -126,13 +123,10 @@ def test_the_chain_leaves_a_backbone_with_a_pooler(tmp_path, pictures):
     second = load_recipe(
         "cifar10-backbone",
         [
-            *sizes,
-            f"source={pictures}",
-            "validation_size=4",
-            "baselines=false",
+            *sizes, f"source={pictures}", "validation_size=4", "baselines=false",
             f"model={tmp_path / 'patches' / 'model'}",
         ],
-    )
+    )  # fmt: skip
     run_task(second, tmp_path / "backbone")
     config = json.loads((tmp_path / "backbone" / "model" / "config.json").read_text(encoding="utf-8"))
     assert config["hidden_size"] == 16

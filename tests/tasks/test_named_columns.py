@@ -415,13 +415,10 @@ def test_embedders_take_columns_of_labels_and_scores():
 # --- shapes of scikit-learn -------------------------------------------------------------------------------
 
 ONE = {
-    "array": np.array(TEXTS)[:, None],
-    "objects": np.array(TEXTS, object)[:, None],
-    "lists": [[text] for text in TEXTS],
-    "frame": FRAME[["text"]],
-    "series": FRAME["text"],
+    "array": np.array(TEXTS)[:, None], "objects": np.array(TEXTS, object)[:, None],
+    "lists": [[text] for text in TEXTS], "frame": FRAME[["text"]], "series": FRAME["text"],
     "arrow": pa.array(TEXTS),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", ONE)

@@ -88,13 +88,8 @@ def test_transformers_opens_a_pruned_model(tmp_path):
     torch.manual_seed(0)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
     words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *" ".join(sorted(set(" ".join(TEXTS).split()))).split(),
-    ]
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *" ".join(sorted(set(" ".join(TEXTS).split()))).split(),
+    ]  # fmt: skip
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     clf = gf.TextClassifier(model=str(tmp_path / "bert"), max_length=13, epochs=1, precision="fp32")
     pruned = clf.fit(TEXTS, LABELS).prune(TEXTS, share=0.4)

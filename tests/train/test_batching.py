@@ -115,12 +115,8 @@ def test_little_padding_is_left_for_attention(limits):
 def test_a_text_longer_than_the_budget_stands_alone():
     lengths = np.array([3, 90, 4, 5, 70, 70])
     assert [b.tolist() for b in cut(np.arange(6), lengths, BatchSettings(0, 50))] == [
-        [0],
-        [1],
-        [2, 3],
-        [4],
-        [5],
-    ]
+        [0], [1], [2, 3], [4], [5],
+    ]  # fmt: skip
 
 
 def test_steps_of_several_batches():

@@ -92,11 +92,8 @@ def near(precision: str) -> dict[str, float]:
 @pytest.mark.parametrize("pooling", ["first", "mean", "max", "pooler"])
 def test_equal_to_training_without_the_cache(monkeypatch, kind, pooling, precision):
     settings = {
-        "pooling": pooling,
-        "precision": precision,
-        "class_weight": "balanced",
-        "label_smoothing": 0.1,
-    }
+        "pooling": pooling, "precision": precision, "class_weight": "balanced", "label_smoothing": 0.1,
+    }  # fmt: skip
     settings |= {"head": "mlp", "head_hidden": 11, "head_dropout": 0.2}
     ours = kind.fit(kind.held, **settings)
     assert kind.counted == [41, 13]
