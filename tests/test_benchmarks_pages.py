@@ -45,9 +45,17 @@ def keep(monkeypatch, tmp_path):
 
 def test_what_was_not_measured_is_told_with_its_command(keep):
     silent = {
-        "recipes", "highlights", "masked", "translations", "traps", "levels", "serve", "auto", "auto-images",
+        "recipes",
+        "highlights",
+        "masked",
+        "translations",
+        "traps",
+        "levels",
+        "serve",
+        "auto",
+        "auto-images",
         "task-price",
-    }  # fmt: skip
+    }
     for name, make in tables.TABLES.items():
         if name not in silent:  # which have a line for each file that is there, or no file here
             assert make().startswith("Not measured yet: `"), name
@@ -225,9 +233,13 @@ def test_pages_that_were_looked_at_before_keep_their_day():
     def result(day: str, *names: str, **faults: list[str]) -> dict:
         told = {f"{name}, 400 px, dark": found for name, found in faults.items()}
         return {
-            "date": day, "commit": day, "pages": [*names], "views": 4 * len(names), "longest_line": 70,
+            "date": day,
+            "commit": day,
+            "pages": [*names],
+            "views": 4 * len(names),
+            "longest_line": 70,
             "faults": told,
-        }  # fmt: skip
+        }
 
     first = result("mon", "a", "b", "c", a=["wide"], b=["pale"])
     second = merged(first, result("tue", "b", "d"))

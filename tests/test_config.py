@@ -45,9 +45,12 @@ class Train:
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 number = st.floats(allow_nan=False)
 engines = st.builds(
-    Engine, kind=st.sampled_from(["steam", "diesel"]), power=number,
-    gears=st.lists(st.integers(-5, 5)).map(tuple), turbo=st.booleans(),
-)  # fmt: skip
+    Engine,
+    kind=st.sampled_from(["steam", "diesel"]),
+    power=number,
+    gears=st.lists(st.integers(-5, 5)).map(tuple),
+    turbo=st.booleans(),
+)
 trains = st.builds(
     Train,
     name=text,

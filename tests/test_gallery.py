@@ -139,8 +139,12 @@ def test_an_alignment(gallery, tmp_path):
         rows = [(f"a {w} number {i}", f"ein {v} Nummer {i}") for i in range(7) for w, v in words.items()]
         csv.writer(out).writerows([("en", "de"), *rows])
     settings = [
-        f"source={json.dumps(str(file))}", "test_size=5", "validation_size=3", "vocab_size=300", "epochs=1",
-    ]  # fmt: skip
+        f"source={json.dumps(str(file))}",
+        "test_size=5",
+        "validation_size=3",
+        "vocab_size=300",
+        "epochs=1",
+    ]
     run_task(load_recipe("multi30k-rnn-additive", [*settings, "d_model=16", "threads=1", "seed=3"]), run)
     assert gallery.find_run("multi30k-rnn-additive", [tmp_path]) == run
     made = gallery.alignment(gallery.GalleryRun.of(run))

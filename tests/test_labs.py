@@ -64,8 +64,13 @@ def test_the_transformer_of_lab_0_has_fewer_than_100_lines(run):
     found = [cell for cell in run.cells(FILES[0]) if cell.kind == "code"]
     lines = [lines_of(cell) for cell in found]
     model = (
-        "def tokens_of", "def attention(", "class MultiHead", "class Layer", "class Transformer", "def fit",
-    )  # fmt: skip
+        "def tokens_of",
+        "def attention(",
+        "class MultiHead",
+        "class Layer",
+        "class Transformer",
+        "def fit",
+    )
     parts = [n for n, cell in zip(lines, found, strict=True) if any(name in cell.source for name in model)]
     assert len(parts) == len(model)
     assert 50 < sum(parts) < 100
@@ -250,8 +255,11 @@ def test_the_practical_runs_end_to_end(run, capsys):
     printed = "".join(text for _, text, _ in shown)
     assert "unseen sentences" in printed
     assert [line.split()[0] for line in printed.splitlines() if "an epoch" in line] == [
-        "none", "light", "medium", "strong",
-    ]  # fmt: skip
+        "none",
+        "light",
+        "medium",
+        "strong",
+    ]
     assert sum(len(figures) for _, _, figures in shown) == 5
 
 

@@ -59,16 +59,23 @@ def test_examples_are_those_of_the_source():
     raised = {name for name in found if name.endswith("Error")}
     unused = {c.__name__ for c in CLASSES if c.__name__.endswith("Error")} - raised
     assert unused <= {
-        "GlassformerError", "InputError", "CannotWriteError", "NotFiniteError", "NotDownloadedError",
-    }  # fmt: skip
+        "GlassformerError",
+        "InputError",
+        "CannotWriteError",
+        "NotFiniteError",
+        "NotDownloadedError",
+    }
 
 
 def test_a_code_survives_a_change_and_another_process():
     error = errors.NoSuchColumnError("no column 'x'", where="a.csv", fix="Did you mean 'y'?")
     assert str(error) == "a.csv: no column 'x'. Did you mean 'y'?"
     assert error.to_dict() == {
-        "code": "no-such-column", "what": "no column 'x'", "where": "a.csv", "fix": "Did you mean 'y'?",
-    }  # fmt: skip
+        "code": "no-such-column",
+        "what": "no column 'x'",
+        "where": "a.csv",
+        "fix": "Did you mean 'y'?",
+    }
     changed = pickle.loads(pickle.dumps(error.but(where="b.csv")))
     assert (type(changed), str(changed)) == (type(error), "b.csv: no column 'x'. Did you mean 'y'?")
     lost = pickle.loads(pickle.dumps(errors.NotFiniteError("logits")))
@@ -80,8 +87,11 @@ def test_json_of_an_error(capsys):
     assert main(["train", "europ", "--json"]) == 2
     shown = capsys.readouterr()
     assert json.loads(shown.out)["error"] == {
-        "code": "no-such-recipe", "what": "no recipe 'europ'", "where": None, "fix": "Did you mean 'europe'?",
-    }  # fmt: skip
+        "code": "no-such-recipe",
+        "what": "no recipe 'europ'",
+        "where": None,
+        "fix": "Did you mean 'europe'?",
+    }
     assert shown.err == "error: no recipe 'europ'. Did you mean 'europe'? [no-such-recipe]\n"
     assert main(["train", "--nosuch", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"

@@ -87,10 +87,15 @@ def test_a_survivor_is_judged_by_what_is_known_of_it(monkeypatch, tmp_path):
         {"file": "nn/a.py", "line": 3, "text": "x = 2", "mutation": "2 → 3", "killed": False, **same},
         {"file": "nn/a.py", "line": 5, "text": "y = 2", "mutation": "2 → 3", "killed": False, **same},
         {
-            "file": "nn/b.py", "line": 7, "text": "y = 2", "mutation": "2 → 3", "killed": True, "by": "t",
+            "file": "nn/b.py",
+            "line": 7,
+            "text": "y = 2",
+            "mutation": "2 → 3",
+            "killed": True,
+            "by": "t",
             **same,
         },
-    ]  # fmt: skip
+    ]
     out = tmp_path / "mutants.json"
     results.write(out, {"nn": tried}, [], 11)
     (run,) = json.loads(out.read_text(encoding="utf-8"))["runs"]

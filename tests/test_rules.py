@@ -52,9 +52,16 @@ LEVELS, ARROWS = read_levels(PAGE)
 
 # What few places may import, and what none may.
 WEB_PLOTTING_HUB = {
-    "fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "matplotlib", "jinja2",
-    "huggingface_hub", "requests",
-}  # fmt: skip
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "pydantic",
+    "prometheus_client",
+    "matplotlib",
+    "jinja2",
+    "huggingface_hub",
+    "requests",
+}
 THEIR_PLACES = ("serve/", "report/", "explain/render.py", "checkpoints/", "data/sources.py")
 NEVER = {
     "transformers",
@@ -72,9 +79,21 @@ NEVER = {
 }
 NEVER_CALLED = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "pickle.load"}
 HEAVY = (
-    "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "PIL", "jinja2", "typer", "rich",
-    "huggingface_hub", "transformers", "datasets", "accelerate",
-)  # fmt: skip
+    "sklearn",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "numba",
+    "PIL",
+    "jinja2",
+    "typer",
+    "rich",
+    "huggingface_hub",
+    "transformers",
+    "datasets",
+    "accelerate",
+)
 
 LONG, HEAD = 800, 20  # lines
 SOURCES = {".py", ".js"}

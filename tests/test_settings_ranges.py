@@ -36,9 +36,16 @@ def test_numbers_that_none_can_be(task, value):
 
 
 BETAS = [
-    (1, 1), (0.9, 1), (0.9, 1 - 1e-17), (math.nan, 0.9), (-0.1, 0.9), (2, 0.9), (0.9, math.inf), (0.9,),
+    (1, 1),
+    (0.9, 1),
+    (0.9, 1 - 1e-17),
+    (math.nan, 0.9),
+    (-0.1, 0.9),
+    (2, 0.9),
+    (0.9, math.inf),
+    (0.9,),
     (0.9, "a"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("betas", BETAS)
@@ -53,10 +60,21 @@ def test_betas(betas):
 @pytest.mark.parametrize(
     "weights",
     [
-        {0: 1e300, 1: 1}, {0: 10**400}, {0: 1e-300, 1: 1}, {0: math.nan}, {0: math.inf}, {0: -1},
-        {0: 0, 1: 0}, {0: "a"}, {0: None}, {7: 1}, [1, 2], "balanced?", 3,
+        {0: 1e300, 1: 1},
+        {0: 10**400},
+        {0: 1e-300, 1: 1},
+        {0: math.nan},
+        {0: math.inf},
+        {0: -1},
+        {0: 0, 1: 0},
+        {0: "a"},
+        {0: None},
+        {7: 1},
+        [1, 2],
+        "balanced?",
+        3,
     ],
-)  # fmt: skip
+)
 def test_class_weights(weights):
     with pytest.raises(ConfigError, match="class_weight"):
         class_weights(np.array([0, 1, 1]), [0, 1], weights)

@@ -106,9 +106,13 @@ def test_without_names_the_labels_have_numbers(tmp_path, name):
 
 
 ALIKE = (
-    "layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range",
-    "hidden_act", "position_embedding_type",
-)  # fmt: skip
+    "layer_norm_eps",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+    "hidden_act",
+    "position_embedding_type",
+)
 
 
 def without(folder, *keys, **changes):
@@ -313,12 +317,18 @@ def test_baselines_come_back_as_they_were(tmp_path, model_class, config, names):
 @pytest.mark.parametrize(
     ("name", "architecture"),
     [
-        ("pooler", "BertModel"), ("none", "BertModel"), ("mean", "BertModel"), ("mean classes", "BertModel"),
-        ("classes", "BertForSequenceClassification"), ("words", "BertForMaskedLM"),
-        ("pretraining", "BertForPreTraining"), ("picture", "ViTModel"),
-        ("picture classes", "ViTForImageClassification"), ("picture mean", "ViTModel"),
+        ("pooler", "BertModel"),
+        ("none", "BertModel"),
+        ("mean", "BertModel"),
+        ("mean classes", "BertModel"),
+        ("classes", "BertForSequenceClassification"),
+        ("words", "BertForMaskedLM"),
+        ("pretraining", "BertForPreTraining"),
+        ("picture", "ViTModel"),
+        ("picture classes", "ViTForImageClassification"),
+        ("picture mean", "ViTModel"),
     ],
-)  # fmt: skip
+)
 def test_other_readers_learn_which_class_to_take(tmp_path, name, architecture):
     model_class, config = CONFIGS[name]
     save_pretrained(model_class(config), tmp_path)

@@ -175,10 +175,21 @@ def forge(path: Path, manifest: dict) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "../secret", "a/../../secret", "..", ".", "", "/etc/hostname", "deep//er", "./config.json", "deep/",
-        "..\\secret", "C:secret", "a\x00b", "config.json/",
+        "../secret",
+        "a/../../secret",
+        "..",
+        ".",
+        "",
+        "/etc/hostname",
+        "deep//er",
+        "./config.json",
+        "deep/",
+        "..\\secret",
+        "C:secret",
+        "a\x00b",
+        "config.json/",
     ],
-)  # fmt: skip
+)
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
     path = write_folder(tmp_path / "model", fill)
     (tmp_path / "secret").write_bytes(b"x")
@@ -411,10 +422,13 @@ def test_missing_parents_are_made(tmp_path):
 @pytest.mark.parametrize(
     ("path", "recipe"),
     [
-        ("runs/imdb", "imdb"), ("runs/imdb/model", "imdb"), ("runs", None), ("imdb", None),
+        ("runs/imdb", "imdb"),
+        ("runs/imdb/model", "imdb"),
+        ("runs", None),
+        ("imdb", None),
         ("my/runs/imdb", None),
     ],
-)  # fmt: skip
+)
 def test_a_missing_run_says_which_recipe_makes_it(path, recipe):
     said = files.missing_run_hint(Path(path))
     if recipe is None:

@@ -34,9 +34,18 @@ STEP, TOTAL, BEST = 5, 12, 4
 def begin() -> tuple[Training, tuple]:
     """A training of prime sizes with all that a checkpoint can hold; and what the loop takes beside it."""
     config = TextFitConfig(
-        epochs=3, lr=1e-2, batch_size=3, batch_tokens=0, precision="fp32", average=0.9, evaluate_every=2,
-        warmup=0.06, early_stopping=5, accumulate=1, weight_decay=0.1,
-    )  # fmt: skip
+        epochs=3,
+        lr=1e-2,
+        batch_size=3,
+        batch_tokens=0,
+        precision="fp32",
+        average=0.9,
+        evaluate_every=2,
+        warmup=0.06,
+        early_stopping=5,
+        accumulate=1,
+        weight_decay=0.1,
+    )
     torch.manual_seed(config.seed)
     model = Bert(bert(7, 3, 1, 1, 5, 11, 0.3, head="classification", num_labels=2, init_std=0.2))
     rng = np.random.default_rng(5)

@@ -24,12 +24,15 @@ def draw(*shape: int) -> torch.Tensor:
 
 
 OURS = {
-    "embeddings.tokens.weight": draw(7, D), "embeddings.norm.bias": draw(D),
+    "embeddings.tokens.weight": draw(7, D),
+    "embeddings.norm.bias": draw(D),
     "encoder.layers.0.attention.qkv.weight": draw(3 * D, D),
     "encoder.layers.11.attention.qkv.bias": draw(3 * D),
-    "encoder.layers.11.feed_forward.up.weight": draw(11, D), "pooling.dense.bias": draw(D),
-    "mlm.bias": draw(7), "head.out.weight": draw(2, D),
-}  # fmt: skip
+    "encoder.layers.11.feed_forward.up.weight": draw(11, D),
+    "pooling.dense.bias": draw(D),
+    "mlm.bias": draw(7),
+    "head.out.weight": draw(2, D),
+}
 THEIRS = {
     "bert.embeddings.word_embeddings.weight",
     "bert.embeddings.LayerNorm.bias",
@@ -58,15 +61,21 @@ def test_names_of_bert_both_ways(prefix):
 
 def test_old_names_of_norms_and_what_is_left_out():
     theirs = {
-        "bert.embeddings.LayerNorm.gamma": draw(D), "bert.embeddings.LayerNorm.beta": draw(D),
-        "bert.embeddings.position_ids": torch.arange(7), "bert.embeddings.word_embeddings.weight": draw(7, D),
-        "cls.predictions.decoder.weight": draw(7, D), "cls.predictions.decoder.bias": draw(7),
+        "bert.embeddings.LayerNorm.gamma": draw(D),
+        "bert.embeddings.LayerNorm.beta": draw(D),
+        "bert.embeddings.position_ids": torch.arange(7),
+        "bert.embeddings.word_embeddings.weight": draw(7, D),
+        "cls.predictions.decoder.weight": draw(7, D),
+        "cls.predictions.decoder.bias": draw(7),
         "cls.predictions.bias": draw(7),
-    }  # fmt: skip
+    }
     found = BERT.from_hub(theirs, "f")
     assert set(found) == {
-        "embeddings.norm.weight", "embeddings.norm.bias", "embeddings.tokens.weight", "mlm.bias",
-    }  # fmt: skip
+        "embeddings.norm.weight",
+        "embeddings.norm.bias",
+        "embeddings.tokens.weight",
+        "mlm.bias",
+    }
     for name in ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"):
         with pytest.raises(CheckpointError, match=f"f: {name} differs from .*: untied heads"):
             BERT.from_hub(theirs | {name: theirs[name] + 1}, "f")
@@ -163,8 +172,12 @@ def test_an_adapter_comes_back_from_pefts_layout(tmp_path, kind, stem, prefix):
     assert all(torch.equal(found[name], tensor) for name, tensor in updates(12).items())
     settings = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     assert [settings[k] for k in ("peft_type", "r", "lora_alpha", "lora_dropout", "bias")] == [
-        "LORA", 3, 5.0, 0.0, "none",
-    ]  # fmt: skip
+        "LORA",
+        3,
+        5.0,
+        0.0,
+        "none",
+    ]
     newer = {"Bert": [], "ViT": ["q_proj", "v_proj"]}[kind]  # what transformers 5 calls them
     assert settings["target_modules"] == ["query", "value", *newer]
     assert settings["modules_to_save"] is None

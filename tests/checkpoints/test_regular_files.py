@@ -65,9 +65,16 @@ def ended(work: Callable[[], Any], seconds: float = 20) -> BaseException | None:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> Path:
     clf = gf.TextClassifier(
-        "encoder-mini", d_model=6, num_layers=1, num_heads=1, d_ff=5, epochs=1, min_count=1, max_length=9,
+        "encoder-mini",
+        d_model=6,
+        num_layers=1,
+        num_heads=1,
+        d_ff=5,
+        epochs=1,
+        min_count=1,
+        max_length=9,
         threads=1,
-    )  # fmt: skip
+    )
     return clf.fit(TEXTS, LABELS).save(tmp_path_factory.mktemp("saved") / "model")
 
 

@@ -189,10 +189,15 @@ def test_word_vectors(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"resample": [2]}, {"rescale_factor": "no"}, {"size": {"height": "a", "width": 3}}, {"size": 10**9},
-        {"size": -1}, {"image_std": [float("nan")] * 3}, {"image_mean": None},
+        {"resample": [2]},
+        {"rescale_factor": "no"},
+        {"size": {"height": "a", "width": 3}},
+        {"size": 10**9},
+        {"size": -1},
+        {"image_std": [float("nan")] * 3},
+        {"image_mean": None},
     ],
-)  # fmt: skip
+)
 def test_preprocessing(wrong):
     with pytest.raises(ConfigError, match=r"here\.json: "):
         ImageTransform.from_hub({"size": 7} | wrong, "here.json")

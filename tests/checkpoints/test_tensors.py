@@ -23,12 +23,22 @@ def example() -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(7, 5, generator=generator)
     return {
-        "weight": weight, "tied": weight, "transposed": weight.t(), "row": weight[2], "next row": weight[3],
-        "half": weight.to(torch.bfloat16), "fp16": weight.half(), "double": weight.double(),
-        "mask": weight > 0, "bytes": torch.arange(11, dtype=torch.uint8), "step": torch.tensor(3),
-        "empty": torch.zeros(0, 4), "nan": torch.tensor([float("nan"), float("inf"), -0.0]),
-        "parameter": torch.nn.Parameter(weight * 2), "expanded": torch.ones(1).expand(3),
-    }  # fmt: skip
+        "weight": weight,
+        "tied": weight,
+        "transposed": weight.t(),
+        "row": weight[2],
+        "next row": weight[3],
+        "half": weight.to(torch.bfloat16),
+        "fp16": weight.half(),
+        "double": weight.double(),
+        "mask": weight > 0,
+        "bytes": torch.arange(11, dtype=torch.uint8),
+        "step": torch.tensor(3),
+        "empty": torch.zeros(0, 4),
+        "nan": torch.tensor([float("nan"), float("inf"), -0.0]),
+        "parameter": torch.nn.Parameter(weight * 2),
+        "expanded": torch.ones(1).expand(3),
+    }
 
 
 def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
@@ -82,10 +92,18 @@ def sharded(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "target",
     [
-        "../x.safetensors", "/tmp/x.safetensors", "a/../x.safetensors", "..\\x.safetensors",
-        "C:x.safetensors", "model.bin", "", 7, None, ["a.safetensors"],
+        "../x.safetensors",
+        "/tmp/x.safetensors",
+        "a/../x.safetensors",
+        "..\\x.safetensors",
+        "C:x.safetensors",
+        "model.bin",
+        "",
+        7,
+        None,
+        ["a.safetensors"],
     ],
-)  # fmt: skip
+)
 def test_an_index_may_only_name_safetensors_files_beside_it(tmp_path, target):
     weight_map = sharded(tmp_path)
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": weight_map | {"b": target}}))

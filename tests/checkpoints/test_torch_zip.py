@@ -29,8 +29,11 @@ def equal(found, wanted) -> None:
 def test_every_kind_of_number(dtype, tmp_path):
     numbers = torch.arange(-7, 8).to(dtype)
     tensors = {
-        "a": numbers.view(3, 5), "turned": numbers.view(3, 5).T, "part": numbers[4:9], "none": numbers[:0],
-    }  # fmt: skip
+        "a": numbers.view(3, 5),
+        "turned": numbers.view(3, 5).T,
+        "part": numbers[4:9],
+        "none": numbers[:0],
+    }
     torch.save(tensors | {"one": numbers[3]}, tmp_path / "x.bin")
     equal(read_zip(tmp_path / "x.bin"), tensors | {"one": numbers[3]})
 
@@ -103,17 +106,39 @@ def of_names(module: str, name: str, arguments: bytes = b"(t") -> bytes:
 
 
 FOREIGN = [
-    ("os", "system"), ("posix", "system"), ("nt", "system"), ("builtins", "eval"), ("builtins", "exec"),
-    ("builtins", "getattr"), ("builtins", "__import__"), ("builtins", "open"), ("builtins", "compile"),
-    ("subprocess", "Popen"), ("subprocess", "check_output"), ("runpy", "run_path"),
-    ("importlib", "import_module"), ("pickle", "loads"), ("torch", "load"), ("torch.hub", "load"),
-    ("torch._utils", "_rebuild_sparse_tensor"), ("torch._utils", "_rebuild_tensor"),
-    ("torch.storage", "_load_from_bytes"), ("torch.jit", "load"), ("numpy", "load"),
-    ("numpy.core.multiarray", "_reconstruct"), ("_codecs", "encode"), ("codecs", "decode"),
-    ("socket", "socket"), ("shutil", "rmtree"), ("webbrowser", "open"), ("ctypes", "CDLL"),
-    ("operator", "attrgetter"), ("torch", "UntypedStorage"), ("torch", "FloatTensor"),
+    ("os", "system"),
+    ("posix", "system"),
+    ("nt", "system"),
+    ("builtins", "eval"),
+    ("builtins", "exec"),
+    ("builtins", "getattr"),
+    ("builtins", "__import__"),
+    ("builtins", "open"),
+    ("builtins", "compile"),
+    ("subprocess", "Popen"),
+    ("subprocess", "check_output"),
+    ("runpy", "run_path"),
+    ("importlib", "import_module"),
+    ("pickle", "loads"),
+    ("torch", "load"),
+    ("torch.hub", "load"),
+    ("torch._utils", "_rebuild_sparse_tensor"),
+    ("torch._utils", "_rebuild_tensor"),
+    ("torch.storage", "_load_from_bytes"),
+    ("torch.jit", "load"),
+    ("numpy", "load"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("_codecs", "encode"),
+    ("codecs", "decode"),
+    ("socket", "socket"),
+    ("shutil", "rmtree"),
+    ("webbrowser", "open"),
+    ("ctypes", "CDLL"),
+    ("operator", "attrgetter"),
+    ("torch", "UntypedStorage"),
+    ("torch", "FloatTensor"),
     ("collections", "OrderedDict.fromkeys"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("module", "name"), FOREIGN)
@@ -124,17 +149,27 @@ def test_a_foreign_name_is_refused_before_it_is_looked_up(module, name, tmp_path
 
 
 OPCODES = {
-    "INST": b"\x80\x02(ios\nsystem\n.", "OBJ": b"\x80\x02(ccollections\nOrderedDict\no.",
+    "INST": b"\x80\x02(ios\nsystem\n.",
+    "OBJ": b"\x80\x02(ccollections\nOrderedDict\no.",
     "NEWOBJ": b"\x80\x02ccollections\nOrderedDict\n)\x81.",
-    "NEWOBJ_EX": b"\x80\x04ccollections\nOrderedDict\n)}\x92.", "EXT1": b"\x80\x02\x82\x01.",
-    "EXT2": b"\x80\x02\x83\x01\x00.", "PERSID": b"\x80\x02Pstorage\n.", "STRING": b"\x80\x02S'a'\n.",
-    "UNICODE": b"\x80\x02Va\n.", "FLOAT": b"\x80\x02F1\n.", "INT": b"\x80\x02I1\n.",
-    "LONG": b"\x80\x02L1L\n.", "LONG4": b"\x80\x02\x8b\x01\x00\x00\x00\x01.",
+    "NEWOBJ_EX": b"\x80\x04ccollections\nOrderedDict\n)}\x92.",
+    "EXT1": b"\x80\x02\x82\x01.",
+    "EXT2": b"\x80\x02\x83\x01\x00.",
+    "PERSID": b"\x80\x02Pstorage\n.",
+    "STRING": b"\x80\x02S'a'\n.",
+    "UNICODE": b"\x80\x02Va\n.",
+    "FLOAT": b"\x80\x02F1\n.",
+    "INT": b"\x80\x02I1\n.",
+    "LONG": b"\x80\x02L1L\n.",
+    "LONG4": b"\x80\x02\x8b\x01\x00\x00\x00\x01.",
     "BINBYTES": b"\x80\x03B\x01\x00\x00\x00a.",
-    "BYTEARRAY8": b"\x80\x05\x96\x01\x00\x00\x00\x00\x00\x00\x00a.", "NEXT_BUFFER": b"\x80\x05\x97.",
-    "FROZENSET": b"\x80\x04(\x91.", "EMPTY_SET": b"\x80\x04\x8f.", "DUP": b"\x80\x02N2.",
+    "BYTEARRAY8": b"\x80\x05\x96\x01\x00\x00\x00\x00\x00\x00\x00a.",
+    "NEXT_BUFFER": b"\x80\x05\x97.",
+    "FROZENSET": b"\x80\x04(\x91.",
+    "EMPTY_SET": b"\x80\x04\x8f.",
+    "DUP": b"\x80\x02N2.",
     "POP": b"\x80\x02N0.",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("opcode", OPCODES)

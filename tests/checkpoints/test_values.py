@@ -46,11 +46,15 @@ def test_numbers_and_rates(value):
 @pytest.mark.parametrize(
     ("value", "below", "bounds"),
     [
-        (-1e-9, math.inf, "0 or more"), (math.inf, math.inf, "0 or more"), (math.nan, math.inf, "0 or more"),
-        (True, math.inf, "0 or more"), ("1", math.inf, "0 or more"), (1, 1, "from 0 to 1"),
+        (-1e-9, math.inf, "0 or more"),
+        (math.inf, math.inf, "0 or more"),
+        (math.nan, math.inf, "0 or more"),
+        (True, math.inf, "0 or more"),
+        ("1", math.inf, "0 or more"),
+        (1, 1, "from 0 to 1"),
         (1.5, 1, "from 0 to 1"),
     ],
-)  # fmt: skip
+)
 def test_no_numbers(value, below, bounds):
     with pytest.raises(CheckpointError, match=f"is not a number {bounds}"):
         real({"a": value}, "a", "f", 0.5, below)

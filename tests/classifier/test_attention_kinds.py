@@ -41,9 +41,20 @@ def test_pictures_take_the_same_keys():
     pictures = [np.full((8, 8, 3), 20 * i % 256, np.uint8) for i in range(24)]
     names = ["dark" if picture.mean() < 128 else "bright" for picture in pictures]
     clf = gf.ImageClassifier(
-        "vit-tiny", image_size=8, patch_size=2, d_model=16, num_heads=2, d_ff=16, num_layers=1, epochs=1,
-        pooling="mean", attention="local", attention_window=5, init_std=0.3, precision="fp32",
-    ).fit(pictures, names)  # fmt: skip
+        "vit-tiny",
+        image_size=8,
+        patch_size=2,
+        d_model=16,
+        num_heads=2,
+        d_ff=16,
+        num_layers=1,
+        epochs=1,
+        pooling="mean",
+        attention="local",
+        attention_window=5,
+        init_std=0.3,
+        precision="fp32",
+    ).fit(pictures, names)
     config = clf.model_.config
     assert (config.encoder.attention, config.encoder.attention_window, config.init_std) == ("local", 5, 0.3)
 

@@ -8,9 +8,13 @@ from glassformer.data.corpus import europe_splits, hard_negatives
 from glassformer.errors import ConfigError, InputError
 
 TEXTS = [
-    "a truly fine film", "fine , a fine story", "what a fine day", "a dull film indeed", "dull dull story",
+    "a truly fine film",
+    "fine , a fine story",
+    "what a fine day",
+    "a dull film indeed",
+    "dull dull story",
     "so dull a day",
-] * 4  # fmt: skip
+] * 4
 LABELS = ["pos", "pos", "pos", "neg", "neg", "neg"] * 4
 SMALL = dict(
     d_model=11, embedding_dim=7, min_count=1, epochs=12, lr=2e-2, batch_size=6, max_length=16, warmup=0.0

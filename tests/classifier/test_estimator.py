@@ -53,11 +53,16 @@ def as_series(texts):
 @pytest.mark.parametrize(
     "kind",
     [
-        list, tuple, np.array, lambda t: np.array(t, dtype=object), as_series,
-        lambda t: as_series(t).astype("string"), iter,
+        list,
+        tuple,
+        np.array,
+        lambda t: np.array(t, dtype=object),
+        as_series,
+        lambda t: as_series(t).astype("string"),
+        iter,
     ],
     ids=["list", "tuple", "str array", "object array", "Series", "string Series", "iterator"],
-)  # fmt: skip
+)
 def test_kinds_of_input(small, data, fitted, held, kind):
     clf = small().fit(kind(data[0]), kind(data[1]))
     assert same(clf, fitted)

@@ -15,10 +15,19 @@ from glassformer.models.text import TextEncoder as Bert
 from glassformer.tasks.build import save_tokenizer
 
 TEXTS = [
-    "a wonderful film", "a dull film", "it was not dull", "wonderful , it was not", "I did laugh",
-    "I did not laugh at all", "go and see it", "stay at home", "the best of the year , by far", "the worst",
-    "best", "worst of all the year",
-]  # fmt: skip
+    "a wonderful film",
+    "a dull film",
+    "it was not dull",
+    "wonderful , it was not",
+    "I did laugh",
+    "I did not laugh at all",
+    "go and see it",
+    "stay at home",
+    "the best of the year , by far",
+    "the worst",
+    "best",
+    "worst of all the year",
+]
 LABELS = ["pos", "neg"] * 6
 TINY = {"d_model": 22, "num_heads": 2, "d_ff": 31, "num_layers": 2, "dropout": 0.0, "max_length": 13, "min_count": 1,
         "epochs": 40, "lr": 5e-3, "batch_size": 5, "precision": "fp32"}  # fmt: skip
@@ -37,9 +46,13 @@ VARIANTS = {name: {"model": name} for name in TRANSFORMERS} | {
     "cleaned": {"model": "encoder-mini", "clean": "words", "lowercase": False},
     "bf16": {"model": "encoder-base", "precision": "bf16"},
     "zero init": {
-        "model": "encoder-base", "norm": "pre", "zero_init": True, "pooling": "mean", "final_norm": True,
+        "model": "encoder-base",
+        "norm": "pre",
+        "zero_init": True,
+        "pooling": "mean",
+        "final_norm": True,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -52,8 +52,11 @@ def test_the_gate_counts_labels_and_points():
     swapped[98:100], swapped[998:] = targets[98:100], 1 - targets[998:]
     found = outcome(wrong(100), swapped, targets)
     assert (found["agree"], found["accuracy"], found["accuracy_int8"], found["passed"]) == (
-        0.996, 0.9, 0.9, True,
-    )  # fmt: skip
+        0.996,
+        0.9,
+        0.9,
+        True,
+    )
     swapped[96:98], swapped[996:998] = targets[96:98], 1 - targets[996:998]
     assert not outcome(wrong(100), swapped, targets)["passed"]  # 99.2 % of the labels
     several = np.zeros((200, 3), bool)
@@ -195,10 +198,14 @@ def test_without_kernels_prediction_goes_on_and_says_so(own, monkeypatch):
 @pytest.mark.parametrize(
     "wrong",
     [
-        [], "yes", PASSED | {"agree": 1.5}, PASSED | {"n": 0}, PASSED | {"passed": 1},
+        [],
+        "yes",
+        PASSED | {"agree": 1.5},
+        PASSED | {"n": 0},
+        PASSED | {"passed": 1},
         PASSED | {"accuracy": None},
     ],
-)  # fmt: skip
+)
 def test_an_outcome_that_nobody_measured_is_refused(wrong):
     assert read_outcome(PASSED, "here") == PASSED
     assert read_outcome(None, "here") is None

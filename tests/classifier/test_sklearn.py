@@ -47,8 +47,11 @@ def test_the_constructor_only_stores(tmp_path, monkeypatch):
     """Anything goes in, unchanged, even what fit will refuse; nothing is read, written or drawn."""
     monkeypatch.chdir(tmp_path)
     state = (
-        torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist(), torch.get_num_threads(),
-    )  # fmt: skip
+        torch.get_rng_state(),
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_num_threads(),
+    )
     odd = {name: object() for name in fit_parameters()}
     clf = TextClassifier(**odd)
     assert all(getattr(clf, name) is value for name, value in odd.items())
@@ -101,8 +104,11 @@ def test_recipe_of_class_weights_by_number(small, tmp_path):
 def test_numbers_of_numpy_survive_a_folder(small, data, tmp_path):
     """A grid search hands them over."""
     settings = {
-        "max_length": np.int64(16), "epochs": np.int32(1), "lr": np.float32(0.125), "threads": np.int64(1),
-    }  # fmt: skip
+        "max_length": np.int64(16),
+        "epochs": np.int32(1),
+        "lr": np.float32(0.125),
+        "threads": np.int64(1),
+    }
     clf = small(**settings).fit(*data)
     again = gf.load(clf.save(tmp_path / "model"))
     assert again.get_params() == small(max_length=16, epochs=1, lr=0.125, threads=1).get_params()
@@ -113,10 +119,14 @@ def test_numbers_of_numpy_survive_a_folder(small, data, tmp_path):
 @pytest.mark.parametrize(
     "keys",
     [
-        [0, 1], ["0", np.str_("1")], [np.int64(0), np.int64(1)], [False, True], [np.False_, np.True_],
+        [0, 1],
+        ["0", np.str_("1")],
+        [np.int64(0), np.int64(1)],
+        [False, True],
+        [np.False_, np.True_],
         [0.0, 1.0],
     ],
-)  # fmt: skip
+)
 def test_class_weights_are_found_under_any_kind_of_number(small, data, tmp_path, keys):
     labels = [int(label == "pos") for label in data[1]]
     clf = small(epochs=1, class_weight=dict(zip(keys, [1.0, np.float64(5.0)]))).fit(data[0], labels)
@@ -200,9 +210,13 @@ def test_score_reads_labels_as_everything_else_does(fitted, held):
 
 def test_cross_val_predict_with_sample_weights(small, data):
     proba = cross_val_predict(
-        small(), np.array(data[0]), np.array(data[1]), cv=2, method="predict_proba",
+        small(),
+        np.array(data[0]),
+        np.array(data[1]),
+        cv=2,
+        method="predict_proba",
         params={"sample_weight": np.ones(101)},
-    )  # fmt: skip
+    )
     assert proba.shape == (101, 2)
 
 

@@ -39,9 +39,13 @@ def made(count: int, classes: int = 3, seed: int = 5) -> tuple[list[str], list[s
 TEXTS, LABELS = made(61)
 UNSEEN, TRUTH = made(31, seed=11)
 ODD = [
-    "ÉTÉ naïve Straße ΑΣ İstanbul", "don't  stop—at all", "x", "  two\tlines\nhere ", "Übung übung",
+    "ÉTÉ naïve Straße ΑΣ İstanbul",
+    "don't  stop—at all",
+    "x",
+    "  two\tlines\nhere ",
+    "Übung übung",
     "1 22 333",
-]  # fmt: skip
+]
 
 
 def vectorizers(min_df: int, **options) -> list[TfidfVectorizer]:
@@ -220,15 +224,22 @@ def test_a_text_without_a_known_ngram_is_answered_by_the_bias(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
-        ({"lora_rank": 4}, "lora_rank"), ({"train_layers": 1}, "train_layers"), ({"d_model": 64}, "d_model"),
-        ({"pooling": "mean"}, "pooling"), ({"head": "mlp"}, "head"), ({"vectors": "word2vec"}, "vectors"),
-        ({"word_dropout": 0.1}, "word_dropout"), ({"label_smoothing": 0.1}, "label_smoothing"),
-        ({"tokenizer": "wordpiece"}, "tokenizer"), ({"long_texts": "mean"}, "long_texts"),
-        ({"keep_epochs": True}, "keep_epochs"), ({"precision": "int8"}, "precision"),
+        ({"lora_rank": 4}, "lora_rank"),
+        ({"train_layers": 1}, "train_layers"),
+        ({"d_model": 64}, "d_model"),
+        ({"pooling": "mean"}, "pooling"),
+        ({"head": "mlp"}, "head"),
+        ({"vectors": "word2vec"}, "vectors"),
+        ({"word_dropout": 0.1}, "word_dropout"),
+        ({"label_smoothing": 0.1}, "label_smoothing"),
+        ({"tokenizer": "wordpiece"}, "tokenizer"),
+        ({"long_texts": "mean"}, "long_texts"),
+        ({"keep_epochs": True}, "keep_epochs"),
+        ({"precision": "int8"}, "precision"),
         ({"method": "few-shot"}, "few-shot"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
-)  # fmt: skip
+)
 def test_what_a_linear_model_has_not_is_one_line(settings, key):
     with pytest.raises(ConfigError, match=key) as error:
         gf.TextClassifier("tfidf", **settings).fit(TEXTS, LABELS)

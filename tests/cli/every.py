@@ -148,9 +148,20 @@ def make_runs(home: Path) -> Runs:
 
 
 KINDS = (
-    "texts", "label sets", "text pairs", "tags", "similarity", "masked words", "translation", "word vectors",
-    "pictures", "masked pictures", "numbers", "numbers of pictures", "questions",
-)  # fmt: skip
+    "texts",
+    "label sets",
+    "text pairs",
+    "tags",
+    "similarity",
+    "masked words",
+    "translation",
+    "word vectors",
+    "pictures",
+    "masked pictures",
+    "numbers",
+    "numbers of pictures",
+    "questions",
+)
 PICTURES = ("pictures", "masked pictures", "numbers of pictures")
 A, B = "the film has a plot", "the story has an actor"
 

@@ -143,6 +143,9 @@ def test_whoever_has_not_asked_for_the_best_so_far_is_told_of_the_stop(held, sto
     clf = glassformer.TextClassifier("auto", max_length=13, precision="fp32", threads=1)
     with pytest.raises(Interrupted, match="stopped at step 3"):
         clf.fit(
-            TEXTS[:70], LABELS[:70], validation=(TEXTS[70:], LABELS[70:]), checkpoints=tmp_path / "c",
+            TEXTS[:70],
+            LABELS[:70],
+            validation=(TEXTS[70:], LABELS[70:]),
+            checkpoints=tmp_path / "c",
             callbacks=[StopOnSignal(tmp_path / "c")],
-        )  # fmt: skip
+        )

@@ -51,10 +51,22 @@ def test_texts_end_the_same_with_it(ok, reviews: Path):
 
 def test_pictures_end_the_same_with_it(gf, tmp_path: Path):
     sizes = (
-        "model=vit-tiny", "d_model=12", "num_layers=1", "num_heads=2", "d_ff=16", "image_size=8",
-        "patch_size=4", "augment=light", "mix=both", "precision=fp32", "threads=1", "baselines=false",
-        "robustness=false", "bootstrap=20", *NOISY,
-    )  # fmt: skip
+        "model=vit-tiny",
+        "d_model=12",
+        "num_layers=1",
+        "num_heads=2",
+        "d_ff=16",
+        "image_size=8",
+        "patch_size=4",
+        "augment=light",
+        "mix=both",
+        "precision=fp32",
+        "threads=1",
+        "baselines=false",
+        "robustness=false",
+        "bootstrap=20",
+        *NOISY,
+    )
     images = pictures(tmp_path / "pictures", {"dark": 12, "light": 12})
     command = ["train", "--images", images, *sets(*sizes)]
     results = [gf(*command, "--out", "plain"), gf(*command, "--out", "same", "--deterministic")]

@@ -24,9 +24,18 @@ def test_every_method_prints_a_table(ok, trained, method):
 
 def test_a_page_with_maps_and_a_judgement(ok, trained, tmp_path):
     result = ok(
-        "explain", trained, TEXT, "a dreadful plot", "--method", "occlusion", "--set", "unit=word", "--trust",
-        "--out", "map.html",
-    )  # fmt: skip
+        "explain",
+        trained,
+        TEXT,
+        "a dreadful plot",
+        "--method",
+        "occlusion",
+        "--set",
+        "unit=word",
+        "--trust",
+        "--out",
+        "map.html",
+    )
     page = (tmp_path / "map.html").read_text(encoding="utf-8")
     assert page.count("<article") == 2
     assert len(re.findall("better than random orders in|The test cannot tell", page)) == 2

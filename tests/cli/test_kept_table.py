@@ -79,10 +79,30 @@ def test_a_character_that_the_encoding_lacks_is_named(tmp_path: Path):
 
 
 CELLS = (
-    "@at", "=1+1", "+49 30", "-5,0", "-x", "'quoted'", "'@at", "''=x", "a;=b", 'say "=b"', "\t=x", "  lead",
-    "trail  ", "two\nlines", "\r@x", "\uff20wide", "007", "1e5", "NULL", "nan", "\N{ZERO WIDTH SPACE}x",
-    "\N{NO-BREAK SPACE}", "",
-)  # fmt: skip
+    "@at",
+    "=1+1",
+    "+49 30",
+    "-5,0",
+    "-x",
+    "'quoted'",
+    "'@at",
+    "''=x",
+    "a;=b",
+    'say "=b"',
+    "\t=x",
+    "  lead",
+    "trail  ",
+    "two\nlines",
+    "\r@x",
+    "\uff20wide",
+    "007",
+    "1e5",
+    "NULL",
+    "nan",
+    "\N{ZERO WIDTH SPACE}x",
+    "\N{NO-BREAK SPACE}",
+    "",
+)
 
 
 @pytest.mark.parametrize("piecewise", [False, True])

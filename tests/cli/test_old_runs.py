@@ -354,12 +354,21 @@ def test_a_finished_run_of_a_linear_model_is_not_trained_anew_on_other_rows(ok, 
 # --- not finished -----------------------------------------------------------------------------------
 
 VERBS = [
-    ["predict", "{run}", "a text"], ["evaluate", "{run}"], ["explain", "{run}", "a text"], ["serve", "{run}"],
-    ["export", "{run}", "--to", "onnx", "--out", "out"], ["calibrate", "{run}"], ["report", "{run}"],
-    ["compare", "{run}", "{run}"], ["embed", "{run}", "a text", "--out", "out.npy"],
-    ["similar", "one", "two", "--model", "{run}"], ["fill", "{run}", "a [MASK]"],
-    ["translate", "{run}", "a text"], ["vectors", "{run}", "word"], ["doctor", "{run}"],
-]  # fmt: skip
+    ["predict", "{run}", "a text"],
+    ["evaluate", "{run}"],
+    ["explain", "{run}", "a text"],
+    ["serve", "{run}"],
+    ["export", "{run}", "--to", "onnx", "--out", "out"],
+    ["calibrate", "{run}"],
+    ["report", "{run}"],
+    ["compare", "{run}", "{run}"],
+    ["embed", "{run}", "a text", "--out", "out.npy"],
+    ["similar", "one", "two", "--model", "{run}"],
+    ["fill", "{run}", "a [MASK]"],
+    ["translate", "{run}", "a text"],
+    ["vectors", "{run}", "word"],
+    ["doctor", "{run}"],
+]
 
 
 @pytest.fixture

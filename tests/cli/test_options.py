@@ -145,16 +145,23 @@ def ask(shell: str, line: str, folder: Path, kind: str = "complete") -> str:
     """What a shell gets for a command line whose last word is being typed."""
     words = line.split(" ")
     asked = {
-        "_GLASSFORMER_COMPLETE": f"{kind}_{shell}", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1),
-        "_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-    }  # fmt: skip
+        "_GLASSFORMER_COMPLETE": f"{kind}_{shell}",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
     program = "import sys; from glassformer.cli.start import run; sys.exit(run())"
     source = str(Path(__file__).parents[2] / "src")
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=folder,
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
         env=os.environ | asked | {"PYTHONPATH": path},
-    )  # fmt: skip
+    )
     assert done.stderr == ""
     return done.stdout
 
@@ -206,10 +213,18 @@ def test_folders_are_offered_by_what_they_hold(tmp_path, monkeypatch):
 
 CLI = Path(output.__file__).parent
 HOSTILE = {
-    "ESC": "\x1b[31m", "CSI of C1": "\x9b31m", "OSC of C1": "\x9d0;title\x9c", "bell": "\x07",
-    "delete": "\x7f", "next line": "\x85", "line separator": "\u2028", "right to left": "\u202e",
-    "isolate": "\u2066", "backspace": "\x08", "tag": "\U000e0041",
-}  # fmt: skip
+    "ESC": "\x1b[31m",
+    "CSI of C1": "\x9b31m",
+    "OSC of C1": "\x9d0;title\x9c",
+    "bell": "\x07",
+    "delete": "\x7f",
+    "next line": "\x85",
+    "line separator": "\u2028",
+    "right to left": "\u202e",
+    "isolate": "\u2066",
+    "backspace": "\x08",
+    "tag": "\U000e0041",
+}
 
 
 def is_harmless(text: str) -> bool:

@@ -114,11 +114,14 @@ def test_a_folder_of_tables_names_them_and_is_not_to_be_removed(refused, mine, c
 @pytest.mark.parametrize(
     "command",
     [
-        ("train", "--images", "mine"), ("train", "stsb-minilm", "--data", "mine"),
-        ("train", "wnut17-minilm", "--data", "mine"), ("train", "facts-minilm", "--data", "mine"),
-        ("train", "multi30k-rnn", "--data", "mine"), ("train", "imdb-textcnn", "--data", "mine"),
+        ("train", "--images", "mine"),
+        ("train", "stsb-minilm", "--data", "mine"),
+        ("train", "wnut17-minilm", "--data", "mine"),
+        ("train", "facts-minilm", "--data", "mine"),
+        ("train", "multi30k-rnn", "--data", "mine"),
+        ("train", "imdb-textcnn", "--data", "mine"),
     ],
-)  # fmt: skip
+)
 def test_every_kind_of_data_names_the_tables_of_a_folder(refused, mine, command):
     said = refused(*command, "--out", "out")
     assert "feedback.csv" in said

@@ -34,7 +34,15 @@ VERBS = {
     "new": ["new", "a.toml", "--text", "TABLE"],
     "cross-validate": ["cross-validate", "--text", "TABLE", "--out", "new"],
     "compare": [
-        "compare", "--text", "TABLE", "--model", "encoder-mini", "--model", "textcnn", "--out", "new",
+        "compare",
+        "--text",
+        "TABLE",
+        "--model",
+        "encoder-mini",
+        "--model",
+        "textcnn",
+        "--out",
+        "new",
     ],
     "review-labels": ["review-labels", "--text", "TABLE", "--out", "new"],
     "data doctor": ["data", "doctor", "TABLE"],
@@ -45,7 +53,7 @@ VERBS = {
     "evaluate --by": ["evaluate", "RUN", "TABLE", "--by", "label"],
     "calibrate": ["calibrate", "RUN", "--data", "TABLE"],
     "embed": ["embed", "RUN", "TABLE", "--out", "out.npy"],
-}  # fmt: skip
+}
 
 
 def words(verb: str, table: Path, run: Path) -> list[str]:

@@ -62,9 +62,12 @@ def test_a_header_in_another_encoding_is_not_taken_for_a_slip(refused, tmp_path)
 
 
 UNREADABLE = [
-    ("nwe.csv", "no such file"), ("pic.png", "an image, and this model reads texts"),
-    ("a.xlsx", "Save the sheet as CSV"), ("gaps.csv", "row 22: the text is empty"), ("", "the text is empty"),
-]  # fmt: skip
+    ("nwe.csv", "no such file"),
+    ("pic.png", "an image, and this model reads texts"),
+    ("a.xlsx", "Save the sheet as CSV"),
+    ("gaps.csv", "row 22: the text is empty"),
+    ("", "the text is empty"),
+]
 
 
 @pytest.mark.parametrize(("given", "said"), UNREADABLE)
@@ -347,8 +350,12 @@ def test_estimators_answer_names_of_other_tools_too():
 
 def test_word_vectors_answer_names_of_gensim():
     theirs = {
-        "vector_size": "dim", "workers": "threads", "alpha": "lr", "sample": "subsample", "iter": "epochs",
-    }  # fmt: skip
+        "vector_size": "dim",
+        "workers": "threads",
+        "alpha": "lr",
+        "sample": "subsample",
+        "iter": "epochs",
+    }
     theirs |= {"ns_exponent": "exponent", "max_final_vocab": "max_words"}
     for name, ours in theirs.items():
         with pytest.raises(

@@ -14,9 +14,18 @@ from glassformer.tasks.word2vec.estimator import Word2Vec
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (
-    "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "PIL", "jinja2", "huggingface_hub",
-    "transformers", "kornia",
-)  # fmt: skip
+    "sklearn",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "numba",
+    "PIL",
+    "jinja2",
+    "huggingface_hub",
+    "transformers",
+    "kornia",
+)
 PROGRAM = f"""
 import asyncio, sys
 from glassformer.cli.app import main
@@ -109,9 +118,14 @@ for line in sys.stdin:
 """
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(
-        [sys.executable, "-c", program], input="\n".join(MISTAKES), capture_output=True, text=True,
-        check=True, env=environment, cwd=tmp_path,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        input="\n".join(MISTAKES),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=tmp_path,
+    )
     assert done.stdout.splitlines() == [f"{line} 2 []" for line in MISTAKES]
     assert done.stderr.count("error: ") == len(MISTAKES)
     assert "nosuch" in done.stderr

@@ -20,8 +20,11 @@ from .tiny import sets
 NAMES = ("O", "B-loc", "I-loc", "B-per", "I-per")
 WORDS = [["Ann", "left", "New", "York"], ["New", "York", "Bo"], ["it", "rains"], ["Bo", "left", "Rome"]] * 5
 TAGS = [
-    ["B-per", "O", "B-loc", "I-loc"], ["B-loc", "I-loc", "B-per"], ["O", "O"], ["B-per", "O", "B-loc"],
-] * 5  # fmt: skip
+    ["B-per", "O", "B-loc", "I-loc"],
+    ["B-loc", "I-loc", "B-per"],
+    ["O", "O"],
+    ["B-per", "O", "B-loc"],
+] * 5
 ENTITIES = 30
 SPELLINGS = {
     "B_loc": lambda tag: tag.replace("-", "_"),

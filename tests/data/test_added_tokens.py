@@ -28,8 +28,13 @@ def put_words(folder: Path, more: dict | None = None, **settings) -> int:
 
 STRIPS = token("<r>", rstrip=True, lstrip=True, special=True)
 TRIED = (
-    "a <New> film", "dull<New><r> films", "a <r> film <Two>", "a <R> [mask] <new>", "<new>s", "a [MASK] ",
-)  # fmt: skip
+    "a <New> film",
+    "dull<New><r> films",
+    "a <r> film <Two>",
+    "a <R> [mask] <new>",
+    "<new>s",
+    "a [MASK] ",
+)
 
 
 @pytest.mark.parametrize(

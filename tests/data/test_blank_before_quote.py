@@ -10,8 +10,11 @@ from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
 
 ROWS = [
-    ("a film, good", "pos"), ('she said "no", twice', "neg"), ("plain", "pos"), ("two\nlines; here", "neg"),
-]  # fmt: skip
+    ("a film, good", "pos"),
+    ('she said "no", twice', "neg"),
+    ("plain", "pos"),
+    ("two\nlines; here", "neg"),
+]
 
 
 def cell(text: str) -> str:

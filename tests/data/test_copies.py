@@ -80,8 +80,12 @@ def test_groups_are_chosen_whole():
 
 def recipe_data(**settings):
     plain = {
-        "test_size": 0.2, "validation_size": 0.2, "train_size": None, "hold_out": "rows", "split_seed": 1,
-    }  # fmt: skip
+        "test_size": 0.2,
+        "validation_size": 0.2,
+        "train_size": None,
+        "hold_out": "rows",
+        "split_seed": 1,
+    }
     return SimpleNamespace(**(plain | {"copies": "together", "source": "x"} | settings))
 
 

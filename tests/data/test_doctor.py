@@ -45,8 +45,11 @@ def test_repeats_and_leaks():
     test[5] = "<b>Film NUMBER 7</b>, was: fine!"
     report = examine(dataset(**splits))
     assert report.figures["splits"]["train"] | {"words": None} == {
-        "rows": 60, "distinct": 59, "classes": {"a": 30, "b": 30}, "words": None,
-    }  # fmt: skip
+        "rows": 60,
+        "distinct": 59,
+        "classes": {"a": 30, "b": 30},
+        "words": None,
+    }
     ((message, outcome),) = findings(report, "leaks").items()
     assert outcome == ("warning", 1)
     assert "distinct texts in both train and test: 1 (2 rows of test)" in message
@@ -239,9 +242,15 @@ def test_the_way_out_stands_in_every_warning():
 
 def test_rows_that_cannot_be_used_are_counted_by_kind(tmp_path):
     rows = [
-        "text,label", "a fine film,pos", ",pos", "a dull film,", "so,what,neg", "  ,neg", "a film,nan",
+        "text,label",
+        "a fine film,pos",
+        ",pos",
+        "a dull film,",
+        "so,what,neg",
+        "  ,neg",
+        "a film,nan",
         "good,pos",
-    ]  # fmt: skip
+    ]
     path = tmp_path / "a.csv"
     path.write_text("\n".join([*rows, "a dull story,neg"]) + "\n")
     report = examine(load_text_dataset(path, on_bad_row="skip"))

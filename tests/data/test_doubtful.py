@@ -15,9 +15,20 @@ from glassformer.data.tables import StreamedTable, delimiter_of, read_table
 from glassformer.errors import ConfigError, DataError
 
 WORDS = [
-    "the", "film", "plot", "actor", "scene", "music", "good", "bad", "slow", "bright", "story", "camera",
+    "the",
+    "film",
+    "plot",
+    "actor",
+    "scene",
+    "music",
+    "good",
+    "bad",
+    "slow",
+    "bright",
+    "story",
+    "camera",
     "voice",
-]  # fmt: skip
+]
 Cell = Callable[[random.Random], str]
 
 
@@ -185,13 +196,22 @@ def ends(mark: str) -> Cell:
 
 
 HEADLESS: dict[str, list[Cell]] = {
-    "text, label": [text, label], "label, text": [label, text], "text, 0 or 1": [text, bit],
-    "text, price": [text, price], "id, text, label": [number, text, label],
-    "date, text, label": [day, text, label], "two texts, label": [text, text, label],
-    "two texts, score": [text, text, price], "two texts": [text, text], "one text": [text],
-    "questions": [ends("?")], "sentences": [ends(".")], "short texts, label": [short, label],
-    "id, text": [number, text], "text, 0/1 three times": [text, bit, bit, bit],
-}  # fmt: skip
+    "text, label": [text, label],
+    "label, text": [label, text],
+    "text, 0 or 1": [text, bit],
+    "text, price": [text, price],
+    "id, text, label": [number, text, label],
+    "date, text, label": [day, text, label],
+    "two texts, label": [text, text, label],
+    "two texts, score": [text, text, price],
+    "two texts": [text, text],
+    "one text": [text],
+    "questions": [ends("?")],
+    "sentences": [ends(".")],
+    "short texts, label": [short, label],
+    "id, text": [number, text],
+    "text, 0/1 three times": [text, bit, bit, bit],
+}
 
 
 @pytest.mark.parametrize("count", [60, 3])

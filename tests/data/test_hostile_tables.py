@@ -124,9 +124,14 @@ def test_what_is_honest_is_read_as_it_is(tmp_path, version, packed, encoding):
     given = {"use_dictionary": encoding is None, "column_encoding": encoding and {"text": encoding}}
     path = tmp_path / "a.parquet"
     pq.write_table(
-        pa.table(columns), path, row_group_size=307, data_page_size=509, data_page_version=version,
-        compression=packed, **given,
-    )  # fmt: skip
+        pa.table(columns),
+        path,
+        row_group_size=307,
+        data_page_size=509,
+        data_page_version=version,
+        compression=packed,
+        **given,
+    )
     for name, values in columns.items():
         assert read_column(path, name) == list(values)
     assert [x for b in batches(path, "text", [1, 2]) for x in to_list(b, path, 0)] == texts[307:921]

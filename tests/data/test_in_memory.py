@@ -114,14 +114,22 @@ def test_the_code_of_a_message_takes_the_columns(form):
 @pytest.mark.parametrize(
     "X",
     [
-        np.array(FIRST)[:, None], np.array(FIRST, object)[:, None],
-        np.array(FIRST, np.dtypes.StringDType())[:, None], [[text] for text in FIRST],
-        [(text,) for text in FIRST], iter(FIRST), dict.fromkeys(FIRST, 1).keys(),
-        dict(enumerate(FIRST)).values(), pd.Series(FIRST), pd.Index(FIRST),
-        pd.Series(FIRST, dtype="category"), pa.array(FIRST), pa.chunked_array([FIRST]),
+        np.array(FIRST)[:, None],
+        np.array(FIRST, object)[:, None],
+        np.array(FIRST, np.dtypes.StringDType())[:, None],
+        [[text] for text in FIRST],
+        [(text,) for text in FIRST],
+        iter(FIRST),
+        dict.fromkeys(FIRST, 1).keys(),
+        dict(enumerate(FIRST)).values(),
+        pd.Series(FIRST),
+        pd.Index(FIRST),
+        pd.Series(FIRST, dtype="category"),
+        pa.array(FIRST),
+        pa.chunked_array([FIRST]),
         pa.array(FIRST).dictionary_encode(),
     ],
-)  # fmt: skip
+)
 def test_what_is_one_column(X):
     assert check_inputs(X) == FIRST
 
@@ -154,10 +162,17 @@ UNORDERED = {
     "array of no dimension": (np.array("a dog"), "an? ndarray where a list"),
 }
 READERS = {
-    "texts": check_texts, "inputs": check_inputs, "labels": check_labels, "numbers": check_numbers,
-    "sentences": check_words, "pictures": check_pictures, "questions": check_questions,
-    "tags": lambda y: check_tags(y, [["a"]]), "weights": lambda w: check_weights(w, 3), "corpus": read_corpus,
-}  # fmt: skip
+    "texts": check_texts,
+    "inputs": check_inputs,
+    "labels": check_labels,
+    "numbers": check_numbers,
+    "sentences": check_words,
+    "pictures": check_pictures,
+    "questions": check_questions,
+    "tags": lambda y: check_tags(y, [["a"]]),
+    "weights": lambda w: check_weights(w, 3),
+    "corpus": read_corpus,
+}
 
 
 ONE = {"text", "bytes"}
@@ -213,11 +228,19 @@ LABELS, NUMBERS = ["yes", "no", "yes"], [1.5, 2.0, -3.0]
 @pytest.mark.parametrize(
     "form",
     [
-        lambda y: np.array(y)[:, None], lambda y: pd.Series(y), lambda y: pd.DataFrame({"y": y}),
-        lambda y: pa.array(y), lambda y: pa.table({"y": y}), lambda y: {"y": y}, lambda y: Frame({"y": y}),
-        lambda y: dataset({"y": y}), lambda y: dataset({"y": y})["y"], lambda y: tuple(y), lambda y: iter(y),
+        lambda y: np.array(y)[:, None],
+        lambda y: pd.Series(y),
+        lambda y: pd.DataFrame({"y": y}),
+        lambda y: pa.array(y),
+        lambda y: pa.table({"y": y}),
+        lambda y: {"y": y},
+        lambda y: Frame({"y": y}),
+        lambda y: dataset({"y": y}),
+        lambda y: dataset({"y": y})["y"],
+        lambda y: tuple(y),
+        lambda y: iter(y),
     ],
-)  # fmt: skip
+)
 def test_one_column_of_targets(form):
     assert check_labels(form(LABELS)) == LABELS
     assert check_numbers(form(NUMBERS)) == NUMBERS

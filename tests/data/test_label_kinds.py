@@ -131,10 +131,16 @@ def test_a_class_of_one_may_be_left_out():
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("Cat", "cat"), ("good", "good\u200b"), ("good", "\ufeffgood"), ("co-op", "co\u00ad-op"),
-        ("good", "go\u200dod"), ("good film", "good\u00a0film"), ("1", "1.0"), ("caf\u00e9", "cafe\u0301"),
+        ("Cat", "cat"),
+        ("good", "good\u200b"),
+        ("good", "\ufeffgood"),
+        ("co-op", "co\u00ad-op"),
+        ("good", "go\u200dod"),
+        ("good film", "good\u00a0film"),
+        ("1", "1.0"),
+        ("caf\u00e9", "cafe\u0301"),
     ],
-)  # fmt: skip
+)
 def test_one_class_in_two_ways_is_told_and_merged(one, other):
     labels = [one, other, "bad"] * 2
     split = TextSplit([f"text {i}" for i in range(6)], labels, "a.csv")

@@ -73,16 +73,26 @@ def test_the_columns_of_a_data_frame_are_its_labels():
 @pytest.mark.parametrize(
     ("cell", "separator", "labels"),
     [
-        ("joy|anger", "|", ["joy", "anger"]), (" joy ; ; anger ", ";", ["joy", "anger"]),
-        ("['joy', 'anger']", ",", ["joy", "anger"]), ('["joy", "a, b"]', ",", ["joy", "a, b"]),
-        ("[3, 5]", ",", ["3", "5"]), ("('joy', 'anger')", ",", ["joy", "anger"]),
-        ("(other)", ";", ["(other)"]), ("(other);(misc)", ";", ["(other)", "(misc)"]),
-        ("(R&D, lab)", ";", ["(R&D, lab)"]), ("(don't know);x", ";", ["(don't know)", "x"]),
-        ("(don't know)", ";", ["(don't know)"]), ("[a];[b]", ";", ["[a]", "[b]"]),
-        ('["a]", "b"]', ",", ["a]", "b"]), ("{a, b}", ",", ["a", "b"]), ("(a;b)", ";", ["a", "b"]),
-        ("(none)", ";", []), ("", "|", []), (None, "|", []),
+        ("joy|anger", "|", ["joy", "anger"]),
+        (" joy ; ; anger ", ";", ["joy", "anger"]),
+        ("['joy', 'anger']", ",", ["joy", "anger"]),
+        ('["joy", "a, b"]', ",", ["joy", "a, b"]),
+        ("[3, 5]", ",", ["3", "5"]),
+        ("('joy', 'anger')", ",", ["joy", "anger"]),
+        ("(other)", ";", ["(other)"]),
+        ("(other);(misc)", ";", ["(other)", "(misc)"]),
+        ("(R&D, lab)", ";", ["(R&D, lab)"]),
+        ("(don't know);x", ";", ["(don't know)", "x"]),
+        ("(don't know)", ";", ["(don't know)"]),
+        ("[a];[b]", ";", ["[a]", "[b]"]),
+        ('["a]", "b"]', ",", ["a]", "b"]),
+        ("{a, b}", ",", ["a", "b"]),
+        ("(a;b)", ";", ["a", "b"]),
+        ("(none)", ";", []),
+        ("", "|", []),
+        (None, "|", []),
     ],
-)  # fmt: skip
+)
 def test_names_in_one_cell(cell, separator, labels):
     assert split_cell(cell, separator) == labels
 

@@ -15,14 +15,25 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
 
 UNFIT = [
-    ("a\0", "holds a NUL character"), ("\ud800", "holds a lone surrogate"),
-    ("a\x1b[2J", r"holds the control character U\+001B"), ("a\x85b", r"holds the control character U\+0085"),
-    ("a" * 1001, "has 1,001 characters, 1,000 at most"), ("", "is missing"), (" \u2003", "is missing"),
-    (None, "is missing"), (float("nan"), "is missing"), (2**63, "beyond 64 bits"),
-    (-(2**63) - 1, "beyond 64 bits"), (10**40, "beyond 64 bits"), (2.0**53 + 2, "too large to be exact"),
-    (1e300, "too large to be exact"), (float("inf"), "is a fraction"), (0.5, "is a fraction"),
-    (b"a", "neither text nor a whole number but bytes"), (["a"], "neither text nor a whole number but list"),
-]  # fmt: skip
+    ("a\0", "holds a NUL character"),
+    ("\ud800", "holds a lone surrogate"),
+    ("a\x1b[2J", r"holds the control character U\+001B"),
+    ("a\x85b", r"holds the control character U\+0085"),
+    ("a" * 1001, "has 1,001 characters, 1,000 at most"),
+    ("", "is missing"),
+    (" \u2003", "is missing"),
+    (None, "is missing"),
+    (float("nan"), "is missing"),
+    (2**63, "beyond 64 bits"),
+    (-(2**63) - 1, "beyond 64 bits"),
+    (10**40, "beyond 64 bits"),
+    (2.0**53 + 2, "too large to be exact"),
+    (1e300, "too large to be exact"),
+    (float("inf"), "is a fraction"),
+    (0.5, "is a fraction"),
+    (b"a", "neither text nor a whole number but bytes"),
+    (["a"], "neither text nor a whole number but list"),
+]
 
 
 @pytest.mark.parametrize(("label", "said"), UNFIT)
@@ -37,11 +48,20 @@ def test_labels_that_cannot_be_kept(label, said):
 @pytest.mark.parametrize(
     ("label", "kept"),
     [
-        ("a\nb\tc\r", "a\nb\tc\r"), ("\u202ea", "\u202ea"), ("e\u0301", "e\u0301"), (np.str_("a"), "a"),
-        ("a" * 1000,) * 2, (2**63 - 1,) * 2, (-(2**63),) * 2, (np.int8(3), 3), (True, 1),
-        (np.bool_(False), 0), (-0.0, 0), (2.0**53, 2**53),
+        ("a\nb\tc\r", "a\nb\tc\r"),
+        ("\u202ea", "\u202ea"),
+        ("e\u0301", "e\u0301"),
+        (np.str_("a"), "a"),
+        ("a" * 1000,) * 2,
+        (2**63 - 1,) * 2,
+        (-(2**63),) * 2,
+        (np.int8(3), 3),
+        (True, 1),
+        (np.bool_(False), 0),
+        (-0.0, 0),
+        (2.0**53, 2**53),
     ],
-)  # fmt: skip
+)
 def test_labels_that_are_kept(label, kept):
     found = check_label(label)
     assert (found, type(found)) == (kept, type(kept))

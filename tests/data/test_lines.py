@@ -129,10 +129,14 @@ def test_a_fault_has_the_number_of_its_line(tmp_path, end, fault):
 @pytest.mark.parametrize(
     ("encoding", "shown"),
     [
-        ("utf-32", "utf-32"), ("utf-16", "utf-16"), ("utf-16-le", "utf-16-le"), ("utf-16-be", "utf-16-be"),
-        ("utf-32-le", "utf-32-le"), ("utf-32-be", "utf-32-be"),
+        ("utf-32", "utf-32"),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-32-le", "utf-32-le"),
+        ("utf-32-be", "utf-32-be"),
     ],
-)  # fmt: skip
+)
 def test_encodings_of_wide_letters_are_named(tmp_path, encoding, shown):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nfilm \u017c,1\nplot,0\n".encode(encoding))

@@ -92,9 +92,16 @@ def test_long_texts_become_several_chunks_and_lose_little(tokenizer):
 def stream_of(tokenizer, next_sentence=False, seed=3, tokens=301):
     table = chunk_texts(tokenizer, TEXTS, 29)
     return masked_stream(
-        table, tokenizer, MaskSettings.of(tokenizer), 32, BatchSettings(0, tokens), 1, seed,
-        torch.device("cpu"), next_sentence,
-    )  # fmt: skip
+        table,
+        tokenizer,
+        MaskSettings.of(tokenizer),
+        32,
+        BatchSettings(0, tokens),
+        1,
+        seed,
+        torch.device("cpu"),
+        next_sentence,
+    )
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -134,9 +141,12 @@ def test_half_of_the_second_segments_follow_the_first(tokenizer):
                 wanted[batch.rows] = batch.labels
                 strangers += batch.strangers.tolist()
                 parts = zip(
-                    micro[1], batch.packing.split(wanted), batch.packing.split(batch.segments),
-                    batch.strangers, strict=True,
-                )  # fmt: skip
+                    micro[1],
+                    batch.packing.split(wanted),
+                    batch.packing.split(batch.segments),
+                    batch.strangers,
+                    strict=True,
+                )
                 for i, ids, segments, strange in parts:
                     assert len(ids) <= 32
                     first, second = ids[segments == 0][1:-1], ids[segments == 1][:-1]

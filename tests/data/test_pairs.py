@@ -99,11 +99,14 @@ def test_bad_tables_are_refused_with_their_place(tmp_path, rows, header, said):
 @pytest.mark.parametrize(
     ("header", "columns"),
     [
-        ("fr,en", ("fr", "en")), ("german,french", ("german", "french")), ("de,en", ("de", "en")),
-        ("a,b", ("a", "b")), ("target,source", ("source", "target")),
+        ("fr,en", ("fr", "en")),
+        ("german,french", ("german", "french")),
+        ("de,en", ("de", "en")),
+        ("a,b", ("a", "b")),
+        ("target,source", ("source", "target")),
         ("Translation,text", ("text", "Translation")),
     ],
-)  # fmt: skip
+)
 def test_the_first_of_two_columns_is_translated_unless_their_names_say_otherwise(tmp_path, header, columns):
     split = load_pairs(table(tmp_path / "x.csv", [("one", "two")], header))
     assert split.columns == columns

@@ -113,13 +113,26 @@ def test_few_validation_examples_are_said():
 def test_a_corrected_table_is_given_back_with_its_settings(tmp_path: Path):
     (tmp_path / "a.csv").write_text("what,said\nx,y\n")
     data = {
-        "source": str(tmp_path / "a.csv"), "label_column": "said", "on_bad_row": "skip",
-        "drop_duplicates": True, "merge_labels": {"Y": "y"},
-    }  # fmt: skip
+        "source": str(tmp_path / "a.csv"),
+        "label_column": "said",
+        "on_bad_row": "skip",
+        "drop_duplicates": True,
+        "merge_labels": {"Y": "y"},
+    }
     assert give_back(data, Path("c.csv")) == [
-        "glassformer", "train", "--text", "c.csv", "--label-column", "said", "--on-bad-row", "skip", "--set",
-        "drop_duplicates=true", "--set", 'merge_labels={"Y" = "y"}',
-    ]  # fmt: skip
+        "glassformer",
+        "train",
+        "--text",
+        "c.csv",
+        "--label-column",
+        "said",
+        "--on-bad-row",
+        "skip",
+        "--set",
+        "drop_duplicates=true",
+        "--set",
+        'merge_labels={"Y" = "y"}',
+    ]
     assert give_back({"source": "imdb", "label_column": "said"}, Path("c.csv"))[2:] == ["--text", "c.csv"]
 
 

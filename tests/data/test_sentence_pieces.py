@@ -316,9 +316,12 @@ def piece(text: str | bytes, score: float = -1.0, kind: int = 1) -> bytes:
 
 
 GOOD = [
-    piece("<unk>", 0.0, 2), piece("<s>", 0.0, 3), piece("</s>", 0.0, 3), *map(piece, ("▁", "a", "b", "ab")),
+    piece("<unk>", 0.0, 2),
+    piece("<s>", 0.0, 3),
+    piece("</s>", 0.0, 3),
+    *map(piece, ("▁", "a", "b", "ab")),
     piece("▁a", -0.5),
-]  # fmt: skip
+]
 
 
 def model(pieces: list[bytes], trainer: bytes = b"", normalizer: bytes = b"") -> bytes:

@@ -43,7 +43,10 @@ def refused(path) -> str:
             "the 2 rows",
         ),
         (
-            ["Umfrage 2024;;;", ";;;", "Kommentar;Urteil;;", *WIDE], "Umfrage 2024", 3, "Kommentar, Urteil",
+            ["Umfrage 2024;;;", ";;;", "Kommentar;Urteil;;", *WIDE],
+            "Umfrage 2024",
+            3,
+            "Kommentar, Urteil",
             "the 2 rows",
         ),
         (
@@ -61,7 +64,7 @@ def refused(path) -> str:
             "the row",
         ),
     ],
-)  # fmt: skip
+)
 def test_lines_above_the_header_are_named(tmp_path, lines, first, header, names, fix):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines) + "\n")

@@ -81,8 +81,14 @@ def test_word_vocabulary():
     assert vocabulary[5:7] == ["a", "film"]  # most frequent first, then by name
     assert set(vocabulary[5:]) == {"a", "film", "good", "tệ"}
     assert tokenizer.encode("A GOOD film, unseen").tokens == [
-        "[CLS]", "a", "good", "film", "[UNK]", "[UNK]", "[SEP]",
-    ]  # fmt: skip
+        "[CLS]",
+        "a",
+        "good",
+        "film",
+        "[UNK]",
+        "[UNK]",
+        "[SEP]",
+    ]
 
 
 def test_word_boundaries():
@@ -175,8 +181,11 @@ def test_vocab_txt_equals_tokenizer_json_on_minilm():
     folder = minilm_folder()
     fast, slow = load_tokenizer(folder / "tokenizer.json"), load_tokenizer(folder / "vocab.txt")
     texts = [
-        "It's naïve — déjà vu!", "<br />Oh, 好 [MASK] unbelievably\u200b so…", "a" * 150, "e\u0301 ½ 10,000",
-    ]  # fmt: skip
+        "It's naïve — déjà vu!",
+        "<br />Oh, 好 [MASK] unbelievably\u200b so…",
+        "a" * 150,
+        "e\u0301 ½ 10,000",
+    ]
     for text in texts:
         assert fast.encode(text).ids == slow.encode(text).ids
     assert fast.truncation is None

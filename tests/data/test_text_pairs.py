@@ -53,11 +53,15 @@ def test_a_pair_is_a_text_that_knows_its_sides():
 @pytest.mark.parametrize(
     "X",
     [
-        [("a", "b"), ("c", "d")], [["a", "b"], ["c", "d"]], np.array([["a", "b"], ["c", "d"]]),
-        np.array([["a", "b"], ["c", "d"]], object), pd.DataFrame({"x": ["a", "c"], "y": ["b", "d"]}),
-        pa.table({"x": ["a", "c"], "y": ["b", "d"]}), [TextPair("a", "b"), TextPair("c", "d")],
+        [("a", "b"), ("c", "d")],
+        [["a", "b"], ["c", "d"]],
+        np.array([["a", "b"], ["c", "d"]]),
+        np.array([["a", "b"], ["c", "d"]], object),
+        pd.DataFrame({"x": ["a", "c"], "y": ["b", "d"]}),
+        pa.table({"x": ["a", "c"], "y": ["b", "d"]}),
+        [TextPair("a", "b"), TextPair("c", "d")],
     ],
-)  # fmt: skip
+)
 def test_what_is_taken_for_pairs(X):
     assert [pair.sides for pair in check_inputs(X)] == [("a", "b"), ("c", "d")]
 
@@ -241,8 +245,12 @@ def test_the_doctor_knows_leaks_by_either_side_and_by_the_swapped_pair():
     assert ("warning", "pairs of test that are also in train, swapped: 1", 1) in findings(report, "swapped")
     assert ("note", "test: pairs whose two texts are the same: 1", 1) in findings(report, "same-sides")
     assert report.figures["sides"]["leaks"]["train/test"] == {
-        "rows": 3, "first": 2, "second": 2, "both": 1, "swapped": 1,
-    }  # fmt: skip
+        "rows": 3,
+        "first": 2,
+        "second": 2,
+        "both": 1,
+        "swapped": 1,
+    }
     cut = {message: count for _, message, count in findings(report, "truncation")}
     assert (
         cut["train: 0.0% of 20 texts exceed 9 tokens; 0.0% of the tokens are cut"] == 0

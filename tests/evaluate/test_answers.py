@@ -22,13 +22,25 @@ from glassformer.targets.answer_span import (
 )
 
 GIVEN = [
-    "The Hague", "in Rome, Italy", "1,923", "an  apple!", "nothing like it", "Rome", "the a an",
+    "The Hague",
+    "in Rome, Italy",
+    "1,923",
+    "an  apple!",
+    "nothing like it",
+    "Rome",
+    "the a an",
     "\u00e9t\u00e9",
-]  # fmt: skip
+]
 TRUE = [
-    ["the hague"], ["Rome", "Italy"], ["1923"], ["Apple"], ["Hanoi"], ["rome.", "Roma"], ["the"],
+    ["the hague"],
+    ["Rome", "Italy"],
+    ["1923"],
+    ["Apple"],
+    ["Hanoi"],
+    ["rome.", "Roma"],
+    ["the"],
     ["\u00e9t\u00e9s"],
-]  # fmt: skip
+]
 
 
 def test_figures_are_those_of_the_library():
@@ -63,11 +75,15 @@ def test_figures_on_paper():
 @pytest.mark.parametrize(
     ("given", "truth", "error"),
     [
-        ("rome", ["Rome"], ""), ("", ["Rome"], "missed"), ("Rome", [], "invented"),
-        ("in Rome today", ["Rome"], "too_long"), ("York", ["New York"], "too_short"),
-        ("York City", ["New York"], "overlapping"), ("Oslo", ["Rome"], "elsewhere"),
+        ("rome", ["Rome"], ""),
+        ("", ["Rome"], "missed"),
+        ("Rome", [], "invented"),
+        ("in Rome today", ["Rome"], "too_long"),
+        ("York", ["New York"], "too_short"),
+        ("York City", ["New York"], "overlapping"),
+        ("Oslo", ["Rome"], "elsewhere"),
     ],
-)  # fmt: skip
+)
 def test_errors_have_kinds(given, truth, error):
     assert error_of(given, truth) == error
     assert error in ("", *ERRORS)

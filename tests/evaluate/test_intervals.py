@@ -143,11 +143,16 @@ def all_or_none(right: bool, n: int) -> dict[str, tuple[float, list[float]]]:
 @pytest.mark.parametrize(
     ("right", "n", "wanted"),
     [
-        (True, 32, [0.90625, 1.0]), (True, 1, [0.05, 1.0]), (True, 3, [0.05 ** (1 / 3), 1.0]),
-        (True, 9, [0.05 ** (1 / 9), 1.0]), (True, 199, [1 - 3 / 199, 1.0]), (False, 32, [0.0, 0.09375]),
-        (False, 1, [0.0, 0.95]), (False, 199, [0.0, 3 / 199]),
+        (True, 32, [0.90625, 1.0]),
+        (True, 1, [0.05, 1.0]),
+        (True, 3, [0.05 ** (1 / 3), 1.0]),
+        (True, 9, [0.05 ** (1 / 9), 1.0]),
+        (True, 199, [1 - 3 / 199, 1.0]),
+        (False, 32, [0.0, 0.09375]),
+        (False, 1, [0.0, 0.95]),
+        (False, 199, [0.0, 3 / 199]),
     ],
-)  # fmt: skip
+)
 def test_all_right_and_none_right_have_one_interval_everywhere(right, n, wanted):
     for place, (share, interval) in all_or_none(right, n).items():
         assert share == float(right), place

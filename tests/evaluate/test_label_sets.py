@@ -62,10 +62,14 @@ def test_thresholds_decide_and_pairs_are_counted():
     assert found["accuracy"] == 0.75
     assert found["together"] == [
         {
-            "labels": ["x", "y"], "count": 2, "of_first": 1.0, "of_second": 2 / 3, "lift": 2 * 4 / (2 * 3),
+            "labels": ["x", "y"],
+            "count": 2,
+            "of_first": 1.0,
+            "of_second": 2 / 3,
+            "lift": 2 * 4 / (2 * 3),
             "predicted": 1,
         }
-    ]  # fmt: skip
+    ]
     assert found["labels_per_example"] == {"true": 1.25, "predicted": 1.0}
     assert found["macro_f1_interval"] is None
 

@@ -33,10 +33,13 @@ def test_figures_are_those_of_scikit_learn_and_scipy(numbers):
     out = meter.result(bootstrap=0)
     assert out["n"] == 131
     wanted = {
-        "r2": r2_score(true, found), "mse": mean_squared_error(true, found),
-        "rmse": mean_squared_error(true, found) ** 0.5, "mae": mean_absolute_error(true, found),
-        "pearson": pearsonr(true, found)[0], "spearman": spearmanr(true, found)[0],
-    }  # fmt: skip
+        "r2": r2_score(true, found),
+        "mse": mean_squared_error(true, found),
+        "rmse": mean_squared_error(true, found) ** 0.5,
+        "mae": mean_absolute_error(true, found),
+        "pearson": pearsonr(true, found)[0],
+        "spearman": spearmanr(true, found)[0],
+    }
     assert {key: out[key] for key in wanted} == pytest.approx(wanted)
     assert out["r2_interval"] is None
 

@@ -15,16 +15,33 @@ from glassformer.evaluate import predictions
 from glassformer.evaluate.predictions import read_predictions, write_predictions
 
 INSIDE = [
-    "hello;=cmd|' /C calc'!A0", "hello; =1+1", "hello\t+1", "one\r\n@SUM(A1)", 'x;"=1"', "x;'=1",
-    "x;\u201c=1", "a;;\uff1d1", " =1", '"=1',
-]  # fmt: skip
+    "hello;=cmd|' /C calc'!A0",
+    "hello; =1+1",
+    "hello\t+1",
+    "one\r\n@SUM(A1)",
+    'x;"=1"',
+    "x;'=1",
+    "x;\u201c=1",
+    "a;;\uff1d1",
+    " =1",
+    '"=1',
+]
 PIECES = st.lists(
     st.sampled_from([";", "\t", "\n", " ", '"', "'", "=", "-", "a", "\uff0b", ","]), max_size=12
 )
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 ATTACKS = [
-    "=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "'=1", "\uff1d1", '="x"\n',
-]  # fmt: skip
+    "=1+1",
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "'=1",
+    "\uff1d1",
+    '="x"\n',
+]
 
 
 @given(st.one_of(TEXT, PIECES.map("".join), st.sampled_from(ATTACKS + INSIDE), TEXT.map("'=".__add__)))

@@ -59,9 +59,12 @@ def test_errors_have_the_names_that_they_deserve():
     truth = [Span("a", 0, 2), Span("b", 3, 4), Span("a", 5, 8), Span("b", 11, 13), Span("a", 17, 19)]
     guess = [Span("a", 0, 2), Span("a", 3, 4), Span("a", 5, 7), Span("c", 14, 15), Span("b", 18, 23)]
     assert errors_of(truth, guess) == [
-        ("wrong_kind", "b", "a"), ("wrong_border", "a", ""), ("missed", "b", ""), ("wrong_kind", "a", "b"),
+        ("wrong_kind", "b", "a"),
+        ("wrong_border", "a", ""),
+        ("missed", "b", ""),
+        ("wrong_kind", "a", "b"),
         ("invented", "c", ""),
-    ]  # fmt: skip
+    ]
     found = tag_figures([tags_of(truth, 23, "BIO")], [tags_of(guess, 23, "BIO")], "BIO")
     assert found["errors"] == {"missed": 1, "invented": 1, "wrong_kind": 2, "wrong_border": 1}
     assert found["errors_by_kind"]["c"] == {"missed": 0, "invented": 1, "wrong_kind": 0, "wrong_border": 0}

@@ -44,8 +44,11 @@ def test_nearest_rows_by_hand():
 def test_spearman_by_hand():
     units = unit_rows(VECTORS)
     pairs = [
-        Pair("man", "king", 9.0), Pair("man", "woman", 5.0), Pair("man", "duke", 1.0), Pair("man", "ox", 3.0),
-    ]  # fmt: skip
+        Pair("man", "king", 9.0),
+        Pair("man", "woman", 5.0),
+        Pair("man", "duke", 1.0),
+        Pair("man", "ox", 3.0),
+    ]
     result = judge_pairs(WORDS, units, pairs)
     assert result == {"pairs": 4, "known": 3, "spearman": pytest.approx(1.0)}
     assert judge_pairs(WORDS, units, pairs[:2])["spearman"] is None
@@ -54,8 +57,11 @@ def test_spearman_by_hand():
 def test_country_questions():
     questions = country_questions()
     assert {k: len(v) for k, v in questions.items()} == {
-        "country : capital": 90, "country : currency": 78, "king - man + woman": 1, "family": 156,
-    }  # fmt: skip
+        "country : capital": 90,
+        "country : currency": 78,
+        "king - man + woman": 1,
+        "family": 156,
+    }
     assert ("france", "paris", "japan", "tokyo") in questions["country : capital"]
     assert ("France", "euro", "Japan", "yen") in country_questions(lowercase=False)["country : currency"]
     assert not any(b == d for q in questions.values() for _, b, _, d in q)
@@ -66,8 +72,11 @@ def test_the_named_tests(data_root):
     pairs, simlex = read_pairs(folder / "wordsim353.tab"), read_pairs(folder / "SimLex-999.txt")
     questions = read_questions(folder / "questions-words.txt")
     assert (len(pairs), len(simlex), sum(map(len, questions.values())), len(questions)) == (
-        353, 999, 19544, 14,
-    )  # fmt: skip
+        353,
+        999,
+        19544,
+        14,
+    )
     assert pairs[0] == Pair("love", "sex", 6.77)
     assert simlex[0] == Pair("old", "new", 1.58)
 

@@ -77,9 +77,14 @@ def test_every_parameter_of_every_model_stands_in_one_box(name):
 def test_a_translator_is_drawn_in_the_order_of_its_data():
     found = blocks(transformer(shared_vocabulary=True))
     names = [
-        "embeddings", "encoder layer", "final norm", "target embeddings", "decoder layer", "final norm",
+        "embeddings",
+        "encoder layer",
+        "final norm",
+        "target embeddings",
+        "decoder layer",
+        "final norm",
         "logits",
-    ]  # fmt: skip
+    ]
     assert [block.name for block in found] == names
     decoder = found[4]
     assert decoder.repeat == 3

@@ -109,9 +109,16 @@ def test_small_changes_of_pictures():
 def test_stability_of_pictures():
     pictures = list(np.random.default_rng(0).integers(0, 256, (12, 13, 11, 3), np.uint8))
     clf = gf.ImageClassifier(
-        "vit-tiny", image_size=12, patch_size=4, d_model=14, num_layers=1, num_heads=2, d_ff=11, epochs=1,
+        "vit-tiny",
+        image_size=12,
+        patch_size=4,
+        d_model=14,
+        num_layers=1,
+        num_heads=2,
+        d_ff=11,
+        epochs=1,
         threads=1,
-    ).fit(pictures, ["a", "b"] * 6)  # fmt: skip
+    ).fit(pictures, ["a", "b"] * 6)
     same = sanity.stability(clf, pictures, "occlusion", change=lambda picture, rng: (picture, "nothing", ""))
     assert same["correlation"]["mean"] == pytest.approx(1)
     assert (same["label_kept"]["mean"], same["correlation"]["n"]) == (1, 12)

@@ -13,11 +13,18 @@ from glassformer.explain.render import Explanation, page
 from glassformer.explain.view import certainty, view_of
 
 ATTACKS = [
-    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>",
-    "</style></title><svg onload=alert(1)>", "{{ 7 * 7 }}{% raw %}", "javascript:alert(1)//",
-    "\u2028\u2029\x00\x1b[31m\u202e", "<!--<script>", "' autofocus onfocus=alert(1) x='",
-    "]]><a href=javascript:alert(1)>x</a>", "&lt;script&gt;",
-]  # fmt: skip
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</script><script>alert(1)</script>",
+    "</style></title><svg onload=alert(1)>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(1)//",
+    "\u2028\u2029\x00\x1b[31m\u202e",
+    "<!--<script>",
+    "' autofocus onfocus=alert(1) x='",
+    "]]><a href=javascript:alert(1)>x</a>",
+    "&lt;script&gt;",
+]
 HOSTILE = " ".join(ATTACKS)
 
 
@@ -123,8 +130,12 @@ def test_a_page_of_pictures_speaks_of_patches():
 
 def test_what_is_not_quite_all_is_not_a_hundred_per_cent():
     assert [certainty(share) for share in (0.5, 0.9994, 0.99951, 0.9999999, 1.0)] == [
-        "50.0", "99.9", "99.9", "99.9", "100.0",
-    ]  # fmt: skip
+        "50.0",
+        "99.9",
+        "99.9",
+        "99.9",
+        "100.0",
+    ]
     assert "pos at 99.9 %" in page([made(probability=0.9999)])
     assert "99.9 %" in made(probability=0.9999)._repr_html_()
 
@@ -214,10 +225,14 @@ def test_a_picture_s_patches_are_chosen_likewise(opened):
 def test_hostile_text_stays_text(opened):
     tab = opened(
         made(
-            text=HOSTILE, label=HOSTILE, target=HOSTILE, method="occlusion", notes=[HOSTILE],
+            text=HOSTILE,
+            label=HOSTILE,
+            target=HOSTILE,
+            method="occlusion",
+            notes=[HOSTILE],
             settings={"by": HOSTILE},
         )
-    )  # fmt: skip
+    )
     assert "<script>alert(1)</script>" in tab.locator("blockquote").first.inner_text()
     tab.locator("article.map .w").nth(1).click()
     tab.locator("summary").first.click()

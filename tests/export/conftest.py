@@ -14,9 +14,18 @@ import glassformer as gf
 TEXTS = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
 LABELS = ["good", "bad"] * 20
 TINY = dict(
-    d_model=14, num_heads=2, d_ff=22, num_layers=2, max_length=19, epochs=2, lr=1e-2, min_count=1,
-    dropout=0.0, precision="fp32", threads=1,
-)  # fmt: skip
+    d_model=14,
+    num_heads=2,
+    d_ff=22,
+    num_layers=2,
+    max_length=19,
+    epochs=2,
+    lr=1e-2,
+    min_count=1,
+    dropout=0.0,
+    precision="fp32",
+    threads=1,
+)
 BUILDS: dict[str, dict[str, Any]] = {
     "mean, pre-norm, sinusoidal": dict(model="encoder-mini", pooling="mean"),
     "unit-mean": dict(model="encoder-mini", pooling="unit-mean"),

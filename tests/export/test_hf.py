@@ -73,9 +73,12 @@ def test_the_hubs_own_class(minilm, tmp_path: Path):
     clf = minilm()
     found = export_hf(clf, tmp_path / "hf", TEXTS)
     assert found == {
-        "opens_as": "BertForSequenceClassification", "whole": True, "inputs": 40, "largest_difference": 0.0,
+        "opens_as": "BertForSequenceClassification",
+        "whole": True,
+        "inputs": 40,
+        "largest_difference": 0.0,
         "clean": "none",
-    }  # fmt: skip
+    }
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")

@@ -150,8 +150,17 @@ def test_thresholds_of_three_classes_go_along(tmp_path: Path):
 
 
 NEIGHBORS = (
-    "json", "html", "re", "unicodedata", "pathlib", "numpy", "onnxruntime", "tokenizers", "PIL", "torch",
-)  # fmt: skip
+    "json",
+    "html",
+    "re",
+    "unicodedata",
+    "pathlib",
+    "numpy",
+    "onnxruntime",
+    "tokenizers",
+    "PIL",
+    "torch",
+)
 
 
 def test_what_lies_beside_the_script_is_not_imported(folder: Path, text_model, tmp_path: Path):

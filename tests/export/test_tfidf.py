@@ -17,10 +17,14 @@ from glassformer.export.plain_ngrams import features, numbered
 from glassformer.tasks.export import export
 
 TEXTS = [
-    "The ferry was late, and nobody said why!", "ÉTÉ naïve Straße ΑΣ İstanbul <b>bold</b> &amp; more",
-    "don't  stop—at all", "x", "  two\tlines\nhere_and_there ", "你好，世界 한국어",
+    "The ferry was late, and nobody said why!",
+    "ÉTÉ naïve Straße ΑΣ İstanbul <b>bold</b> &amp; more",
+    "don't  stop—at all",
+    "x",
+    "  two\tlines\nhere_and_there ",
+    "你好，世界 한국어",
     "The tram was on time, and everybody said so.",
-]  # fmt: skip
+]
 LABELS = ["late", "late", "on time", "on time", "late", "on time", "on time"]
 NOISE = ["late late ferry", "nothing known: ЖЖ", "", "tram on time?"]
 

@@ -78,8 +78,12 @@ def test_numbers(gpu, tmp_path, precision, kind):
 @PRECISIONS
 def test_sentence_vectors(gpu, tmp_path, precision):
     pairs = [
-        ("a dog", "the dog"), ("a cat", "the car"), ("two", "three"), ("a red car", "a car"), ("rain", "sun"),
-    ]  # fmt: skip
+        ("a dog", "the dog"),
+        ("a cat", "the car"),
+        ("two", "three"),
+        ("a red car", "a car"),
+        ("rain", "sun"),
+    ]
     scores = [5, 1, 0, 4, 2]
     words = {k: v for k, v in WORDS.items() if k != "max_length"}
     embedder = gf.Embedder(**SIZES | words, precision=precision, epochs=40, lr=3e-3)

@@ -25,9 +25,13 @@ PICTURES = {
 }  # fmt: skip
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
 TARGET = [
-    "ein Mann geht", "der Hund läuft", "zwei Mädchen spielen", "ein Mädchen läuft", "der Mann spielt",
+    "ein Mann geht",
+    "der Hund läuft",
+    "zwei Mädchen spielen",
+    "ein Mädchen läuft",
+    "der Mann spielt",
     "zwei Hunde gehen",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -40,9 +44,15 @@ def test_it_learns_and_a_processor_answers_alike(gpu, tmp_path, precision, chang
     settings = SMALL | {"precision": precision} | changes
     if "model" in changes:
         settings = {
-            "model": changes["model"], "max_length": 16, "min_count": 1, "epochs": 6, "lr": 1e-2,
-            "batch_size": 8, "device": "cuda", "precision": precision,
-        }  # fmt: skip
+            "model": changes["model"],
+            "max_length": 16,
+            "min_count": 1,
+            "epochs": 6,
+            "lr": 1e-2,
+            "batch_size": 8,
+            "device": "cuda",
+            "precision": precision,
+        }
     clf = gf.TextClassifier(**settings).fit(*sentences(211))
     texts, labels = sentences(53, seed=1)
     assert next(clf.model_.parameters()).is_cuda
@@ -105,9 +115,17 @@ def test_pictures_are_learned(gpu, tmp_path):
 @pytest.mark.parametrize("kind", ["transformer", "dot", "additive"])
 def test_translations_are_learned(gpu, kind):
     sizes = dict(
-        d_model=32, num_layers=1, dropout=0.0, vocab_size=300, epochs=60, lr=1e-2, batch_size=3,
-        label_smoothing=0.0, max_length=24, device="cuda",
-    )  # fmt: skip
+        d_model=32,
+        num_layers=1,
+        dropout=0.0,
+        vocab_size=300,
+        epochs=60,
+        lr=1e-2,
+        batch_size=3,
+        label_smoothing=0.0,
+        max_length=24,
+        device="cuda",
+    )
     own = {"num_heads": 2, "d_ff": 47} if kind == "transformer" else {"model": "rnn", "attention": kind}
     translator = gf.Translator(**sizes, **own).fit(SOURCE, TARGET)
     assert translator.translate(SOURCE, beam=1) == TARGET
@@ -118,9 +136,20 @@ def test_masked_words_are_learned(gpu):
     places = {"paris": "france", "rome": "italy", "madrid": "spain", "tokyo": "japan", "oslo": "norway"}
     texts = [f"{city} is the capital of {land}." for city, land in places.items()] * 8
     sizes = dict(
-        d_model=32, num_layers=1, num_heads=2, d_ff=31, vocab_size=200, max_length=16, max_positions=24,
-        epochs=30, lr=1e-2, batch_tokens=96, min_count=1, tokenizer="word", device="cuda",
-    )  # fmt: skip
+        d_model=32,
+        num_layers=1,
+        num_heads=2,
+        d_ff=31,
+        vocab_size=200,
+        max_length=16,
+        max_positions=24,
+        epochs=30,
+        lr=1e-2,
+        batch_tokens=96,
+        min_count=1,
+        tokenizer="word",
+        device="cuda",
+    )
     learner = gf.MaskedLM(**sizes).fit(texts, validation=texts[:10])
     assert learner.fill("paris is the [MASK] of france.")[0][0] == "capital"
     assert learner.score(texts) > 0.4

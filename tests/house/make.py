@@ -31,15 +31,29 @@ KINDS: dict[str, tuple[str, list[str]]] = {
     "text": (
         "europe",
         [
-            *EUROPE, "model=encoder-small", *SMALL, "epochs=60", "dropout=0.1", "batch_size=13",
-            "average=0.9", "word_dropout=0.1", "early_stopping=200", "maps=1",
+            *EUROPE,
+            "model=encoder-small",
+            *SMALL,
+            "epochs=60",
+            "dropout=0.1",
+            "batch_size=13",
+            "average=0.9",
+            "word_dropout=0.1",
+            "early_stopping=200",
+            "maps=1",
         ],
     ),
     "lora": (
         "europe",
         [
-            *EUROPE, "model=runs/masked/model", "lora_rank=3", "epochs=60", "batch_size=13", "maps=1",
-            "tokenizer=auto", "pooling=mean",
+            *EUROPE,
+            "model=runs/masked/model",
+            "lora_rank=3",
+            "epochs=60",
+            "batch_size=13",
+            "maps=1",
+            "tokenizer=auto",
+            "pooling=mean",
         ],
     ),
     "lstm": ("europe", [*EUROPE, "model=lstm", "d_model=12", "epochs=60", "batch_size=13", "maps=0"]),
@@ -51,19 +65,32 @@ KINDS: dict[str, tuple[str, list[str]]] = {
     "translation": (
         "multi30k-rnn-additive",
         [
-            "d_model=12", "vocab_size=270", "max_length=16", "epochs=60", "batch_tokens=200", "beam=2",
+            "d_model=12",
+            "vocab_size=270",
+            "max_length=16",
+            "epochs=60",
+            "batch_tokens=200",
+            "beam=2",
             "sentences=[]",
         ],
     ),
     "transformer": (
         "multi30k-transformer",
         [
-            "d_model=16", "num_layers=1", "num_heads=2", "d_ff=24", "vocab_size=270", "max_length=16",
-            "epochs=60", "batch_tokens=200", "beam=2", "sentences=[]",
+            "d_model=16",
+            "num_layers=1",
+            "num_heads=2",
+            "d_ff=24",
+            "vocab_size=270",
+            "max_length=16",
+            "epochs=60",
+            "batch_tokens=200",
+            "beam=2",
+            "sentences=[]",
         ],
     ),
     "vectors": ("countries-word2vec", ["dim=11", "epochs=400", "checkpoint_every=1", "seed=3"]),
-}  # fmt: skip
+}
 TEXTS = ["The capital of France is Paris .", "The capital of Japan is Tokyo .", "germany uses the euro"]
 PAIRS = ["the dog runs", "a small cat"]
 WORDS = ["france", "paris", "king"]
@@ -73,9 +100,17 @@ def write_pairs(path: Path) -> None:
     """Sentences and what a word-by-word translator makes of them."""
     rng = random.Random(3)
     words = {
-        "the": "der", "a": "ein", "dog": "Hund", "cat": "Katze", "small": "klein", "runs": "läuft",
-        "big": "groß", "sees": "sieht", "house": "Haus", "man": "Mann",
-    }  # fmt: skip
+        "the": "der",
+        "a": "ein",
+        "dog": "Hund",
+        "cat": "Katze",
+        "small": "klein",
+        "runs": "läuft",
+        "big": "groß",
+        "sees": "sieht",
+        "house": "Haus",
+        "man": "Mann",
+    }
     rows = ["en,de"]
     for _ in range(173):
         chosen = rng.choices(list(words), k=rng.randint(2, 7))

@@ -32,15 +32,35 @@ RETIRED = {
 }
 # What a command line ends with, whatever it does on the way.
 COMMANDS = (
-    ["--version"], ["--help"], [], ["nosuch"], ["train"], ["train", "--nosuch"], ["train", "--help-keys"],
-    ["train", "nosuch"], ["train", "europe", "--set", "nosuch=1"], ["train", "europe", "--set", "epochs=-1"],
-    ["train", "europe", "--data", "nowhere.csv"], ["evaluate", "nowhere"], ["predict", "nowhere", "text"],
-    ["explain", "nowhere", "text"], ["fill", "nowhere", "text"], ["translate", "nowhere", "text"],
-    ["calibrate", "nowhere"], ["report", "nowhere"], ["export", "nowhere", "--to", "onnx", "--out", "x"],
-    ["compare", "nowhere"], ["cross-validate", "nowhere"], ["review-labels", "nowhere"],
-    ["vectors", "nowhere", "a"], ["serve", "nowhere"], ["reproduce", "99"], ["reproduce", "--table"],
-    ["data", "list"], ["data", "show", "nosuch"],
-)  # fmt: skip
+    ["--version"],
+    ["--help"],
+    [],
+    ["nosuch"],
+    ["train"],
+    ["train", "--nosuch"],
+    ["train", "--help-keys"],
+    ["train", "nosuch"],
+    ["train", "europe", "--set", "nosuch=1"],
+    ["train", "europe", "--set", "epochs=-1"],
+    ["train", "europe", "--data", "nowhere.csv"],
+    ["evaluate", "nowhere"],
+    ["predict", "nowhere", "text"],
+    ["explain", "nowhere", "text"],
+    ["fill", "nowhere", "text"],
+    ["translate", "nowhere", "text"],
+    ["calibrate", "nowhere"],
+    ["report", "nowhere"],
+    ["export", "nowhere", "--to", "onnx", "--out", "x"],
+    ["compare", "nowhere"],
+    ["cross-validate", "nowhere"],
+    ["review-labels", "nowhere"],
+    ["vectors", "nowhere", "a"],
+    ["serve", "nowhere"],
+    ["reproduce", "99"],
+    ["reproduce", "--table"],
+    ["data", "list"],
+    ["data", "show", "nosuch"],
+)
 
 
 def found(name: str, *modules: str) -> Any:
@@ -167,11 +187,16 @@ def verbs() -> dict[str, Any]:
             kind = getattr(getattr(p, "type_descriptor", None), "annotation", None)
             choices = [c.value for c in kind] if inspect.isclass(kind) and issubclass(kind, Enum) else []
             options["/".join([*p.opts, *p.secondary_opts])] = {
-                "name": p.name, "default": written(default), "required": p.required, "nargs": p.nargs,
-                "multiple": bool(getattr(p, "multiple", False)), "flag": bool(getattr(p, "is_flag", False)),
-                "helped": bool(getattr(p, "help", None)), "shown": not getattr(p, "hidden", False),
+                "name": p.name,
+                "default": written(default),
+                "required": p.required,
+                "nargs": p.nargs,
+                "multiple": bool(getattr(p, "multiple", False)),
+                "flag": bool(getattr(p, "is_flag", False)),
+                "helped": bool(getattr(p, "help", None)),
+                "shown": not getattr(p, "hidden", False),
                 "choices": choices,
-            }  # fmt: skip
+            }
         below = {name: read(sub) for name, sub in getattr(command, "commands", {}).items()}
         return {"options": options, "verbs": below, "helped": bool(command.help)}
 
@@ -252,8 +277,12 @@ def http() -> dict[str, Any]:
 
 def collect() -> dict[str, Any]:
     surface = {
-        "names": names(), "verbs": verbs(), "recipes": recipes(), "http": http(), "exit_codes": exit_codes(),
-    }  # fmt: skip
+        "names": names(),
+        "verbs": verbs(),
+        "recipes": recipes(),
+        "http": http(),
+        "exit_codes": exit_codes(),
+    }
     return json.loads(json.dumps(surface))
 
 

@@ -155,8 +155,11 @@ def other(kind: str) -> Callable[[], dict[str, Any]]:
 
 
 RUNS: dict[str, Callable[[], dict[str, Any]]] = {
-    "text": texts, "folds": folds, "study": arms, **{k: other(k) for k in KINDS if k != "text"},
-}  # fmt: skip
+    "text": texts,
+    "folds": folds,
+    "study": arms,
+    **{k: other(k) for k in KINDS if k != "text"},
+}
 
 
 def collect(folder: Path, kinds: list[str]) -> dict[str, Any]:

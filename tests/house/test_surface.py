@@ -39,9 +39,14 @@ def test_no_option_comes_or_changes_unnoticed():
 def runs_now(kinds: list[str], folder: Path) -> dict:
     out = folder / "runs.json"
     command = [
-        sys.executable, "-W", "ignore", str(HOUSE / "surface_runs.py"), str(out), str(folder / "work"),
+        sys.executable,
+        "-W",
+        "ignore",
+        str(HOUSE / "surface_runs.py"),
+        str(out),
+        str(folder / "work"),
         *kinds,
-    ]  # fmt: skip
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(out.read_text(encoding="utf-8"))

@@ -28,8 +28,15 @@ def pyright_says(tmp_path_factory) -> dict[str, list[dict]]:
     settings = {"typeCheckingMode": "basic", "pythonVersion": "3.11", "extraPaths": [str(ROOT / "src")]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     command = [
-        sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", "-p", str(folder),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pyright",
+        "--pythonpath",
+        sys.executable,
+        "--outputjson",
+        "-p",
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     if not done.stdout.startswith("{"):  # it fetches its own Node where there is none
         pytest.skip(f"pyright does not start: {done.stderr.strip()[:200]}")

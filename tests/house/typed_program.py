@@ -23,9 +23,18 @@ LABELS = ["pos" if i % 2 else "neg" for i in range(24)]
 
 def texts(folder: Path) -> None:
     classifier = gf.TextClassifier(
-        "encoder-mini", d_model=16, num_layers=1, num_heads=2, d_ff=16, epochs=1, min_count=1, threads=1,
-        max_length=12, validation_fraction=0.0, precision="fp32",
-    )  # fmt: skip
+        "encoder-mini",
+        d_model=16,
+        num_layers=1,
+        num_heads=2,
+        d_ff=16,
+        epochs=1,
+        min_count=1,
+        threads=1,
+        max_length=12,
+        validation_fraction=0.0,
+        precision="fp32",
+    )
     classifier = classifier.fit(TEXTS, LABELS)
     assert_type(classifier, gf.TextClassifier)
     probabilities = classifier.predict_proba(TEXTS[:3])
@@ -47,9 +56,18 @@ def texts(folder: Path) -> None:
 def others(folder: Path) -> None:
     pictures = [np.full((12, 12, 3), 7 * i % 256, np.uint8) for i in range(12)]
     seen = gf.ImageClassifier(
-        "vit-one", image_size=12, patch_size=4, d_model=16, num_layers=1, num_heads=2, d_ff=16, epochs=1,
-        threads=1, validation_fraction=0.0, precision="fp32",
-    ).fit(pictures, [i % 2 for i in range(12)])  # fmt: skip
+        "vit-one",
+        image_size=12,
+        patch_size=4,
+        d_model=16,
+        num_layers=1,
+        num_heads=2,
+        d_ff=16,
+        epochs=1,
+        threads=1,
+        validation_fraction=0.0,
+        precision="fp32",
+    ).fit(pictures, [i % 2 for i in range(12)])
     assert seen.predict(pictures[:2]).shape == (2,)
     words = gf.Word2Vec(dim=5, epochs=1, min_count=1, threads=1).fit([text.split() for text in TEXTS])
     near: list[tuple[str, float]] = words.most_similar("film", 2)
@@ -60,9 +78,16 @@ def others(folder: Path) -> None:
     translated: list[str] = translator.translate(TEXTS[:1], beam=1)
     assert len(translated) == 1
     learner = gf.MaskedLM(
-        d_model=16, num_layers=1, num_heads=2, d_ff=16, vocab_size=60, epochs=1, max_length=16, threads=1,
+        d_model=16,
+        num_layers=1,
+        num_heads=2,
+        d_ff=16,
+        vocab_size=60,
+        epochs=1,
+        max_length=16,
+        threads=1,
         precision="fp32",
-    ).fit(TEXTS)  # fmt: skip
+    ).fit(TEXTS)
     for word, probability in learner.fill("a [MASK] film", top=2):
         assert word
         assert 0.0 <= probability <= 1.0

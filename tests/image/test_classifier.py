@@ -54,9 +54,13 @@ def test_every_kind_of_picture_gives_the_same_answer(fitted, tmp_path):
 
 def test_fine_tuning_a_checkpoint_keeps_its_transform(tmp_path):
     config = transformers.ViTConfig(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=23, image_size=12,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=23,
+        image_size=12,
         patch_size=4,
-    )  # fmt: skip
+    )
     transformers.ViTModel(config).save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(
         '{"size": {"height": 12, "width": 12}, "resample": 3, "image_mean": [0.1, 0.2, 0.3], '

@@ -210,11 +210,14 @@ def test_transparent_pixels_of_16_bits():
 @pytest.mark.parametrize(
     ("source", "image_range"),
     [
-        (tiff(TWELVE), 1023), (tiff(TWELVE - 1000, "<i2"), 4095), (tiff(TWELVE - 1000, "<i2"), "full"),
-        (np.full((5, 7), np.nan, np.float32), 1.0), (np.full((5, 7), np.inf, np.float32), 1.0),
+        (tiff(TWELVE), 1023),
+        (tiff(TWELVE - 1000, "<i2"), 4095),
+        (tiff(TWELVE - 1000, "<i2"), "full"),
+        (np.full((5, 7), np.nan, np.float32), 1.0),
+        (np.full((5, 7), np.inf, np.float32), 1.0),
         (np.full((5, 7), 255), 1.0),
     ],
-)  # fmt: skip
+)
 def test_pixels_out_of_range_are_refused(source, image_range):
     with pytest.raises(DataError, match="where 0 is black"):
         read(source, image_range)
@@ -488,11 +491,14 @@ FILES = {
     name: make for name, (make, *_) in SCRIPTED.items() if not name.startswith(("array", "PIL", "tensor"))
 }
 FILES |= {
-    "full": lambda: tiff(SIXTEEN), "PNG, scaled up": lambda: png(SCALED, 12),
-    "color": lambda: png(color(SIXTEEN)), "color of few bits": lambda: png(color(TWELVE)),
-    "PGM": lambda: pgm(TWELVE, 4095), "8 bits": lambda: tiff(EIGHT, "<u1"),
+    "full": lambda: tiff(SIXTEEN),
+    "PNG, scaled up": lambda: png(SCALED, 12),
+    "color": lambda: png(color(SIXTEEN)),
+    "color of few bits": lambda: png(color(TWELVE)),
+    "PGM": lambda: pgm(TWELVE, 4095),
+    "8 bits": lambda: tiff(EIGHT, "<u1"),
     "signed 8 bits": lambda: tiff(EIGHT - 128, "<i1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("image_range", ["full", None, 4095.0, 1.0])

@@ -96,10 +96,20 @@ def test_paintings_and_loss_are_those_of_transformers():
 
 def vitmae(transformers):
     config = transformers.ViTMAEConfig(
-        hidden_size=15, num_hidden_layers=2, num_attention_heads=3, intermediate_size=23, image_size=20,
-        patch_size=4, decoder_hidden_size=12, decoder_num_hidden_layers=1, decoder_num_attention_heads=2,
-        decoder_intermediate_size=48, mask_ratio=1 - SEEN / 25, norm_pix_loss=True, layer_norm_eps=1e-12,
-    )  # fmt: skip
+        hidden_size=15,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=23,
+        image_size=20,
+        patch_size=4,
+        decoder_hidden_size=12,
+        decoder_num_hidden_layers=1,
+        decoder_num_attention_heads=2,
+        decoder_intermediate_size=48,
+        mask_ratio=1 - SEEN / 25,
+        norm_pix_loss=True,
+        layer_norm_eps=1e-12,
+    )
     model = transformers.ViTMAEForPreTraining(config).eval()
     for module in model.decoder.modules():
         if isinstance(module, torch.nn.LayerNorm):
@@ -216,12 +226,15 @@ def test_it_learns_what_can_be_known_and_a_classifier_goes_on_from_it(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"mask_share": 0.0}, "mask_share = 0.0"), ({"mask_share": 0.99}, "leaves 0 to be seen"),
-        ({"mask_share": 0.01}, "leaves 16 to be seen"), ({"patch_size": 1}, "a patch has only one value"),
-        ({"model": "no-such"}, "no model 'no-such'"), ({"batch_size": 0}, "batch_size"),
+        ({"mask_share": 0.0}, "mask_share = 0.0"),
+        ({"mask_share": 0.99}, "leaves 0 to be seen"),
+        ({"mask_share": 0.01}, "leaves 16 to be seen"),
+        ({"patch_size": 1}, "a patch has only one value"),
+        ({"model": "no-such"}, "no model 'no-such'"),
+        ({"batch_size": 0}, "batch_size"),
         ({"decoder_heads": 3}, "num_heads"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_named(settings, match):
     with pytest.raises(ConfigError, match=match):
         gf.MaskedPatches(**{**SETTINGS, "epochs": 1, **settings}).fit(stripes(4))

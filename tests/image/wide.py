@@ -38,10 +38,16 @@ def tiff(
         data = array.astype(dtype).tobytes()
     data = zlib.compress(data) if deflate else data
     found: dict[int, tuple[int, tuple | bytes]] = {
-        256: (4, (width,)), 257: (4, (height,)), 258: (3, (bits or size,) * samples),
-        259: (3, (8 if deflate else 1,)), 262: (3, (1 if samples == 1 else 2,)), 277: (3, (samples,)),
-        278: (4, (height,)), 279: (4, (len(data),)), 273: (4, (0,)),
-    }  # fmt: skip
+        256: (4, (width,)),
+        257: (4, (height,)),
+        258: (3, (bits or size,) * samples),
+        259: (3, (8 if deflate else 1,)),
+        262: (3, (1 if samples == 1 else 2,)),
+        277: (3, (samples,)),
+        278: (4, (height,)),
+        279: (4, (len(data),)),
+        273: (4, (0,)),
+    }
     if kind != "u":
         found[339] = 3, ({"i": 2, "f": 3}[kind],) * samples
     for name, value in tags.items():

@@ -31,9 +31,13 @@ def shrunk(config, **changes):
 
 
 PRESETS = {
-    "bert": bert(V), "bert-large": bert_large(V), "minilm": minilm(V), "encoder-small": encoder_small(V),
-    "encoder-base": encoder_base(V), "encoder-mini": encoder_mini(V),
-}  # fmt: skip
+    "bert": bert(V),
+    "bert-large": bert_large(V),
+    "minilm": minilm(V),
+    "encoder-small": encoder_small(V),
+    "encoder-base": encoder_base(V),
+    "encoder-mini": encoder_mini(V),
+}
 MODELS = {name: shrunk(config, head="classification", num_labels=3) for name, config in PRESETS.items()} | {
     "no pooling": shrunk(bert(V), pooling=None),
     "mean, mlp": shrunk(bert(V), pooling="mean", head="classification", head_type="mlp", num_labels=5),

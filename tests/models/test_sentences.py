@@ -22,9 +22,14 @@ from glassformer.tasks.build import save_tokenizer
 D, POSITIONS = 12, 19  # the width of a tiny model of FAMILIES, and of its longest text
 WORDS = "the film was good bad a dull story and then it ended query : passage".split()
 TEXTS = [
-    "good", "The film was GOOD and the story was dull", "", "a " * 40, "it ended", "bad bad bad",
+    "good",
+    "The film was GOOD and the story was dull",
+    "",
+    "a " * 40,
+    "it ended",
+    "bad bad bad",
     "and then , nothing",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +70,13 @@ def made(plain: Path, folder: Path, *steps: tuple[str, dict[str, Any]], **files:
 
 def pooling(*modes: str, **more: Any) -> tuple[str, dict[str, Any]]:
     old = (
-        "cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken",
-    )  # fmt: skip
+        "cls_token",
+        "max_tokens",
+        "mean_tokens",
+        "mean_sqrt_len_tokens",
+        "weightedmean_tokens",
+        "lasttoken",
+    )
     flags = {f"pooling_mode_{key}": key in modes for key in old}
     return "Pooling", {"word_embedding_dimension": D, **flags, **more}
 
@@ -123,7 +133,11 @@ CASES: dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], dict[str, Any]]] 
     "prompts left out": (
         (
             pooling(
-                "mean_tokens", "max_tokens", "cls_token", "weightedmean_tokens", "lasttoken",
+                "mean_tokens",
+                "max_tokens",
+                "cls_token",
+                "weightedmean_tokens",
+                "lasttoken",
                 include_prompt=False,
             ),
         ),
@@ -157,7 +171,7 @@ CASES: dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], dict[str, Any]]] 
             },
         },
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -170,8 +184,11 @@ def test_equal_to_sentence_transformers(plain, tmp_path, case):
     np.testing.assert_allclose(found, theirs(folder, TEXTS), atol=1e-5)
     if "prompts" in case:
         asked = [
-            {"prompt_name": "passage"}, {"prompt": "a dull "}, {"prompt": ""}, {"prompt_name": "document"},
-        ]  # fmt: skip
+            {"prompt_name": "passage"},
+            {"prompt": "a dull "},
+            {"prompt": ""},
+            {"prompt_name": "document"},
+        ]
         for options in asked:
             np.testing.assert_allclose(
                 model.embed(TEXTS, **options), theirs(folder, TEXTS, **options), atol=1e-5

@@ -43,9 +43,17 @@ def compiled_step(centre_table, context_table, around, middle, negatives, lr: fl
     """One window through the compiled loops, in place; returns its loss."""
     words = np.array([middle, *negatives], np.int32)
     return kernel(WIDTH).window(
-        centre_table, context_table, np.asarray(around, np.int32), len(around), words, len(words),
-        np.float32(lr), np.empty(len(words), np.float32), np.empty(WIDTH, np.float32), judge,
-    )  # fmt: skip
+        centre_table,
+        context_table,
+        np.asarray(around, np.int32),
+        len(around),
+        words,
+        len(words),
+        np.float32(lr),
+        np.empty(len(words), np.float32),
+        np.empty(WIDTH, np.float32),
+        judge,
+    )
 
 
 def readable_loss(model: SkipGram, around, middle, negatives) -> torch.Tensor:

@@ -139,9 +139,13 @@ def test_causal_softmax_by_hand():
     """exp of the last row is 1, 2, 3; what lies ahead is large and must not count."""
     scores = torch.tensor([[0.1, 9.0, 9.0], [0.5, 0.5, 9.0], [0.0, 0.6931, 1.0986]], dtype=torch.float64)
     _, weights = attend(
-        torch.eye(3, dtype=torch.float64)[None], scores.T[None], None, causal=True, scale=1.0,
+        torch.eye(3, dtype=torch.float64)[None],
+        scores.T[None],
+        None,
+        causal=True,
+        scale=1.0,
         return_weights=True,
-    )  # fmt: skip
+    )
     wanted = torch.tensor([[1, 0, 0], [0.5, 0.5, 0], [1 / 6, 2 / 6, 3 / 6]], dtype=torch.float64)
     torch.testing.assert_close(weights[0], wanted, atol=1e-4, rtol=0)
 

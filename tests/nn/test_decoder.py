@@ -70,9 +70,13 @@ def test_equals_torch_transformer_with_copied_weights(norm):
     peer.encoder.enable_nested_tensor = False
     ahead = torch.triu(torch.ones(13, 13, dtype=torch.bool), 1)
     theirs = peer(
-        SOURCES.pad(x, 3.0), TARGETS.pad(y, 3.0), tgt_mask=ahead, src_key_padding_mask=~SOURCES.mask(),
-        memory_key_padding_mask=~SOURCES.mask(), tgt_key_padding_mask=~TARGETS.mask(),
-    )  # fmt: skip
+        SOURCES.pad(x, 3.0),
+        TARGETS.pad(y, 3.0),
+        tgt_mask=ahead,
+        src_key_padding_mask=~SOURCES.mask(),
+        memory_key_padding_mask=~SOURCES.mask(),
+        tgt_key_padding_mask=~TARGETS.mask(),
+    )
     torch.testing.assert_close(ours, theirs[TARGETS.mask()], atol=1e-5, rtol=1e-5)
     weights = torch.randn(ours.shape, generator=torch.Generator().manual_seed(3))
     (ours * weights).sum().backward()

@@ -15,10 +15,13 @@ LENGTHS = (13, 1, 7, 11, 3, 7)
 KINDS = pytest.mark.parametrize(
     "config",
     [
-        Disentangled(6, 11), Disentangled(0, 7, norm=False), Disentangled(4, 5, by_key=False, shared=False),
-        Disentangled(8, 23, by_query=False, shared=False), Disentangled(6, 11, by_query=False, by_key=False),
+        Disentangled(6, 11),
+        Disentangled(0, 7, norm=False),
+        Disentangled(4, 5, by_key=False, shared=False),
+        Disentangled(8, 23, by_query=False, shared=False),
+        Disentangled(6, 11, by_query=False, by_key=False),
     ],
-)  # fmt: skip
+)
 
 
 def made(config: Disentangled) -> tuple[DisentangledAttention, DistanceTable, torch.Tensor]:

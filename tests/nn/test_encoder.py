@@ -21,9 +21,15 @@ def randomised(module):
 
 def torch_layer(config):
     return nn.TransformerEncoderLayer(
-        config.d_model, config.num_heads, config.d_ff, dropout=0.0, activation=config.activation,
-        layer_norm_eps=config.eps, batch_first=True, norm_first=config.norm == "pre",
-    )  # fmt: skip
+        config.d_model,
+        config.num_heads,
+        config.d_ff,
+        dropout=0.0,
+        activation=config.activation,
+        layer_norm_eps=config.eps,
+        batch_first=True,
+        norm_first=config.norm == "pre",
+    )
 
 
 def names(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer):

@@ -47,11 +47,17 @@ def chosen():
 @pytest.mark.parametrize(
     ("switch", "level"),
     [
-        ("", "amx"), ("1", "amx"), ("amx", "amx"), (" AVX512 ", "avx512"), ("avx512vnni", "avx512vnni"),
-        ("avx512f", "avx512f"), ("avxvnni", "avxvnni"), ("avx2", "avx2"),
+        ("", "amx"),
+        ("1", "amx"),
+        ("amx", "amx"),
+        (" AVX512 ", "avx512"),
+        ("avx512vnni", "avx512vnni"),
+        ("avx512f", "avx512f"),
+        ("avxvnni", "avxvnni"),
+        ("avx2", "avx2"),
         ("0", "switched off by GLASSFORMER_KERNELS=0"),
     ],
-)  # fmt: skip
+)
 def test_the_switch_limits_the_level(machine, monkeypatch, switch, level):
     monkeypatch.setenv(loading.SWITCH, switch)
     assert chosen() == level

@@ -71,10 +71,15 @@ def test_the_least_and_the_largest_rank(rank):
 @pytest.mark.parametrize(
     ("targets", "parts"),
     [
-        (("q", "v"), ("query", "value")), ("v, q", ("query", "value")), (["key", "k", "o"], ("key", "out")),
-        (("down",), ("down",)), ("output,up", ("out", "up")), ("all-linear", ALL), (("q", "all-linear"), ALL),
+        (("q", "v"), ("query", "value")),
+        ("v, q", ("query", "value")),
+        (["key", "k", "o"], ("key", "out")),
+        (("down",), ("down",)),
+        ("output,up", ("out", "up")),
+        ("all-linear", ALL),
+        (("q", "all-linear"), ALL),
     ],
-)  # fmt: skip
+)
 def test_names_of_layers(targets, parts):
     assert parts_of(targets) == parts
 

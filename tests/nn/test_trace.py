@@ -43,11 +43,15 @@ def counted(monkeypatch):
 
 
 REQUESTS = [
-    (Trace(), [], []), (Trace(attentions=True), [0, 1, 2], []), (Trace(attentions=[1]), [1], []),
-    (Trace(attentions=[-1, 0]), [0, 2], []), (Trace(hidden_states=True), [], [0, 1, 2, 3]),
-    (Trace(hidden_states=(0, -1)), [], [0, 3]), (Trace(attentions=(2,), hidden_states=(1,)), [2], [1]),
+    (Trace(), [], []),
+    (Trace(attentions=True), [0, 1, 2], []),
+    (Trace(attentions=[1]), [1], []),
+    (Trace(attentions=[-1, 0]), [0, 2], []),
+    (Trace(hidden_states=True), [], [0, 1, 2, 3]),
+    (Trace(hidden_states=(0, -1)), [], [0, 3]),
+    (Trace(attentions=(2,), hidden_states=(1,)), [2], [1]),
     (Trace(attentions=[], hidden_states=[]), [], []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("rows", ["all", "first"])

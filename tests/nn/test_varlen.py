@@ -85,13 +85,17 @@ def test_rows_that_do_not_lie_together_and_one_head(calls):
 @pytest.mark.parametrize(
     ("dtype", "width", "causal", "dropout", "weights", "wanted"),
     [
-        (torch.bfloat16, 8, False, 0.0, False, "varlen"), (torch.float16, 24, False, 0.0, False, "varlen"),
-        (torch.float32, 8, False, 0.0, False, "padded"), (torch.float32, 8, False, 0.1, False, "padded"),
-        (torch.bfloat16, 7, False, 0.0, False, "padded"), (torch.bfloat16, 8, True, 0.0, False, "varlen"),
-        (torch.bfloat16, 8, False, 0.1, False, "varlen"), (torch.bfloat16, 8, False, 0.0, True, "grouped"),
+        (torch.bfloat16, 8, False, 0.0, False, "varlen"),
+        (torch.float16, 24, False, 0.0, False, "varlen"),
+        (torch.float32, 8, False, 0.0, False, "padded"),
+        (torch.float32, 8, False, 0.1, False, "padded"),
+        (torch.bfloat16, 7, False, 0.0, False, "padded"),
+        (torch.bfloat16, 8, True, 0.0, False, "varlen"),
+        (torch.bfloat16, 8, False, 0.1, False, "varlen"),
+        (torch.bfloat16, 8, False, 0.0, True, "grouped"),
         (torch.bfloat16, 8, False, 0.1, True, "explicit"),
     ],
-)  # fmt: skip
+)
 def test_choice_on_a_gpu(monkeypatch, dtype, width, causal, dropout, weights, wanted):
     q, packing = torch.zeros(5, 2, width, dtype=dtype), Packing((3, 2))
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))

@@ -17,9 +17,13 @@ PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] a warm and funny film dull ##ish . wher
 CLASSES = ("good", "bad", "so-so")
 TAGS = ("O", "B-per", "I-per", "B-loc", "I-loc")
 HEADS = {
-    "None": "encoder", "classification": "classes", "tokens": "tags", "mlm": "masked words",
-    "pretraining": "masked words", "spans": "answers",
-}  # fmt: skip
+    "None": "encoder",
+    "classification": "classes",
+    "tokens": "tags",
+    "mlm": "masked words",
+    "pretraining": "masked words",
+    "spans": "answers",
+}
 KINDS = [(name, str(head)) for name, family in FAMILIES.items() if family.hub for head in family.hub.classes]
 SENTENCES = ("bert", "sentences")
 

@@ -258,13 +258,20 @@ CALLS: dict[str, Cell] = {
         *(example(what, data) if what != "vectors" else (A, B)),
     ],
     "export": lambda what, folder, data, tmp: [
-        "export", folder, "--to", "hf", "--out", tmp / "out", "--check", 3,
+        "export",
+        folder,
+        "--to",
+        "hf",
+        "--out",
+        tmp / "out",
+        "--check",
+        3,
     ],
     "serve": lambda what, folder, data, tmp: ["serve", folder],
     "data show": lambda what, folder, data, tmp: ["data", "show", folder],
     "data doctor": lambda what, folder, data, tmp: ["data", "doctor", folder],
     "doctor": lambda what, folder, data, tmp: ["doctor", folder],
-}  # fmt: skip
+}
 WITHOUT_FOLDER = ("demo", "reproduce", "data list")
 WHATS = ("encoder", "classes", "tags", "masked words", "answers", "vectors", "image encoder", "image classes")
 

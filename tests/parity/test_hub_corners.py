@@ -15,9 +15,12 @@ transformers = pytest.importorskip("transformers")
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "film", "good"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 KINDS = {
-    "bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "xlm-roberta": "XLMRobertaTokenizer",
-    "camembert": "CamembertTokenizer", "mpnet": "MPNetTokenizer",
-}  # fmt: skip
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "camembert": "CamembertTokenizer",
+    "mpnet": "MPNetTokenizer",
+}
 
 
 def bare_tokenizer(folder: Path, kind: str, said: str | None) -> None:
@@ -27,9 +30,14 @@ def bare_tokenizer(folder: Path, kind: str, said: str | None) -> None:
         pieces = [*ROBERTA, "[UNK]", *BERT[5:]]
         made = Tokenizer(models.WordPiece({w: i for i, w in enumerate(pieces)}, unk_token="[UNK]"))
         names = {
-            "bos": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "[UNK]", "mask": "<mask>", "cls": "<s>",
+            "bos": "<s>",
+            "pad": "<pad>",
+            "sep": "</s>",
+            "unk": "[UNK]",
+            "mask": "<mask>",
+            "cls": "<s>",
             "eos": "</s>",
-        }  # fmt: skip
+        }
     elif kind in ("bert", "distilbert"):
         made = Tokenizer(models.WordPiece({w: i for i, w in enumerate(BERT)}, unk_token="[UNK]"))
         names = dict(zip(("pad", "unk", "cls", "sep", "mask"), BERT, strict=False))

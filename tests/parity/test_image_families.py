@@ -29,11 +29,16 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     rng = random.Random(f"{kind} {draw}")
     heads, patch, grid = rng.choice((2, 3, 5, 7)), rng.choice((2, 3, 5)), rng.choice((3, 5))
     shared = {
-        "hidden_size": heads * rng.choice((3, 5, 7)), "num_attention_heads": heads,
-        "num_hidden_layers": rng.choice((1, 2, 3)), "image_size": patch * grid + rng.choice((0, 1)),
-        "patch_size": patch, "num_channels": rng.choice((1, 3)), "layer_norm_eps": rng.choice((1e-6, 1e-5)),
-        "qkv_bias": draw % 3 > 0, "hidden_act": rng.choice(("gelu", "relu")),
-    }  # fmt: skip
+        "hidden_size": heads * rng.choice((3, 5, 7)),
+        "num_attention_heads": heads,
+        "num_hidden_layers": rng.choice((1, 2, 3)),
+        "image_size": patch * grid + rng.choice((0, 1)),
+        "patch_size": patch,
+        "num_channels": rng.choice((1, 3)),
+        "layer_norm_eps": rng.choice((1e-6, 1e-5)),
+        "qkv_bias": draw % 3 > 0,
+        "hidden_act": rng.choice(("gelu", "relu")),
+    }
     if kind == "vit":
         if draw % 2:  # one number for both sides where one is enough, as the Hub's files have it
             shared |= {"image_size": (shared["image_size"], 29), "patch_size": (patch, 7)}

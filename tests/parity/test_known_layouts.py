@@ -17,9 +17,12 @@ from glassformer.checkpoints.tensors import write_tensors
 transformers = pytest.importorskip("transformers")
 
 SMALL = {
-    "vocab_size": 101, "hidden_size": 15, "num_hidden_layers": 2, "num_attention_heads": 3,
+    "vocab_size": 101,
+    "hidden_size": 15,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
     "intermediate_size": 23,
-}  # fmt: skip
+}
 SMALL_DISTILLED = {"vocab_size": 101, "dim": 15, "n_layers": 2, "n_heads": 3, "hidden_dim": 23}
 # As RoBERTa's own; 514 rows of positions hold 512 tokens.
 ROBERTA = {
@@ -64,12 +67,20 @@ KNOWN = {
         pooling="pooler",
     ),
     "roberta-large": Published(
-        "roberta", "RobertaForMaskedLM", ROBERTA, (*POOLER, f"roberta.{IDS}", *DECODER), head="mlm",
+        "roberta",
+        "RobertaForMaskedLM",
+        ROBERTA,
+        (*POOLER, f"roberta.{IDS}", *DECODER),
+        head="mlm",
         pooling="pooler",
     ),
     "xlm-roberta-base": Published(
-        "xlm-roberta", "XLMRobertaForMaskedLM", ROBERTA | NEWER | {"output_past": True},
-        (*POOLER, f"roberta.{IDS}", *DECODER), head="mlm", pooling="pooler",
+        "xlm-roberta",
+        "XLMRobertaForMaskedLM",
+        ROBERTA | NEWER | {"output_past": True},
+        (*POOLER, f"roberta.{IDS}", *DECODER),
+        head="mlm",
+        pooling="pooler",
     ),
     "camembert-base": Published(
         "camembert",
@@ -116,7 +127,7 @@ KNOWN = {
         pooling="first",
         labels=("NEGATIVE", "POSITIVE"),
     ),
-}  # fmt: skip
+}
 
 
 def put(name: str, folder: Path) -> Any:

@@ -167,9 +167,12 @@ def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
     }  # fmt: skip
     gf.TextClassifier(**{**options, "norm": "post"}).fit(TEXTS, LABELS).save(tmp_path / "base")
     tuned = {
-        "model": str(tmp_path / "base"), "max_length": 11, "lora_rank": 2, "lora_targets": "all-linear",
+        "model": str(tmp_path / "base"),
+        "max_length": 11,
+        "lora_rank": 2,
+        "lora_targets": "all-linear",
         "lr": 0.05,
-    }  # fmt: skip
+    }
     tuned |= {"epochs": 3, "precision": "fp32", "pooling": "first"}
     start = gf.TextClassifier(**{**tuned, "lr": 0.0}).fit(TEXTS, LABELS)
     clf = gf.TextClassifier(**tuned).fit(TEXTS, LABELS)
@@ -208,9 +211,12 @@ def test_a_classifier_of_the_hub_and_peft_exchange_adapters_with_heads(tmp_path)
     }  # fmt: skip
     gf.MaskedLM(**settings, d_ff=17, max_positions=11, epochs=1).fit(TEXTS).save(tmp_path / "body")
     options = {
-        "model": str(tmp_path / "body"), "max_length": 11, "pooling": "pooler", "precision": "fp32",
+        "model": str(tmp_path / "body"),
+        "max_length": 11,
+        "pooling": "pooler",
+        "precision": "fp32",
         "seed": 3,
-    }  # fmt: skip
+    }
     options |= {"lora_rank": 2, "lora_targets": ("q", "down"), "epochs": 3}
     start = gf.TextClassifier(**options, lr=0.0).fit(TEXTS, LABELS)
     start.save(tmp_path / "start")

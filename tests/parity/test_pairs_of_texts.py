@@ -153,9 +153,14 @@ def test_a_fitted_model_opens_in_transformers_with_the_same_logits(tmp_path):
     put("bert", tmp_path / "theirs")
     labels = [("entailment", "neutral")[i % 2] for i in range(len(PAIRS))]
     clf = gf.TextClassifier(
-        str(tmp_path / "theirs"), max_length=29, epochs=1, precision="fp32", threads=1, seed=0,
+        str(tmp_path / "theirs"),
+        max_length=29,
+        epochs=1,
+        precision="fp32",
+        threads=1,
+        seed=0,
         pooling="pooler",
-    ).fit(PAIRS, labels)  # fmt: skip
+    ).fit(PAIRS, labels)
     assert clf.pairs_ is True
     clf.save(tmp_path / "ours")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()

@@ -23,10 +23,16 @@ PACKING = Packing((11, 5, 7, 2))
 @pytest.fixture
 def peer():
     config = transformers.BertConfig(
-        vocab_size=V, hidden_size=33, num_hidden_layers=2, num_attention_heads=3, intermediate_size=71,
-        max_position_embeddings=17, initializer_range=0.2, hidden_dropout_prob=0.0,
+        vocab_size=V,
+        hidden_size=33,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=71,
+        max_position_embeddings=17,
+        initializer_range=0.2,
+        hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+    )
     config._attn_implementation = "eager"
     torch.manual_seed(7)
     return shaken(transformers.BertForPreTraining(config), 0.1)
@@ -47,9 +53,12 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
     labels = torch.full((PACKING.total,), -100)
     labels[b.rows] = b.labels
     found = peer(
-        PACKING.pad(b.ids), PACKING.mask().long(), PACKING.pad(b.segments), labels=PACKING.pad(labels, -100),
+        PACKING.pad(b.ids),
+        PACKING.mask().long(),
+        PACKING.pad(b.segments),
+        labels=PACKING.pad(labels, -100),
         next_sentence_label=b.strangers,
-    )  # fmt: skip
+    )
     theirs = found.loss
     losses, _, strangers, told = masked_losses(model, b)
     assert strangers is not None

@@ -21,9 +21,14 @@ import glassformer as gf
 from glassformer.export.hf_folder import export_hf
 
 TEXTS = [
-    "the film is warm", "a dull plot", "where is the bad film in oslo ?", "funny", "warm and bad", "oslo",
+    "the film is warm",
+    "a dull plot",
+    "where is the bad film in oslo ?",
+    "funny",
+    "warm and bad",
+    "oslo",
     "a",
-]  # fmt: skip
+]
 PICTURES = [np.random.default_rng(i).integers(0, 256, (8, 8, 3), np.uint8) for i in range(7)]
 SETS = [["cat"], ["dog", "run"], [], ["cat", "dog"], ["run"], ["dog"], ["cat", "run"]]
 NUMBERS = [3.5, -1.25, 6.0, 0.5, 2.0, 8.0, -4.0]

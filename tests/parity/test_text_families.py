@@ -61,15 +61,25 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     shared = {"vocab_size": rng.choice((101, 103, 107)), "initializer_range": 0.2}
     if kind == "distilbert":
         return shared | {
-            "dim": width, "n_layers": layers, "n_heads": heads, "hidden_dim": d_ff, "activation": activation,
-            "max_position_embeddings": rng.choice((13, 17, 23)), "sinusoidal_pos_embds": draw % 3 == 0,
-            "seq_classif_dropout": 0.3, "dropout": 0.2,
-        }  # fmt: skip
+            "dim": width,
+            "n_layers": layers,
+            "n_heads": heads,
+            "hidden_dim": d_ff,
+            "activation": activation,
+            "max_position_embeddings": rng.choice((13, 17, 23)),
+            "sinusoidal_pos_embds": draw % 3 == 0,
+            "seq_classif_dropout": 0.3,
+            "dropout": 0.2,
+        }
     both = shared | {
-        "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
-        "intermediate_size": d_ff, "hidden_act": activation, "max_position_embeddings": rng.choice((19, 23)),
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": d_ff,
+        "hidden_act": activation,
+        "max_position_embeddings": rng.choice((19, 23)),
         "layer_norm_eps": rng.choice((1e-12, 1e-5)),
-    }  # fmt: skip
+    }
     if kind == "mpnet":
         return both
     if kind == "modernbert":
@@ -282,9 +292,13 @@ def test_modernberts_words_may_lack_a_bias(tmp_path):
 def test_modernberts_window_has_64_places_on_either_side(radius, same, tmp_path):
     """``local_attention`` is 128: the place 64 away is seen, the place 65 away is not."""
     peer = peer_of(
-        "modernbert", 0, local_attention=128, num_hidden_layers=1, max_position_embeddings=151,
+        "modernbert",
+        0,
+        local_attention=128,
+        num_hidden_layers=1,
+        max_position_embeddings=151,
         layer_types=["sliding_attention"],
-    )  # fmt: skip
+    )
     peer.save_pretrained(tmp_path)
     model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config, LONG)
     assert model.config.encoder.attention_window == 64
@@ -313,9 +327,16 @@ def test_modernberts_old_keys_mean_the_same(tmp_path):
 
 def test_heads_of_every_family_of_the_hub():
     known = (
-        "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra", "modernbert",
+        "bert",
+        "roberta",
+        "xlm-roberta",
+        "camembert",
+        "distilbert",
+        "mpnet",
+        "electra",
+        "modernbert",
         "deberta-v2",
-    )  # fmt: skip
+    )
     assert set(KINDS) >= set(known)
     for kind in KINDS:
         assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "spans", "mlm"}
@@ -442,8 +463,11 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
         *(
             ("deberta-v2", {key: value}, rf"config\.json: {key} = {value} is not supported")
             for key, value in (
-                ("relative_attention", False), ("conv_kernel_size", 3), ("embedding_size", 7),
-                ("pooler_dropout", 0.5), ("attention_head_size", 64),
+                ("relative_attention", False),
+                ("conv_kernel_size", 3),
+                ("embedding_size", 7),
+                ("pooler_dropout", 0.5),
+                ("attention_head_size", 64),
             )
         ),
         ("deberta-v2", {"position_buckets": 7}, "7 buckets for distances up to"),
@@ -460,7 +484,7 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
             "rope_type = 'yarn' is not supported",
         ),
     ],
-)  # fmt: skip
+)
 def test_settings_that_cannot_be(kind, change, said, tmp_path):
     peer_of(kind, 1).save_pretrained(tmp_path)
     file = tmp_path / "config.json"

@@ -25,10 +25,13 @@ TWINS = {
         "model.model": "dinov2",
     },
     ("countries-word2vec-best", "countries-word2vec"): {
-        "data.source": "countries-given", "data.splits": ("train", "validation", "test"),
-        "data.clean": "trim", "vectors.window": 2, "judge.tests": ("countries-given",),
+        "data.source": "countries-given",
+        "data.splits": ("train", "validation", "test"),
+        "data.clean": "trim",
+        "vectors.window": 2,
+        "judge.tests": ("countries-given",),
     },
-}  # fmt: skip
+}
 
 
 def settings(name: str) -> dict[str, Any]:

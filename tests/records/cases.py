@@ -61,9 +61,17 @@ predict run {one}
 """
 # What a second case on texts need not show again.
 SHOWN = [
-    "fill", "translate", "vectors", "similar", "search", "data show", "new", "doctor", "(Ctrl-C)",
+    "fill",
+    "translate",
+    "vectors",
+    "similar",
+    "search",
+    "data show",
+    "new",
+    "doctor",
+    "(Ctrl-C)",
     "train --res",
-]  # fmt: skip
+]
 SHOWN += ["compare", "export run --to hf", "{train} --out refused", "report", "evaluate run {other} --json"]
 
 
@@ -111,7 +119,11 @@ ASKED = ["where is film 5", "film 5 is in Lima now"]
 
 ALL = [
     Case(
-        "text-classification", examples.texts, "--text train.csv", TYPED, requests=TEXTS,
+        "text-classification",
+        examples.texts,
+        "--text train.csv",
+        TYPED,
+        requests=TEXTS,
         more="report study\nreport folds",
     ),
     Case(
@@ -196,8 +208,14 @@ ALL = [
         less=SHOWN,
     ),
     Case(
-        "image-regression", examples.pictures, "--images train.csv", "other/dark/68.png", many="new",
-        table="words.csv", settings=IMAGE + "target=number ", requests=[("/v1/predict", PICTURE)],
+        "image-regression",
+        examples.pictures,
+        "--images train.csv",
+        "other/dark/68.png",
+        many="new",
+        table="words.csv",
+        settings=IMAGE + "target=number ",
+        requests=[("/v1/predict", PICTURE)],
     ),
     Case(
         "token-tagging",
@@ -281,5 +299,5 @@ ALL = [
         less=["{train} --out refused"],
         more=f"vectors run {' '.join(PLACES).lower()} --json",
     ),
-]  # fmt: skip
+]
 CASES = {case.name: case for case in ALL}

@@ -15,9 +15,12 @@ from glassformer.report.maps import encode
 from glassformer.targets.multiclass import ClassificationMeter
 
 OPENINGS = [
-    "I went in expecting very little.", "My wife picked this one.", "Seen at a festival last autumn.",
-    "The first half hour drags.", "A curious piece of work from a director I usually admire.",
-]  # fmt: skip
+    "I went in expecting very little.",
+    "My wife picked this one.",
+    "Seen at a festival last autumn.",
+    "The first half hour drags.",
+    "A curious piece of work from a director I usually admire.",
+]
 MIDDLES = {
     "pos": [
         "Wonderful acting and a script with real warmth.",
@@ -33,9 +36,12 @@ MIDDLES = {
     ],
 }
 CLOSINGS = [
-    "Not bad for the money, I suppose.<br /><br />7/10", "Make of that what you will.",
-    "Others will disagree.", "Rent it on a rainy day, or don't.", "You have been warned!",
-]  # fmt: skip
+    "Not bad for the money, I suppose.<br /><br />7/10",
+    "Make of that what you will.",
+    "Others will disagree.",
+    "Rent it on a rainy day, or don't.",
+    "You have been warned!",
+]
 CONFIG = """\
 name = "imdb-minilm"
 task = "text-classification"
@@ -90,19 +96,30 @@ def history(steps: int, epochs: int, rng: np.random.Generator) -> list[dict[str,
         lr = 1e-4 * min(x / 0.06, 1 - x)
         records.append(
             {
-                "kind": "step", "step": step, "epoch": epoch, "loss": loss, "lr": lr, "tokens": 8000,
+                "kind": "step",
+                "step": step,
+                "epoch": epoch,
+                "loss": loss,
+                "lr": lr,
+                "tokens": 8000,
                 "seconds": 0.4 * step,
             }
-        )  # fmt: skip
+        )
         if step % (steps // epochs) == 0:
             held = 0.22 + 0.04 * (epoch - 1) ** 2
             records.append(
                 {
-                    "kind": "evaluation", "step": step, "epoch": epoch, "loss": held,
-                    "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2, "macro_f1": 0.912, "train_loss": loss,
-                    "train_accuracy": 0.93 + 0.025 * epoch, "best": epoch == 1,
+                    "kind": "evaluation",
+                    "step": step,
+                    "epoch": epoch,
+                    "loss": held,
+                    "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2,
+                    "macro_f1": 0.912,
+                    "train_loss": loss,
+                    "train_accuracy": 0.93 + 0.025 * epoch,
+                    "best": epoch == 1,
                 }
-            )  # fmt: skip
+            )
     return records
 
 
@@ -133,9 +150,13 @@ def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> d
     maps /= maps.sum(-1, keepdims=True)
     maps[:, :, 0] = rows
     return {
-        "text": text, "tokens": tokens, "offsets": offsets, "cls_rows": rows.round(5).tolist(),
-        "rollout": rollout.round(5).tolist(), "maps": encode(maps),
-    }  # fmt: skip
+        "text": text,
+        "tokens": tokens,
+        "offsets": offsets,
+        "cls_rows": rows.round(5).tolist(),
+        "rollout": rollout.round(5).tolist(),
+        "maps": encode(maps),
+    }
 
 
 def doctor(hostile: str) -> dict[str, Any]:
@@ -201,9 +222,14 @@ def build_run(
     test, validation = judge(p, y, names), judge(*answers(n // 4, len(names), skill, rng), names)
     train = judge(*answers(n, len(names), skill * 1.5, rng), names)
     write_predictions(
-        folder / "predictions.csv", texts, p, names, labels=[names[k] for k in y], rows=range(1, n + 1),
+        folder / "predictions.csv",
+        texts,
+        p,
+        names,
+        labels=[names[k] for k in y],
+        rows=range(1, n + 1),
         split="test",
-    )  # fmt: skip
+    )
     chosen = p.argmax(1)
     shown = [*np.flatnonzero(chosen == y)[:2], *np.flatnonzero(chosen != y)[:2]]
     examples = [
@@ -230,8 +256,13 @@ def build_run(
         "padding": {"linear": 0.0, "attention": 0.018},
         "truncated": {"test": [n // 4, n]},
         "machine": {
-            "cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile, "cores": 2, "threads": 2,
-            "bf16": ["amx_bf16", "avx512_bf16"], "memory_gib": 23.5, "gpu": None, "system": "Linux",
+            "cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile,
+            "cores": 2,
+            "threads": 2,
+            "bf16": ["amx_bf16", "avx512_bf16"],
+            "memory_gib": 23.5,
+            "gpu": None,
+            "system": "Linux",
         },
         "versions": {"python": "3.11.9", "glassformer": "0.1.0", "torch": "2.13.0+cpu"},
         "date": "2026-11-21T02:14:33+00:00",
@@ -242,7 +273,7 @@ def build_run(
             {"text": "What a complete waste of time.", "label": names[0], "probability": 0.991},
             {"text": "Compelling story, mediocre acting.", "label": names[0], "probability": 0.642},
         ],
-    }  # fmt: skip
+    }
     files = {"metrics.json": metrics, "doctor.json": doctor(hostile), "maps.json": {"examples": examples}}
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")

@@ -124,13 +124,16 @@ def test_names_from_data_cannot_break_the_metadata_or_the_page():
     scores = {"n": 7, "accuracy": 0.5, "accuracy_interval": [0.1, 0.9]}
     text = model_card(
         Model(
-            "TextClassifier", "text-classification", labels=(HOSTILE, "|"), source=HOSTILE,
+            "TextClassifier",
+            "text-classification",
+            labels=(HOSTILE, "|"),
+            source=HOSTILE,
             settings={"seed": 3},
         ),
         {"name": HOSTILE, "summary": HOSTILE, "data": {"source": HOSTILE, "split_seed": HOSTILE}},
         {"test": scores, "judged": HOSTILE, "baselines": {HOSTILE: scores}, "openings": {HOSTILE: 1}},
         {"findings": [{"severity": "warning", "message": HOSTILE}]},
-    )  # fmt: skip
+    )
     data = parsed(text)
     assert data.license is None
     assert data.model_name.startswith("a`b``: {x} |")

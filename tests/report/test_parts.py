@@ -210,10 +210,16 @@ def test_a_note_of_the_doctor_is_as_wide_as_its_list():
 def test_word_vectors_have_the_frame_of_every_page(tmp_path):
     norms = {"mean": 1.0, "min": 0.5, "max": 2.0}
     metrics = {
-        "texts": 5, "words": 31, "vocabulary": 7, "seed": 3, "seconds": {"train": 1.5},
-        "norms": {"before": norms, "after": norms}, "tests": {"likeness": None},
-        "neighbours": {"<b>red</b>": [("blue", 0.5)]}, "analogies": {},
-    }  # fmt: skip
+        "texts": 5,
+        "words": 31,
+        "vocabulary": 7,
+        "seed": 3,
+        "seconds": {"train": 1.5},
+        "norms": {"before": norms, "after": norms},
+        "tests": {"likeness": None},
+        "neighbours": {"<b>red</b>": [("blue", 0.5)]},
+        "analogies": {},
+    }
     history = [{"kind": "step", "step": i, "epoch": 0, "loss": 1 / i} for i in range(1, 12)]
     (tmp_path / "metrics.json").write_text(json.dumps(metrics))
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(one) + "\n" for one in history))
@@ -313,9 +319,12 @@ def test_pieces_of_a_word_are_added_up_and_special_tokens_stand_apart():
     (one,), left_out = maps.prepare([example()])
     assert left_out == 0
     assert [(p.before, p.text, p.shade, p.special) for p in one.pieces] == [
-        ("", "[CLS]", "h10", True), (" ", "unbelievable", "h8", False), ("", ",", "h1", False),
-        (" ", "yes", "h4", False), (" ", "[SEP]", "h2", True),
-    ]  # fmt: skip
+        ("", "[CLS]", "h10", True),
+        (" ", "unbelievable", "h8", False),
+        ("", ",", "h1", False),
+        (" ", "yes", "h4", False),
+        (" ", "[SEP]", "h2", True),
+    ]
     assert one.unread == "and more"
     assert one.caption == f"[CLS] 40{THIN}% · [SEP] 10{THIN}% · words 50{THIN}%"
     assert one.data["special"] == [0, 4]
@@ -361,10 +370,14 @@ def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"tokens": ["[CLS]"]}, {"offsets": [[0, 99]] * 7}, {"rollout": [0.5]}, {"cls_rows": [0.1]},
-        {"text": None}, {"maps": "AAAA"},
+        {"tokens": ["[CLS]"]},
+        {"offsets": [[0, 99]] * 7},
+        {"rollout": [0.5]},
+        {"cls_rows": [0.1]},
+        {"text": None},
+        {"maps": "AAAA"},
     ],
-)  # fmt: skip
+)
 def test_maps_that_do_not_fit_are_numbered(changes):
     with pytest.raises(DataError, match=r"maps\.json: example 2"):
         maps.prepare([example(), example(**changes)])

@@ -126,9 +126,13 @@ def test_the_architecture_is_drawn_from_what_the_run_noted(make_run):
     metrics = json.loads((folder / "metrics.json").read_text())
     before = Page(write_report(folder)).tags["svg"]
     layer = {
-        "name": "<script>layer", "about": "a & b", "shape": "[N, 7]", "parameters": 1234, "repeat": 3,
+        "name": "<script>layer",
+        "about": "a & b",
+        "shape": "[N, 7]",
+        "parameters": 1234,
+        "repeat": 3,
         "parts": [],
-    }  # fmt: skip
+    }
     (folder / "metrics.json").write_text(json.dumps(metrics | {"architecture": [layer]}))
     page = Page(write_report(folder))
     assert page.tags["svg"] == before + 2

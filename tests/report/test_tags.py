@@ -22,8 +22,12 @@ def made_run(folder: Path) -> Path:
     none = dict.fromkeys(ERRORS, 0)
     scores = {"n": 11, "words": 97, "entities": 217, "accuracy": 0.5, "precision": 0.5, "recall": 0.5}
     scores |= {
-        "entity_f1": 0.5, "macro_f1": 0.5, "by_kind": own, "errors": none, "confusions": [[*KINDS[:2], 3]],
-    }  # fmt: skip
+        "entity_f1": 0.5,
+        "macro_f1": 0.5,
+        "by_kind": own,
+        "errors": none,
+        "confusions": [[*KINDS[:2], 3]],
+    }
     scores["errors_by_kind"] = dict.fromkeys(KINDS, none)
     sentence = {
         "text": "Ann left",

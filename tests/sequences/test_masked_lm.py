@@ -10,9 +10,21 @@ from glassformer.errors import ConfigError, DataError
 PLACES = {"paris": "france", "rome": "italy", "madrid": "spain", "tokyo": "japan", "oslo": "norway"}
 TEXTS = [f"{city} is the capital of {land}." for city, land in PLACES.items()] * 8
 TINY = dict(
-    d_model=24, num_layers=1, num_heads=2, d_ff=31, vocab_size=200, max_length=16, max_positions=24,
-    epochs=30, lr=1e-2, batch_tokens=96, precision="fp32", threads=1, min_count=1, tokenizer="word",
-)  # fmt: skip
+    d_model=24,
+    num_layers=1,
+    num_heads=2,
+    d_ff=31,
+    vocab_size=200,
+    max_length=16,
+    max_positions=24,
+    epochs=30,
+    lr=1e-2,
+    batch_tokens=96,
+    precision="fp32",
+    threads=1,
+    min_count=1,
+    tokenizer="word",
+)
 
 
 @pytest.fixture(scope="module")

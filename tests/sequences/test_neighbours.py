@@ -76,10 +76,22 @@ def test_a_masked_word_is_learnt_from_its_neighbours_sooner():
             words.append(int(follower[words[-1]]))
         texts.append(" ".join(f"w{w}" for w in words))
     settings = dict(
-        d_model=64, num_layers=1, num_heads=2, d_ff=67, vocab_size=200, min_count=1, tokenizer="word",
-        max_length=17, max_positions=17, epochs=4, lr=3e-3, batch_tokens=300, precision="fp32", threads=1,
+        d_model=64,
+        num_layers=1,
+        num_heads=2,
+        d_ff=67,
+        vocab_size=200,
+        min_count=1,
+        tokenizer="word",
+        max_length=17,
+        max_positions=17,
+        epochs=4,
+        lr=3e-3,
+        batch_tokens=300,
+        precision="fp32",
+        threads=1,
         seed=1,
-    )  # fmt: skip
+    )
     beside = gf.MaskedLM(**settings).fit(texts)
     anywhere = gf.MaskedLM(**settings, neighbours=False).fit(texts)
     assert beside.score(texts) > 2 * anywhere.score(texts)

@@ -11,13 +11,28 @@ from glassformer.tasks.catalog import load_recipe
 
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
 TARGET = [
-    "ein Mann geht", "der Hund läuft", "zwei Mädchen spielen", "ein Mädchen läuft", "der Mann spielt",
+    "ein Mann geht",
+    "der Hund läuft",
+    "zwei Mädchen spielen",
+    "ein Mädchen läuft",
+    "der Mann spielt",
     "zwei Hunde gehen",
-]  # fmt: skip
+]
 TINY = dict(
-    d_model=32, num_layers=1, num_heads=2, d_ff=47, dropout=0.0, vocab_size=300, epochs=40, lr=1e-2,
-    batch_size=3, label_smoothing=0.0, precision="fp32", threads=1, max_length=24,
-)  # fmt: skip
+    d_model=32,
+    num_layers=1,
+    num_heads=2,
+    d_ff=47,
+    dropout=0.0,
+    vocab_size=300,
+    epochs=40,
+    lr=1e-2,
+    batch_size=3,
+    label_smoothing=0.0,
+    precision="fp32",
+    threads=1,
+    max_length=24,
+)
 
 
 def fitted(**options):

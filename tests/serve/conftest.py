@@ -56,9 +56,15 @@ class Running:
 
         self.app = create_app(models, limits, **options)
         config = uvicorn.Config(
-            self.app, "127.0.0.1", 0, http=bounded_protocol(limits, self.app.state.server.held), ws="none",
-            lifespan="on", log_level=40, loop=loop,
-        )  # fmt: skip
+            self.app,
+            "127.0.0.1",
+            0,
+            http=bounded_protocol(limits, self.app.state.server.held),
+            ws="none",
+            lifespan="on",
+            log_level=40,
+            loop=loop,
+        )
         self.socket = config.bind_socket()
         self.port = self.socket.getsockname()[1]
         self.server = uvicorn.Server(config)

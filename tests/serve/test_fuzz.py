@@ -63,8 +63,12 @@ def test_made_up_requests(server: Running):
 def write(path: Path, statuses: Counter, slowest: float) -> None:
     """The counts, with when and where they were made."""
     about = {
-        "benchmark": "made-up requests", "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine_facts(), "versions": versions("fastapi", "uvicorn", "schemathesis"),
-        "examples": EXAMPLES, "statuses": dict(statuses), "slowest_health_ms": round(1000 * slowest, 1),
-    }  # fmt: skip
+        "benchmark": "made-up requests",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine_facts(),
+        "versions": versions("fastapi", "uvicorn", "schemathesis"),
+        "examples": EXAMPLES,
+        "statuses": dict(statuses),
+        "slowest_health_ms": round(1000 * slowest, 1),
+    }
     path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -287,13 +287,21 @@ async def test_keys_and_paths():
 SERVED = ("Films.Example", "[::1]", "::2", "127.0.0.1", "xn--bcher-kva.example")
 # By the grammar of RFC 9110, 7.2 and RFC 3986, 3.2.2: the host that a value names; None: it names none.
 HOSTS = {
-    b"films.example": "films.example", b"FILMS.example:80": "films.example",
-    b"films.example.": "films.example", b"films.example.:8": "films.example",
-    b"films.example:": "films.example", b"films.example ": "films.example",
-    b" \tfilms.example:80\t": "films.example", b"[::1]": "::1", b"[::1]:9": "::1",
-    b"[0:0:0:0:0:0:0:1]": "::1", b"[0000:0::0001]:80": "::1", b"[::2] ": "::2",
-    b"127.0.0.1:8000": "127.0.0.1", b"xn--bcher-kva.example": "xn--bcher-kva.example",
-}  # fmt: skip
+    b"films.example": "films.example",
+    b"FILMS.example:80": "films.example",
+    b"films.example.": "films.example",
+    b"films.example.:8": "films.example",
+    b"films.example:": "films.example",
+    b"films.example ": "films.example",
+    b" \tfilms.example:80\t": "films.example",
+    b"[::1]": "::1",
+    b"[::1]:9": "::1",
+    b"[0:0:0:0:0:0:0:1]": "::1",
+    b"[0000:0::0001]:80": "::1",
+    b"[::2] ": "::2",
+    b"127.0.0.1:8000": "127.0.0.1",
+    b"xn--bcher-kva.example": "xn--bcher-kva.example",
+}
 OTHERS = {  # valid, and not served here
     b"x": "x",
     b"films": "films",

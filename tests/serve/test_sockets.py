@@ -25,9 +25,14 @@ def small(serve, request) -> Iterator[Running]:
     """A server with room for little: 4 kB of headers, 7 of them, two requests that wait. On either loop."""
     pytest.importorskip(request.param)
     running = serve(
-        loop=request.param, header_bytes=4000, headers=7, pipelined=2, body_bytes=20_000, body_seconds=1.5,
+        loop=request.param,
+        header_bytes=4000,
+        headers=7,
+        pipelined=2,
+        body_bytes=20_000,
+        body_seconds=1.5,
         seconds=5.0,
-    )  # fmt: skip
+    )
     yield running
     running.stop()
 
@@ -166,14 +171,20 @@ def test_trailers_are_no_headers(serve):
 @pytest.mark.parametrize(
     "lines",
     [
-        b"Content-Length: 21\r\nContent-Length: 22\r\n", b"Content-Length: 21\r\nContent-Length: 21\r\n",
+        b"Content-Length: 21\r\nContent-Length: 22\r\n",
+        b"Content-Length: 21\r\nContent-Length: 21\r\n",
         b"Content-Length: 21\r\nTransfer-Encoding: chunked\r\n",
-        b"Transfer-Encoding: chunked\r\nContent-Length: 21\r\n", b"Content-Length: 21, 21\r\n",
-        b"Content-Length: +21\r\n", b"Content-Length: -1\r\n", b"Content-Length: 0x15\r\n",
-        b"Transfer-Encoding: chunked, gzip\r\n", b"Transfer-Encoding : chunked\r\n",
-        b"Transfer-Encoding: identity\r\n", b"X: a\r\n folded: b\r\nContent-Length : 21\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 21\r\n",
+        b"Content-Length: 21, 21\r\n",
+        b"Content-Length: +21\r\n",
+        b"Content-Length: -1\r\n",
+        b"Content-Length: 0x15\r\n",
+        b"Transfer-Encoding: chunked, gzip\r\n",
+        b"Transfer-Encoding : chunked\r\n",
+        b"Transfer-Encoding: identity\r\n",
+        b"X: a\r\n folded: b\r\nContent-Length : 21\r\n",
     ],
-)  # fmt: skip
+)
 def test_two_readers_of_one_request_would_not_agree(small: Running, lines: bytes):
     said = raw(small, POST + lines + b"\r\n" + BODY + b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
     assert len(statuses(said)) <= 1
@@ -293,14 +304,21 @@ def test_bytes_that_begin_no_request_and_bodies_that_nobody_waits_for(small: Run
 @pytest.mark.parametrize(
     ("request_line", "wanted"),
     [
-        (b"OPTIONS /v1/predict HTTP/1.1", [405]), (b"OPTIONS * HTTP/1.1", [404]),
-        (b"DELETE /v1/predict HTTP/1.1", [405]), (b"TRACE / HTTP/1.1", [405]), (b"FOO / HTTP/1.1", [400]),
-        (b"CONNECT evil.example:80 HTTP/1.1", [400]), (b"GET http://x/health HTTP/1.1", [200]),
-        (b"GET ftp:///etc/passwd HTTP/1.1", [400, 404]), (b"GET /health HTTP/1.0", [200]),
-        (b"GET /health HTTP/3.0", [400]), (b"HEAD /health HTTP/1.1", [200]),
-        (b"HEAD /v1/predict HTTP/1.1", [405]), (b"GET //evil.example/health HTTP/1.1", [404]),
+        (b"OPTIONS /v1/predict HTTP/1.1", [405]),
+        (b"OPTIONS * HTTP/1.1", [404]),
+        (b"DELETE /v1/predict HTTP/1.1", [405]),
+        (b"TRACE / HTTP/1.1", [405]),
+        (b"FOO / HTTP/1.1", [400]),
+        (b"CONNECT evil.example:80 HTTP/1.1", [400]),
+        (b"GET http://x/health HTTP/1.1", [200]),
+        (b"GET ftp:///etc/passwd HTTP/1.1", [400, 404]),
+        (b"GET /health HTTP/1.0", [200]),
+        (b"GET /health HTTP/3.0", [400]),
+        (b"HEAD /health HTTP/1.1", [200]),
+        (b"HEAD /v1/predict HTTP/1.1", [405]),
+        (b"GET //evil.example/health HTTP/1.1", [404]),
     ],
-)  # fmt: skip
+)
 def test_odd_request_lines(small: Running, request_line: bytes, wanted: list[int]):
     assert status(raw(small, request_line + b"\r\nHost: x\r\n" + LAST)) in wanted
 

@@ -15,9 +15,12 @@ from glassformer.tasks.similarity import estimator
 from .tiny import PAIRS, checkpoint, tiny
 
 ROWS = [
-    ("q1", "a dog and a cat", "yes"), ("q2", "rain and sun", "no"), ("q3", "a dog and a cat", "=1+1"),
-    ("q4", "two and three", ""), ("q5", "a red car rained", "no"),
-]  # fmt: skip
+    ("q1", "a dog and a cat", "yes"),
+    ("q2", "rain and sun", "no"),
+    ("q3", "a dog and a cat", "=1+1"),
+    ("q4", "two and three", ""),
+    ("q5", "a red car rained", "no"),
+]
 
 
 @pytest.fixture
@@ -53,9 +56,16 @@ def test_doubles_are_what_all_cosines_say(monkeypatch):
 
 def test_doubles_of_a_table_have_rows_ids_and_columns(here, capsys):
     words = (
-        "similar", "faq.csv", "--doubles", "--text-column", "question", "--model", "model", "--least",
+        "similar",
+        "faq.csv",
+        "--doubles",
+        "--text-column",
+        "question",
+        "--model",
+        "model",
+        "--least",
         "0.999",
-    )  # fmt: skip
+    )
     out, err = said(capsys, *words)
     assert out == "1.0000\t2 (q1)\t4 (q3)\ta dog and a cat\ta dog and a cat\n"
     assert "1 pairs among 5 rows" in err

@@ -160,8 +160,12 @@ def test_the_doctor_sees_leaks_on_either_side_and_pairs_with_two_scores():
     assert found["same", "warning"].count == 1
     assert found["leaks", "warning"].count == 1
     assert report.figures["splits"]["train"] == {
-        "pairs": 4, "distinct": 3, "lowest": 0.0, "mean": 2.5, "highest": 5.0,
-    }  # fmt: skip
+        "pairs": 4,
+        "distinct": 3,
+        "lowest": 0.0,
+        "mean": 2.5,
+        "highest": 5.0,
+    }
     alone = examine_scored("pairs", {"train": train, "test": split([("g h", "o p", 1)], "test")})
     assert next(f for f in alone.findings if f.code == "leaks").severity == "note"
 

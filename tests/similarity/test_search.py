@@ -48,8 +48,11 @@ def test_an_index_is_kept_without_pickle_and_belongs_to_its_model(embedder, tmp_
     assert before[0][0] == "a dog"
     folder = embedder.save_index(tmp_path / "index")
     assert {file.name for file in folder.iterdir()} == {
-        "index.json", "texts.jsonl", "vectors.safetensors", "manifest.json",
-    }  # fmt: skip
+        "index.json",
+        "texts.jsonl",
+        "vectors.safetensors",
+        "manifest.json",
+    }
     again = gf.load(embedder.save(tmp_path / "model")).load_index(folder)
     assert again.similar("a dog", 3) == before
     assert again.index_.row(0) == 2

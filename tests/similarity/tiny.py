@@ -16,8 +16,12 @@ from glassformer.models.text import TextEncoder
 from glassformer.tasks.build import save_tokenizer
 
 PAIRS = [
-    ("a dog", "the dog"), ("a cat", "the car"), ("two", "three"), ("a red car", "a car"), ("rain", "sun"),
-]  # fmt: skip
+    ("a dog", "the dog"),
+    ("a cat", "the car"),
+    ("two", "three"),
+    ("a red car", "a car"),
+    ("rain", "sun"),
+]
 SCORES = [5, 1, 0, 4, 2]
 TEXTS = ["a dog", "a cat", "the dog and the cat", "two", "three", "two and three", "seven"]
 LABELS = ["animal", "animal", "animal", "number", "number", "number", "number"]

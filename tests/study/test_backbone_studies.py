@@ -46,9 +46,19 @@ def pictures(tmp_path_factory) -> Path:
 def backbone(tmp_path_factory, pictures) -> Path:
     """Untrained but for one step, of the kind that ``cifar10-backbone`` leaves: [CLS], pooler, 8 pixels."""
     clf = ImageClassifier(
-        "vit-tiny", image_size=8, patch_size=4, d_model=16, num_heads=2, d_ff=16, num_layers=2,
-        pooling="pooler", epochs=1, batch_size=8, precision="fp32", threads=1,
-    )  # fmt: skip
+        "vit-tiny",
+        image_size=8,
+        patch_size=4,
+        d_model=16,
+        num_heads=2,
+        d_ff=16,
+        num_layers=2,
+        pooling="pooler",
+        epochs=1,
+        batch_size=8,
+        precision="fp32",
+        threads=1,
+    )
     files = sorted((pictures / "train").glob("*/*.png"))
     clf.fit(files, [path.parent.name for path in files])
     return clf.save(tmp_path_factory.mktemp("backbone") / "model")
@@ -68,8 +78,11 @@ def test_the_heads_are_those_of_the_practical():
                 assert (model.pooling, model.head_hidden) == (pooling, hidden)
                 assert model.head == ("mlp" if hidden else "linear")
                 assert (train.train_layers, train.unfreeze_every, train.epochs, train.batch_size) == (
-                    0, 0, 10, 32,
-                )  # fmt: skip
+                    0,
+                    0,
+                    10,
+                    32,
+                )
         last = {name: recipe for name, recipe in arms.items() if name.endswith("then the last block")}
         assert len(last) == 6
         assert {recipe.train.unfreeze_every for recipe in last.values()} == {5}
@@ -123,10 +136,13 @@ def test_the_chain_leaves_a_backbone_with_a_pooler(tmp_path, pictures):
     second = load_recipe(
         "cifar10-backbone",
         [
-            *sizes, f"source={pictures}", "validation_size=4", "baselines=false",
+            *sizes,
+            f"source={pictures}",
+            "validation_size=4",
+            "baselines=false",
             f"model={tmp_path / 'patches' / 'model'}",
         ],
-    )  # fmt: skip
+    )
     run_task(second, tmp_path / "backbone")
     config = json.loads((tmp_path / "backbone" / "model" / "config.json").read_text(encoding="utf-8"))
     assert config["hidden_size"] == 16

@@ -30,8 +30,11 @@ def test_every_combination_and_every_named_arm(study):
     )
     arms = expand(asked)
     names = [
-        "lr=0.1, pooling=max", "lr=0.1, pooling=first", "lr=0.001, pooling=max", "lr=0.001, pooling=first",
-    ]  # fmt: skip
+        "lr=0.1, pooling=max",
+        "lr=0.1, pooling=first",
+        "lr=0.001, pooling=max",
+        "lr=0.001, pooling=first",
+    ]
     assert [a.name for a in arms] == [*names, "wide"]
     assert [(a.recipe.train.lr, a.recipe.model.pooling) for a in arms[:4]] == [
         (0.1, "max"), (0.1, "first"), (1e-3, "max"), (1e-3, "first"),

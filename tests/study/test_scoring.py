@@ -25,9 +25,17 @@ TEXTS = [f"a {('warm', 'dull')[i % 2]} film , number {i}" for i in range(23)]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clf = gf.TextClassifier(
-        "encoder-mini", d_model=14, num_heads=2, d_ff=11, max_length=13, epochs=1, lr=1e-2, min_count=1,
-        precision="fp32", threads=1,
-    )  # fmt: skip
+        "encoder-mini",
+        d_model=14,
+        num_heads=2,
+        d_ff=11,
+        max_length=13,
+        epochs=1,
+        lr=1e-2,
+        min_count=1,
+        precision="fp32",
+        threads=1,
+    )
     clf.fit(TEXTS, ["good", "bad"] * 11 + ["good"])
     return clf.save(tmp_path_factory.mktemp("scoring") / "model")
 
@@ -137,9 +145,18 @@ def test_pictures(tmp_path: Path):
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 255, (12, 8, 8, 1), np.uint8)
     clf = gf.ImageClassifier(
-        "vit-tiny", image_size=8, patch_size=4, channels=1, d_model=8, num_heads=2, d_ff=8, num_layers=1,
-        epochs=1, precision="fp32", threads=1,
-    ).fit(pixels, [0, 1] * 6)  # fmt: skip
+        "vit-tiny",
+        image_size=8,
+        patch_size=4,
+        channels=1,
+        d_model=8,
+        num_heads=2,
+        d_ff=8,
+        num_layers=1,
+        epochs=1,
+        precision="fp32",
+        threads=1,
+    ).fit(pixels, [0, 1] * 6)
     clf.save(tmp_path / "model")
     contents = []
     for i, picture in enumerate(pixels[:5]):

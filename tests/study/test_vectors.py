@@ -124,8 +124,12 @@ def test_what_cannot_be_judged_is_said_before_training(setting, message, tmp_pat
 def test_words_without_a_vector_are_said(tmp_path):
     said: list[str] = []
     settings = [
-        *SETTINGS, "epochs=1", "tests=[]", 'neighbours=["king", "zebra"]', 'analogies=["king man yak"]',
-    ]  # fmt: skip
+        *SETTINGS,
+        "epochs=1",
+        "tests=[]",
+        'neighbours=["king", "zebra"]',
+        'analogies=["king man yak"]',
+    ]
     done = run_task(load_recipe("countries-word2vec", settings), tmp_path / "run", log=said.append)
     assert "left out, for they have no vector: zebra, yak" in said
     assert set(done.metrics["neighbours"]) == {"king"}

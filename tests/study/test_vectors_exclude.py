@@ -14,8 +14,13 @@ from glassformer.tasks.word2vec.recipe import CorpusConfig
 from glassformer.tasks.word2vec.run import load_texts
 
 TRAIN = [
-    "the king and the queen", "a fine film", "Café <br />du monde!", "a bad film", "a fine film", "le café",
-]  # fmt: skip
+    "the king and the queen",
+    "a fine film",
+    "Café <br />du monde!",
+    "a bad film",
+    "a fine film",
+    "le café",
+]
 TEST = ["A fine  film", "nothing else", normalize("NFD", "café du monde!"), "a bad film"]
 
 
@@ -70,8 +75,15 @@ def test_when_nothing_is_left_the_way_out_is_right(source, tmp_path, capsys):
     with pytest.raises(DataError, match=r"no text is left: each one is also in test\..*exclude=\[\]"):
         load_texts(CorpusConfig(source=str(source), splits=("test",), exclude=("test",)))
     command = [
-        "train", "imdb-word2vec", "--data", str(source), "--set", 'splits=["test"]', "--set", "min_count=1",
-    ]  # fmt: skip
+        "train",
+        "imdb-word2vec",
+        "--data",
+        str(source),
+        "--set",
+        'splits=["test"]',
+        "--set",
+        "min_count=1",
+    ]
     command += ["--set", "tests=[]", "--set", "epochs=1", "--set", "dim=3", "--out", str(tmp_path / "run")]
     assert main(command) == 2
     assert "no text is left" in capsys.readouterr().err

@@ -34,10 +34,22 @@ def test_amounts_are_read_as_they_are_meant(text: str, value: float):
 @pytest.mark.parametrize(
     "text",
     [
-        "VB", "n/a", "2 or 3", "EUR", "12,34,5", "1.2.3", "5 kg", "2024-05-01", "€5 $5", "1e3", "12 €M",
-        "12 €K", "5 €/kg", "£5k",
+        "VB",
+        "n/a",
+        "2 or 3",
+        "EUR",
+        "12,34,5",
+        "1.2.3",
+        "5 kg",
+        "2024-05-01",
+        "€5 $5",
+        "1e3",
+        "12 €M",
+        "12 €K",
+        "5 €/kg",
+        "£5k",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_amount_is_none(text: str):
     assert amount(text) is None
 

@@ -332,8 +332,11 @@ def test_answers_keep_their_files_and_columns(tmp_path):
             else [*map(json.loads, text.splitlines())]
         )
         assert [(Path(one["file"]).name, int(one["row"]), one["id"]) for one in found] == [
-            ("a.jsonl", 1, "a0"), ("a.jsonl", 2, "a1"), ("b.jsonl", 1, "b0"), ("b.jsonl", 2, "b1"),
-        ]  # fmt: skip
+            ("a.jsonl", 1, "a0"),
+            ("a.jsonl", 2, "a1"),
+            ("b.jsonl", 1, "b0"),
+            ("b.jsonl", 2, "b1"),
+        ]
         assert {(one["answer"], one["given:answer"]) for one in found} == {("x", "kept")}
     text = written(Questions().rows(Given([*X[0]])), tmp_path / "one.csv", "x")
     assert text.splitlines()[0] == ",".join(Predicted.HEADER)

@@ -206,9 +206,18 @@ def test_a_run_of_a_folder_shows_what_was_tried(at_hand, tmp_path):
         Image.fromarray(image).save(place / f"{i}.png")
     run = tmp_path / "run"
     done = call(
-        "train", "--images", tmp_path / "shown", "--out", run, "--set", "threads=1", "--set", "test_size=0.3",
-        "--set", "validation_size=0.3",
-    )  # fmt: skip
+        "train",
+        "--images",
+        tmp_path / "shown",
+        "--out",
+        run,
+        "--set",
+        "threads=1",
+        "--set",
+        "test_size=0.3",
+        "--set",
+        "validation_size=0.3",
+    )
     assert done.code == 0, done.err
     tried = json.loads((run / "metrics.json").read_text())["tried"]
     assert [one["model"].split(", ")[-1] for one in tried] == ["hog", "frozen", "fine-tuned"]

@@ -208,6 +208,9 @@ def test_a_key_that_a_task_once_had_is_read_at_its_neutral_value_only(kind, conf
 
 def test_some_keys_are_of_that_kind():
     assert {(kind.__name__, key) for kind, _, key in RETIRED} == {
-        ("Translator", "class_weight"), ("Translator", "word_dropout"), ("MaskedLM", "class_weight"),
-        ("MaskedLM", "word_dropout"), ("MaskedLM", "label_smoothing"),
-    }  # fmt: skip
+        ("Translator", "class_weight"),
+        ("Translator", "word_dropout"),
+        ("MaskedLM", "class_weight"),
+        ("MaskedLM", "word_dropout"),
+        ("MaskedLM", "label_smoothing"),
+    }

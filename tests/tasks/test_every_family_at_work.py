@@ -101,10 +101,13 @@ def put_sentence_pieces(folder: Path) -> None:
 
 
 CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "roberta": ("roberta", put_bytes), "xlm-roberta": ("xlm-roberta", put_unigram),
-    "camembert": ("camembert", put_unigram), "mpnet": ("mpnet", put_pieces), "phobert": ("roberta", put_fast),
+    "roberta": ("roberta", put_bytes),
+    "xlm-roberta": ("xlm-roberta", put_unigram),
+    "camembert": ("camembert", put_unigram),
+    "mpnet": ("mpnet", put_pieces),
+    "phobert": ("roberta", put_fast),
     "pieces": ("xlm-roberta", put_sentence_pieces),
-}  # fmt: skip
+}
 
 
 def put(name: str, folder: Path, head: str | None = "mlm", **changes) -> Path:
@@ -214,9 +217,12 @@ def test_exported_to_the_hub_s_layout(name, tmp_path):
     hub = FAMILIES[kind].hub
     folder = put(name, tmp_path / "hub", "classification")
     clf = gf.TextClassifier(
-        str(folder), pooling=hub.pooling, head=hub.head_type, head_activation=hub.head_activation,
+        str(folder),
+        pooling=hub.pooling,
+        head=hub.head_type,
+        head_activation=hub.head_activation,
         **(SMALL | {"epochs": 1}),
-    ).fit(TEXTS, LABELS)  # fmt: skip
+    ).fit(TEXTS, LABELS)
     found = export_hf(clf, tmp_path / "whole", TEXTS)
     assert (found["opens_as"], found["whole"]) == (hub.classes["classification"], True)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "whole").eval()

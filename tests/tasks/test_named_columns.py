@@ -415,10 +415,13 @@ def test_embedders_take_columns_of_labels_and_scores():
 # --- shapes of scikit-learn -------------------------------------------------------------------------------
 
 ONE = {
-    "array": np.array(TEXTS)[:, None], "objects": np.array(TEXTS, object)[:, None],
-    "lists": [[text] for text in TEXTS], "frame": FRAME[["text"]], "series": FRAME["text"],
+    "array": np.array(TEXTS)[:, None],
+    "objects": np.array(TEXTS, object)[:, None],
+    "lists": [[text] for text in TEXTS],
+    "frame": FRAME[["text"]],
+    "series": FRAME["text"],
     "arrow": pa.array(TEXTS),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", ONE)
@@ -466,11 +469,17 @@ TRUTHS = [label == "pos" for label in LABELS]
 @pytest.mark.parametrize(
     "y",
     [
-        TRUTHS, np.array(TRUTHS), np.array(TRUTHS, object), np.array(TRUTHS)[:, None], pd.Series(TRUTHS),
-        pd.Series(TRUTHS, dtype="boolean"), pd.DataFrame({"y": TRUTHS}), pa.array(TRUTHS),
+        TRUTHS,
+        np.array(TRUTHS),
+        np.array(TRUTHS, object),
+        np.array(TRUTHS)[:, None],
+        pd.Series(TRUTHS),
+        pd.Series(TRUTHS, dtype="boolean"),
+        pd.DataFrame({"y": TRUTHS}),
+        pa.array(TRUTHS),
     ],
     ids=lambda y: type(y).__name__,
-)  # fmt: skip
+)
 def test_truth_values_come_back(y, tmp_path):
     clf = classifier().fit(TEXTS, y)
     wanted = classifier().fit(TEXTS, [int(truth) for truth in TRUTHS])

@@ -232,10 +232,14 @@ def ranks(run: LabeledRun) -> Section:
 
 
 TASK = labelled(
-    "text-rating", RatingRecipe, TextRater, Ratings(),
-    label_of=lambda text: "good" if "dog" in text else "bad", report="ratings",
+    "text-rating",
+    RatingRecipe,
+    TextRater,
+    Ratings(),
+    label_of=lambda text: "good" if "dog" in text else "bad",
+    report="ratings",
     baselines=(shares_of_training,),
-)  # fmt: skip
+)
 
 # --- tests ----------------------------------------------------------------------------------------
 

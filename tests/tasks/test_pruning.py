@@ -82,14 +82,23 @@ def test_a_pruned_model_is_saved_loaded_trained_on_and_explained(clf, tmp_path):
 def test_transformers_opens_a_pruned_model(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
-        vocab_size=31, hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=37,
+        vocab_size=31,
+        hidden_size=22,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=37,
         max_position_embeddings=17,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
     words = [
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *" ".join(sorted(set(" ".join(TEXTS).split()))).split(),
-    ]  # fmt: skip
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *" ".join(sorted(set(" ".join(TEXTS).split()))).split(),
+    ]
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     clf = gf.TextClassifier(model=str(tmp_path / "bert"), max_length=13, epochs=1, precision="fp32")
     pruned = clf.fit(TEXTS, LABELS).prune(TEXTS, share=0.4)

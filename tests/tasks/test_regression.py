@@ -72,8 +72,12 @@ def test_intervals_go_by_the_errors_of_held_out_examples(fitted):
 def test_errors_of_the_weights_before_an_adapter_are_forgotten(fitted, tmp_path):
     base = gf.load(fitted.save(tmp_path / "base"))
     low = {
-        "lora_rank": 2, "epochs": 1, "model": str(tmp_path / "base"), "precision": "fp32", "max_length": 11,
-    }  # fmt: skip
+        "lora_rank": 2,
+        "epochs": 1,
+        "model": str(tmp_path / "base"),
+        "precision": "fp32",
+        "max_length": 11,
+    }
     gf.TextRegressor(**low).fit(TEXTS, NUMBERS).save_adapter(tmp_path / "adapter")
     with pytest.raises(ConfigError, match="nothing is known of this model's errors"):
         base.load_adapter(tmp_path / "adapter").predict_interval(TEXTS[:2])

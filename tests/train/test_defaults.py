@@ -94,10 +94,13 @@ def test_batches_by_tokens_stay_so():
 @pytest.mark.parametrize(
     ("model", "settings", "kind"),
     [
-        ("encoder-mini", {}, "encoder"), ("lstm", {}, "recurrent"), ("textcnn", {}, "convolution"),
-        ("encoder-mini", {"train_layers": 0}, "head"), ("encoder-mini", {"lora_rank": 2}, "adapter"),
+        ("encoder-mini", {}, "encoder"),
+        ("lstm", {}, "recurrent"),
+        ("textcnn", {}, "convolution"),
+        ("encoder-mini", {"train_layers": 0}, "head"),
+        ("encoder-mini", {"lora_rank": 2}, "adapter"),
     ],
-)  # fmt: skip
+)
 def test_each_kind_of_model_is_known(model, settings, kind):
     clf = gf.TextClassifier(model, epochs=1, d_model=14, max_length=13, threads=1, **settings)
     clf.fit(TEXTS[:11], LABELS[:11])

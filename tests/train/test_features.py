@@ -53,10 +53,14 @@ OWN = {"dropout": 0.0, "max_length": 17, "min_count": 1}
 KINDS = {
     "texts": (TEXTS, gf.TextClassifier, "encoder-small", OWN, "predict_rows", TASK.format("text")),
     "pictures": (
-        PICTURES, gf.ImageClassifier, "vit-tiny", {"image_size": 11, "patch_size": 5}, "predict_pictures",
+        PICTURES,
+        gf.ImageClassifier,
+        "vit-tiny",
+        {"image_size": 11, "patch_size": 5},
+        "predict_pictures",
         TASK.format("image"),
     ),
-}  # fmt: skip
+}
 OF_TEXTS = pytest.mark.parametrize("kind", ["texts"], indirect=True)
 OF_PICTURES = pytest.mark.parametrize("kind", ["pictures"], indirect=True)
 
@@ -92,8 +96,11 @@ def near(precision: str) -> dict[str, float]:
 @pytest.mark.parametrize("pooling", ["first", "mean", "max", "pooler"])
 def test_equal_to_training_without_the_cache(monkeypatch, kind, pooling, precision):
     settings = {
-        "pooling": pooling, "precision": precision, "class_weight": "balanced", "label_smoothing": 0.1,
-    }  # fmt: skip
+        "pooling": pooling,
+        "precision": precision,
+        "class_weight": "balanced",
+        "label_smoothing": 0.1,
+    }
     settings |= {"head": "mlp", "head_hidden": 11, "head_dropout": 0.2}
     ours = kind.fit(kind.held, **settings)
     assert kind.counted == [41, 13]

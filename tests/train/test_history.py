@@ -10,9 +10,14 @@ from glassformer.train.state import History
 
 def step(i: int) -> dict:
     return {
-        "kind": "step", "step": i, "epoch": i // 7, "loss": 1 / (i + 3), "lr": 1e-3 * i, "tokens": 2**40 + i,
+        "kind": "step",
+        "step": i,
+        "epoch": i // 7,
+        "loss": 1 / (i + 3),
+        "lr": 1e-3 * i,
+        "tokens": 2**40 + i,
         "seconds": i / 1000,
-    }  # fmt: skip
+    }
 
 
 def records(count: int) -> list[dict]:

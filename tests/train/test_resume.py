@@ -32,9 +32,17 @@ def everything(rig):
     """What must be equal in the end, clock aside."""
     t = rig.training
     plain = [
-        t.step, t.epoch, t.cursor, dict(t.epoch_sums), t.best_score, t.best_loss, t.ties, t.best_step,
-        t.bad_evaluations, t.stopped_early,
-    ]  # fmt: skip
+        t.step,
+        t.epoch,
+        t.cursor,
+        dict(t.epoch_sums),
+        t.best_score,
+        t.best_loss,
+        t.ties,
+        t.best_step,
+        t.bad_evaluations,
+        t.stopped_early,
+    ]
     tensors = t.optimizer.tensors() | {f"best/{n}": w for n, w in (t.best_weights or {}).items()}
     tensors |= {f"model/{n}": p.detach() for n, p in t.model.named_parameters()} | {
         "rng": torch.get_rng_state()

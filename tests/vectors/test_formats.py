@@ -166,11 +166,14 @@ def test_binary_files_with_and_without_line_ends(end, tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"0 3", "0 words of 3 numbers"), (b"2 0", "2 words of 0 numbers"),
-        (b"2 100001", "2 words of 100001 numbers"), (b"1 100000", "numbers after 'a'"),
-        (b"1 2 3", "is not in word2vec's format"), (b"5", "is not in word2vec's"),
+        (b"0 3", "0 words of 3 numbers"),
+        (b"2 0", "2 words of 0 numbers"),
+        (b"2 100001", "2 words of 100001 numbers"),
+        (b"1 100000", "numbers after 'a'"),
+        (b"1 2 3", "is not in word2vec's format"),
+        (b"5", "is not in word2vec's"),
     ],
-)  # fmt: skip
+)
 def test_first_lines_at_their_bounds(line, said, tmp_path):
     (tmp_path / "v").write_bytes(line + b"\na 1\n")
     with pytest.raises(CheckpointError, match=said):

@@ -39,12 +39,23 @@ def test_rows_without_a_text_are_told_and_listed(table, tmp_path, capsys):
     (tmp_path / "r.toml").write_text(
         "\n".join(
             [
-                'name = "mine"', 'task = "word2vec"', "[data]", f'source = "{table}"', 'on_bad_row = "skip"',
-                'splits = ["train"]', "exclude = []", "[vectors]", "dim = 5", "min_count = 1", "epochs = 1",
-                "threads = 1", "[judge]", "tests = []",
+                'name = "mine"',
+                'task = "word2vec"',
+                "[data]",
+                f'source = "{table}"',
+                'on_bad_row = "skip"',
+                'splits = ["train"]',
+                "exclude = []",
+                "[vectors]",
+                "dim = 5",
+                "min_count = 1",
+                "epochs = 1",
+                "threads = 1",
+                "[judge]",
+                "tests = []",
             ]
         )
-    )  # fmt: skip
+    )
     assert main(["train", str(tmp_path / "r.toml"), "--out", str(tmp_path / "run")]) == 0
     lines = (tmp_path / "run" / "rejected.jsonl").read_text().splitlines()
     assert [json.loads(line)["row"] for line in lines] == [12, 13]
