@@ -39,15 +39,9 @@ NEEDS = {
     "from transformers import": "transformers",
     "'serve'": "fastapi",
 }
-QUICK = {
-    "extend",
-    "explain",
-    "own-images",
-    "compare-fairly",
-    "from-captum",
-    "gallery",
-    "tables",
-}  # the others train for tens of seconds
+QUICK = set(
+    "extend explain own-images compare-fairly from-captum gallery tables".split()
+)  # the others train for tens of seconds
 RUNNABLE = {page.stem: code for page in RUN if (code := blocks.program(page))}
 
 
@@ -160,19 +154,7 @@ def test_the_page_of_models_is_as_the_families_are():
         assert not family.hub or family.examples, f"{name} names no checkpoint"
 
 
-PACKAGES = (
-    "nn",
-    "data",
-    "models",
-    "train",
-    "evaluate",
-    "explain",
-    "checkpoints",
-    "study",
-    "report",
-    "export",
-    "serve",
-)
+PACKAGES = tuple("nn data models train evaluate explain checkpoints study report export serve".split())
 
 
 def test_the_reference_has_what_a_package_gives_to_its_users():

@@ -13,64 +13,22 @@ from glassformer.data import tables
 from glassformer.process import without_warnings
 
 # What changes something for every thread of a process, by the end of its dotted name.
-CALLS = {
-    "os.umask",
-    "os.chdir",
-    "os.fchdir",
-    "os.putenv",
-    "os.unsetenv",
-    "os.nice",
-    "os.setpriority",
-    "os.environ.setdefault",
-    "os.environ.update",
-    "os.environ.pop",
-    "os.environ.clear",
-    "locale.setlocale",
-    "csv.field_size_limit",
-    "sys.setrecursionlimit",
-    "sys.setswitchinterval",
-    "signal.signal",
-    "signal.set_wakeup_fd",
-    "signal.pthread_sigmask",
-    "atexit.register",
-    "faulthandler.enable",
-    "socket.setdefaulttimeout",
-    "gc.disable",
-    "gc.freeze",
-    "logging.disable",
-    "logging.basicConfig",
-    "logger.setLevel",
-    "warnings.catch_warnings",
-    "warnings.simplefilter",
-    "warnings.filterwarnings",
-    "warnings.filters.remove",
-    "contextlib.redirect_stdout",
-    "contextlib.redirect_stderr",
-    "redirect_stdout",
-    "redirect_stderr",
-    "stream.reconfigure",
-    "random.seed",
-    "np.random.seed",
-    "np.random.set_state",
-    "np.seterr",
-    "torch.manual_seed",
-    "torch.set_rng_state",
-    "torch.cuda.set_rng_state",
-    "torch.cuda.set_rng_state_all",
-    "torch.cuda.manual_seed_all",
-    "torch.set_num_threads",
-    "torch.set_num_interop_threads",
-    "torch.set_default_dtype",
-    "torch.set_default_device",
-    "torch.set_grad_enabled",
-    "torch.use_deterministic_algorithms",
-    "torch.set_float32_matmul_precision",
-    "torch.backends.cudnn.flags",
-    "torch.cuda.set_sync_debug_mode",
-    "threadpool_limits",
-    "matplotlib.use",
-    "plt.rcParams.update",
-}
+CALLS = set(
+    """
+    os.umask os.chdir os.fchdir os.putenv os.unsetenv os.nice os.setpriority os.environ.setdefault
+    os.environ.update os.environ.pop os.environ.clear locale.setlocale csv.field_size_limit
+    sys.setrecursionlimit sys.setswitchinterval signal.signal signal.set_wakeup_fd signal.pthread_sigmask
+    atexit.register faulthandler.enable socket.setdefaulttimeout gc.disable gc.freeze logging.disable
+    logging.basicConfig logger.setLevel warnings.catch_warnings warnings.simplefilter warnings.filterwarnings
+    warnings.filters.remove contextlib.redirect_stdout contextlib.redirect_stderr redirect_stdout
+    redirect_stderr stream.reconfigure random.seed np.random.seed np.random.set_state np.seterr
+    torch.manual_seed torch.set_rng_state torch.cuda.set_rng_state torch.cuda.set_rng_state_all
+    torch.cuda.manual_seed_all torch.set_num_threads torch.set_num_interop_threads torch.set_default_dtype
+    torch.set_default_device torch.set_grad_enabled torch.use_deterministic_algorithms
+    torch.set_float32_matmul_precision torch.backends.cudnn.flags torch.cuda.set_sync_debug_mode
+    threadpool_limits matplotlib.use plt.rcParams.update
+""".split()
+)
 OWN = "a process of the command line, or one that it starts"
 # File -> what it may change, and why.
 ALLOWED: dict[str, tuple[set[str], str]] = {
@@ -83,16 +41,13 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         "tune_process is asked for; one filter is added and taken out; one number of threads under a lock",
     ),
     "runtime.py": (
-        {
-            "torch.set_num_threads",
-            "torch.manual_seed",
-            "torch.set_rng_state",
-            "torch.cuda.set_rng_state",
-            "torch.cuda.set_rng_state_all",
-            "torch.cuda.manual_seed_all",
-            "os.environ.setdefault",
-            "torch.use_deterministic_algorithms",
-        },
+        set(
+            """
+            torch.set_num_threads torch.manual_seed torch.set_rng_state torch.cuda.set_rng_state
+            torch.cuda.set_rng_state_all torch.cuda.manual_seed_all os.environ.setdefault
+            torch.use_deterministic_algorithms
+        """.split()
+        ),
         "threads of this thread alone; generators of a GPU under a lock; torch's own outside of a fit",
     ),
     "data/spreadsheet.py": ({"csv.field_size_limit"}, "for one record under a lock, and given back"),

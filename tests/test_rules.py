@@ -51,17 +51,11 @@ def read_levels(page: str) -> tuple[dict[str, int], set[tuple[str, str]]]:
 LEVELS, ARROWS = read_levels(PAGE)
 
 # What few places may import, and what none may.
-WEB_PLOTTING_HUB = {
-    "fastapi",
-    "starlette",
-    "uvicorn",
-    "pydantic",
-    "prometheus_client",
-    "matplotlib",
-    "jinja2",
-    "huggingface_hub",
-    "requests",
-}
+WEB_PLOTTING_HUB = set(
+    """
+    fastapi starlette uvicorn pydantic prometheus_client matplotlib jinja2 huggingface_hub requests
+""".split()
+)
 THEIR_PLACES = ("serve/", "report/", "explain/render.py", "checkpoints/", "data/sources.py")
 NEVER = {
     "transformers",
@@ -78,21 +72,11 @@ NEVER = {
     "joblib",  # code in disguise
 }
 NEVER_CALLED = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "pickle.load"}
-HEAVY = (
-    "sklearn",
-    "scipy",
-    "pandas",
-    "pyarrow",
-    "matplotlib",
-    "numba",
-    "PIL",
-    "jinja2",
-    "typer",
-    "rich",
-    "huggingface_hub",
-    "transformers",
-    "datasets",
-    "accelerate",
+HEAVY = tuple(
+    """
+    sklearn scipy pandas pyarrow matplotlib numba PIL jinja2 typer rich huggingface_hub transformers datasets
+    accelerate
+""".split()
 )
 
 LONG, HEAD = 800, 20  # lines

@@ -105,13 +105,11 @@ def test_without_names_the_labels_have_numbers(tmp_path, name):
     assert settings["id2label"] == {str(i): f"LABEL_{i}" for i in range(5)}
 
 
-ALIKE = (
-    "layer_norm_eps",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-    "hidden_act",
-    "position_embedding_type",
+ALIKE = tuple(
+    """
+    layer_norm_eps hidden_dropout_prob attention_probs_dropout_prob initializer_range hidden_act
+    position_embedding_type
+""".split()
 )
 
 

@@ -15,14 +15,10 @@ from .tiny import sentences, settings, snapshot, write_csv
 
 # Dropout, a running mean of the weights, the best weights so far, accumulation: all of it must survive.
 SETTINGS = settings(
-    "epochs=4",
-    "batch_size=4",
-    "accumulate=2",
-    "dropout=0.1",
-    "word_dropout=0.1",
-    "average=0.9",
-    "keep_best=true",
-    "evaluate_every=17",
+    *"""
+    epochs=4 batch_size=4 accumulate=2 dropout=0.1 word_dropout=0.1 average=0.9 keep_best=true
+    evaluate_every=17
+""".split()
 )
 LONG = 120  # seconds that nothing here takes, however busy the machine is
 WARNED = "note: 1 warning about the data: above, and in the report\n"  # the only word on standard error

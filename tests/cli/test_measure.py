@@ -65,15 +65,7 @@ def test_texts(gf, ok, tmp_path, weights):
 
 def test_pictures(ok, tmp_path, weights):
     pictures(tmp_path / "folder", {"many": 31, "rare": 7}, (9, 11))
-    small = (
-        "image_size=8",
-        "patch_size=4",
-        "d_model=16",
-        "num_heads=2",
-        "num_layers=1",
-        "d_ff=16",
-        "epochs=1",
-    )
+    small = tuple("image_size=8 patch_size=4 d_model=16 num_heads=2 num_layers=1 d_ff=16 epochs=1".split())
     words = sets(*small, "threads=1", "bootstrap=20")
     result = ok("train", "--images", "folder", "--out", "run", *words, *ASKED)
     targets, options = weights["pixel_logistic"]

@@ -130,15 +130,7 @@ def test_a_run_that_has_begun_goes_on_as_it_was_split(tmp_path: Path):
 
 # --- masked words -----------------------------------------------------------------------------------
 
-MLM = sets(
-    "d_model=8",
-    "num_layers=1",
-    "num_heads=2",
-    "d_ff=13",
-    "epochs=1",
-    "precision=fp32",
-    "vocab_size=90",
-)
+MLM = sets(*"d_model=8 num_layers=1 num_heads=2 d_ff=13 epochs=1 precision=fp32 vocab_size=90".split())
 
 
 def test_pairs_are_made_only_of_texts_with_several_sentences(ok, tmp_path: Path):

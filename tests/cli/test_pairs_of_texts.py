@@ -18,20 +18,10 @@ ROWS = [
     (i, f"the {a} one {i}", f"a {b} one here {i % 7}", "same" if a == b else "other", "x")
     for i, (a, b) in enumerate([(a, b) for a in COLORS for b in COLORS] * 5)
 ]
-TINY = [
-    "model=encoder-mini",
-    "d_model=22",
-    "num_heads=2",
-    "d_ff=31",
-    "num_layers=1",
-    "epochs=1",
-    "min_count=1",
-    "max_length=19",
-    "precision=fp32",
-    "threads=1",
-    "batch_size=8",
-    "bootstrap=20",
-]
+TINY = """
+    model=encoder-mini d_model=22 num_heads=2 d_ff=31 num_layers=1 epochs=1 min_count=1 max_length=19
+    precision=fp32 threads=1 batch_size=8 bootstrap=20
+""".split()
 SET = sets(*TINY)
 
 

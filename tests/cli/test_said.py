@@ -18,18 +18,10 @@ from glassformer.train.callbacks import Callback
 from .tiny import pictures, sentences, sets, settings, write_csv
 
 PICTURES = sets(
-    "image_size=8",
-    "patch_size=4",
-    "d_model=16",
-    "num_layers=1",
-    "num_heads=2",
-    "d_ff=16",
-    "epochs=1",
-    "precision=fp32",
-    "baselines=false",
-    "bootstrap=20",
-    "threads=1",
-    "grid=false",
+    *"""
+    image_size=8 patch_size=4 d_model=16 num_layers=1 num_heads=2 d_ff=16 epochs=1 precision=fp32
+    baselines=false bootstrap=20 threads=1 grid=false
+""".split()
 )
 
 

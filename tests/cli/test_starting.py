@@ -13,19 +13,7 @@ from glassformer.sklearn_base import PlainEstimator
 from glassformer.tasks.word2vec.estimator import Word2Vec
 
 ROOT = Path(__file__).parents[2]
-HEAVY = (
-    "sklearn",
-    "scipy",
-    "pandas",
-    "pyarrow",
-    "matplotlib",
-    "numba",
-    "PIL",
-    "jinja2",
-    "huggingface_hub",
-    "transformers",
-    "kornia",
-)
+HEAVY = "sklearn scipy pandas pyarrow matplotlib numba PIL jinja2 huggingface_hub transformers kornia".split()
 PROGRAM = f"""
 import asyncio, sys
 from glassformer.cli.app import main

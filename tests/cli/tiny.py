@@ -7,32 +7,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-TINY = [
-    "model=encoder-mini",
-    "d_model=16",
-    "num_layers=1",
-    "num_heads=2",
-    "d_ff=16",
-    "epochs=1",
-    "precision=fp32",
-    "max_length=16",
-    "baselines=false",
-    "bootstrap=20",
-    "maps=1",
-    "threads=1",
-    "min_count=1",
-]
-RUN_FILES = {
-    "config.toml",
-    "history.jsonl",
-    "metrics.json",
-    "model",
-    "checkpoints",
-    "report.html",
-    "predictions.csv",
-    "doctor.json",
-    "maps.json",
-}
+TINY = """
+    model=encoder-mini d_model=16 num_layers=1 num_heads=2 d_ff=16 epochs=1 precision=fp32 max_length=16
+    baselines=false bootstrap=20 maps=1 threads=1 min_count=1
+""".split()
+RUN_FILES = set(
+    """
+    config.toml history.jsonl metrics.json model checkpoints report.html predictions.csv doctor.json maps.json
+""".split()
+)
 
 
 def sets(*pairs: str) -> list[str]:

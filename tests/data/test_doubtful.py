@@ -14,21 +14,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import StreamedTable, delimiter_of, read_table
 from glassformer.errors import ConfigError, DataError
 
-WORDS = [
-    "the",
-    "film",
-    "plot",
-    "actor",
-    "scene",
-    "music",
-    "good",
-    "bad",
-    "slow",
-    "bright",
-    "story",
-    "camera",
-    "voice",
-]
+WORDS = "the film plot actor scene music good bad slow bright story camera voice".split()
 Cell = Callable[[random.Random], str]
 
 

@@ -149,18 +149,7 @@ def test_thresholds_of_three_classes_go_along(tmp_path: Path):
     assert len(set(said)) > 1
 
 
-NEIGHBORS = (
-    "json",
-    "html",
-    "re",
-    "unicodedata",
-    "pathlib",
-    "numpy",
-    "onnxruntime",
-    "tokenizers",
-    "PIL",
-    "torch",
-)
+NEIGHBORS = tuple("json html re unicodedata pathlib numpy onnxruntime tokenizers PIL torch".split())
 
 
 def test_what_lies_beside_the_script_is_not_imported(folder: Path, text_model, tmp_path: Path):

@@ -10,14 +10,7 @@ from PIL import Image
 from glassformer.cli.app import main
 
 SMALL = ["--model", "vit-tiny"]
-for setting in (
-    "target=number",
-    "image_size=16",
-    "patch_size=8",
-    "d_model=14",
-    "num_heads=2",
-    "num_layers=1",
-):
+for setting in "target=number image_size=16 patch_size=8 d_model=14 num_heads=2 num_layers=1".split():
     SMALL += ["--set", setting]
 for setting in ("epochs=1", "test_size=11", "validation_size=7", "threads=1", "baselines=false"):
     SMALL += ["--set", setting]

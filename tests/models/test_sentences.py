@@ -69,14 +69,7 @@ def made(plain: Path, folder: Path, *steps: tuple[str, dict[str, Any]], **files:
 
 
 def pooling(*modes: str, **more: Any) -> tuple[str, dict[str, Any]]:
-    old = (
-        "cls_token",
-        "max_tokens",
-        "mean_tokens",
-        "mean_sqrt_len_tokens",
-        "weightedmean_tokens",
-        "lasttoken",
-    )
+    old = tuple("cls_token max_tokens mean_tokens mean_sqrt_len_tokens weightedmean_tokens lasttoken".split())
     flags = {f"pooling_mode_{key}": key in modes for key in old}
     return "Pooling", {"word_embedding_dimension": D, **flags, **more}
 

@@ -55,17 +55,7 @@ def test_doubles_are_what_all_cosines_say(monkeypatch):
 
 
 def test_doubles_of_a_table_have_rows_ids_and_columns(here, capsys):
-    words = (
-        "similar",
-        "faq.csv",
-        "--doubles",
-        "--text-column",
-        "question",
-        "--model",
-        "model",
-        "--least",
-        "0.999",
-    )
+    words = tuple("similar faq.csv --doubles --text-column question --model model --least 0.999".split())
     out, err = said(capsys, *words)
     assert out == "1.0000\t2 (q1)\t4 (q3)\ta dog and a cat\ta dog and a cat\n"
     assert "1 pairs among 5 rows" in err

@@ -67,21 +67,10 @@ def test_there_must_be_a_place_and_no_low_rank_updates():
         TextClassifier("encoder-mini", **SMALL, lora_rank=2).fit(TEXTS, LABELS, checkpoints="nowhere")
 
 
-CHANGES = [
-    "model=encoder-mini",
-    "d_model=14",
-    "num_layers=1",
-    "num_heads=2",
-    "d_ff=11",
-    "epochs=3",
-    "precision=fp32",
-    "threads=1",
-    "bootstrap=20",
-    "maps=0",
-    "baselines=false",
-    "limit=41",
-    "lr=0.01",
-]
+CHANGES = """
+    model=encoder-mini d_model=14 num_layers=1 num_heads=2 d_ff=11 epochs=3 precision=fp32 threads=1
+    bootstrap=20 maps=0 baselines=false limit=41 lr=0.01
+""".split()
 
 
 def test_a_run_judges_all_of_them_once(tmp_path):
