@@ -7,7 +7,8 @@ For each method: deletion, insertion, comprehensiveness and sufficiency, each be
 with 95 % intervals; under each way of hiding, by how much insertion less deletion exceeds that of random orders;
 deletion and insertion between the worst and the best order (``orders.py``); seconds an explanation; the randomisation
 check; agreement between methods; stability under a synonym (our own list) and a typo, or under a change of brightness and a
-small crop; and a verdict in words. Captum's integrated gradients and occlusion stand beside ours. Also what the heads do
+small crop; and a verdict in words. Captum's integrated gradients and occlusion stand beside ours, and for texts SHAP's
+partition explainer (``pip install captum shap``). Also what the heads do
 and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens, special ones
 included: long reviews take minutes each. The inputs are drawn from the test split with a seed; nothing is tuned on
 them. Those judged so far lie in ``--work``, so that an interrupted run goes on. ``--noise 0``, ``--stable 0``,
@@ -29,6 +30,9 @@ from typing import Any
 import numpy as np
 from captum.attr import IntegratedGradients, Occlusion
 from rich.console import Console
+from shap import PartitionExplainer
+from shap.maskers import Masker
+from shap.maskers._text import partition_tree
 
 from benchmarks.harness.command import command
 from benchmarks.harness.results import RESULTS
@@ -39,7 +43,7 @@ from glassformer.explain import faithfulness, heads, sanity
 from glassformer.explain.faithfulness import SAME
 from glassformer.explain.methods import OF_LAYERS, explain, methods_for, subject_of
 from glassformer.explain.orders import extremes, normalized
-from glassformer.explain.subject import run_rows
+from glassformer.explain.subject import Subject, run_rows
 from glassformer.tasks.load import load
 
 console = Console(stderr=True)
@@ -57,7 +61,10 @@ def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
         return method(forward).attribute(rows, **given).sum(-1)[0].detach().numpy()
 
     window = (1, rows.shape[-1])
-    return {
+    found: dict[str, Callable[[], np.ndarray]] = (
+        {} if subject.grid else {"shap: partition": lambda: owen(subject)}
+    )
+    return found | {
         "captum: integrated gradients": lambda: attribute(
             IntegratedGradients, n_steps=50, internal_batch_size=16
         ),
@@ -65,6 +72,34 @@ def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
             Occlusion, sliding_window_shapes=window, perturbations_per_eval=16
         ),
     }
+
+
+class Shown(Masker):
+    """What SHAP masks: nothing itself, but the rows that ``Subject.logits`` keeps."""
+
+    def __init__(self, tokens: list[str]):
+        self.shape = (1, len(tokens))
+        tree = partition_tree(tokens, [])
+        tree[:, 2] = tree[:, 3] / tree[:, 3].max()  # as SHAP's own masker of texts
+        self.clustering = tree
+
+    def __call__(self, mask: np.ndarray, _: Any) -> tuple[np.ndarray]:
+        return (mask[None],)
+
+
+def owen(subject: Subject) -> np.ndarray:
+    """SHAP's partition explainer with its default of 500 evaluations: Owen values over its own tree of the tokens."""
+    chosen, scores = subject.hideable, np.zeros(len(subject))
+
+    def logit(masks: np.ndarray) -> np.ndarray:
+        keep = np.zeros((len(masks), len(subject)), bool)
+        keep[:, chosen] = masks
+        return subject.logits(keep)[:, subject.target]
+
+    if len(chosen) > 1:
+        tokens = [subject.shown["tokens"][i] for i in chosen]
+        scores[chosen] = PartitionExplainer(logit, Shown(tokens))(chosen[None], silent=True).values[0]
+    return scores
 
 
 def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[dict[str, Any]]:

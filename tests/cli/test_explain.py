@@ -90,7 +90,7 @@ def test_an_unfinished_integral_is_noted(ok, trained):
         (["--method", "occlusion", "--set", "window=0"], "a window of 0"),
         (["--method", "integrated_gradients", "--set", "tolerance=-1"], "tolerance -1. Give 0 or more"),
         (["--method", "integrated_gradients", "--set", "steps=2000"], "Give fewer, or raise max_steps"),
-        (["--set", "maps=1"], "rollout has no option 'maps'. Known: discard, fusion, residual"),
+        (["--set", "maps=1"], "'maps' is an option of Python's explain"),
         (["--out", "map.pdf"], "not .html or .json"),
         (["--out", "nowhere/map.html"], "no such folder"),
     ],

@@ -29,7 +29,6 @@ from glassformer.outputs import write_text_whole
 MAX_INPUTS = 20  # per page
 MAX_WORDS = 10  # per table
 MIN_SCORE = 0.001  # if all scores are smaller, they are printed in scientific notation
-DEFAULT_METHOD = "rollout"
 ATTENTION_METHODS = ("rollout", "attention")  # show what the model attended to, not what it used
 BETTER_METHOD = "for the words that it rests on: --method integrated_gradients --trust"
 
@@ -38,7 +37,7 @@ def explain(
     folder: str | Path,
     given: Sequence[str],
     *,
-    method: str | None = "rollout",
+    method: str | None = None,
     target: str | None = None,
     trust: bool = False,
     maps: bool = False,
@@ -52,7 +51,7 @@ def explain(
 
     Args:
         folder: folder of a run or of a saved model.
-        method: None: rollout, or occlusion for a model without attention.
+        method: None: the default of Python's ``explain``.
         target: the label to explain; None: the predicted one.
         trust: test the faithfulness of each explanation against random orders, with about 320 variants of
             the input for each way of masking.
@@ -67,16 +66,11 @@ def explain(
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
     from glassformer.cli.predict import as_given, inputs_of
-    from glassformer.explain.methods import methods_for
     from glassformer.tasks.load import describe
 
     if (saved := describe(folder).inputs) is not None:
         saved.refuse(given)  # before the model is loaded, which takes longer
     clf = _classifier(folder)
-    if method is None and hasattr(clf, "EXPLAINED_BY"):
-        method = clf.EXPLAINED_BY
-    elif method is None:
-        method = DEFAULT_METHOD if DEFAULT_METHOD in methods_for(clf.model_) else methods_for(clf.model_)[0]
     # Rows that are not selected are not validated.
     words = as_given(Path(folder), given, text_column, pair_column, skip=bool(rows))
     reads = inputs_of(clf, pair_column)
@@ -138,12 +132,12 @@ Given = Annotated[
 
 
 Method = Annotated[
-    str,
+    str | None,
     option(
         None,
         "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
         "occlusion, shapley; for linear models: weights, occlusion.",
-        show_default="weights for linear models, rollout for models with attention, occlusion for others",
+        show_default="DEFAULTHELP",
     ),
 ]
 Target = Annotated[str | None, option("LABEL", "Label to explain (default: the predicted one).")]
@@ -168,7 +162,7 @@ def explain_command(
     run: Run,
     given: Given = None,
     data: DataFile = None,
-    method: Method = "rollout",
+    method: Method = None,
     target: Target = None,
     set_: Options = None,
     trust: Trust = False,
@@ -185,10 +179,8 @@ def explain_command(
     if out is not None:
         check_page(out)
     check_folder(run)
-    source: Any = context.get_parameter_source("method")
-    named = getattr(source, "name", "") == "COMMANDLINE"
     if is_embedder(run):
-        if set_ or target or trust or row or cross or word is not None or named or len(given) != 2:
+        if set_ or target or trust or row or cross or word is not None or method or len(given) != 2:
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
             raise NotForThisModelError(
                 "this is an Embedder, which explains the similarity of two texts", where=str(run), fix=fix
@@ -196,11 +188,11 @@ def explain_command(
         show_explained(explain_pairs(str(run), [(given[0], given[1])]), out, as_json)
         return
     options = parse_options(set_ or [])
-    _check_options(method, named, target, options)
+    _check_options(method, target, options)
     explanations = explain(
         run,
         given,
-        method=method if named else None,
+        method=method,
         target=target,
         trust=trust,
         cross=cross,
@@ -235,15 +227,14 @@ def _output(explanations: Sequence[Any], out: Path | None, as_json: bool) -> Non
             )
 
 
-def _check_options(method: str, named: bool, target: str | None, options: dict[str, Any]) -> None:
+def _check_options(method: str | None, target: str | None, options: dict[str, Any]) -> None:
     """Check the options of a named method before the model is loaded; the rest needs the model."""
-    from glassformer.explain.methods import METHODS, check_method, options_of
+    from glassformer.explain.methods import METHODS, check_method
 
-    if named and method in METHODS:
+    if method is not None and method in METHODS:
         check_method(method, target, {name: value for name, value in options.items() if name != "maps"})
     if "maps" in options:  # an option of the library; here only a page keeps the maps
-        known = ", ".join(sorted(options_of(method))) or "it has none"
-        raise ConfigError(f"{method} has no option 'maps'", where="--set", fix=f"Known: {known}")
+        raise ConfigError("'maps' is an option of Python's explain", where="--set", fix="Use --out page.html")
 
 
 def _answer(e: Any) -> str:

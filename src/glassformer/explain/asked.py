@@ -16,7 +16,7 @@ class Explains:
     """Adds ``explain`` and ``explain_many`` to an estimator with ``examples_of``.
 
     An estimator may define ``explain_target`` if it explains something other than the label of the whole
-    input, ``EXPLAINED_OF``, the options of ``explain_target``, and ``EXPLAINED_BY``, its default method.
+    input, and ``EXPLAINED_OF``, the options of ``explain_target``.
     """
 
     examples_of: Any
@@ -34,8 +34,8 @@ class Explains:
         """Scores for the tokens of one text (or of both texts of a pair) or the patches of one image.
 
         Args:
-            method: one of ``glassformer.explain.methods``, which has their options too; None: attention, of a
-                model without it occlusion, of a linear one its weights.
+            method: one of ``glassformer.explain.methods``, which has their options too; None: the first of
+                ``methods_for(model)`` that has the options given: DEFAULTDOC.
             target: the label to explain; None: the predicted one.
             trust: test them against random orders, under several ways of hiding parts: curves and figures in
                 ``trust``, a verdict in ``notes``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -54,18 +54,24 @@ SPELLED_OUT = ("gim", "decomposition")
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
+# The default is the first of these that a model supports: of the methods that passed the test of faithfulness
+# (docs/design/explanations.md) under every way of hiding, DEFAULTWHY.
+DEFAULTS = ("weights", "integrated_gradients")
 # Methods for many predictions, in order of preference.
 FOR_MANY = ("weights", "gim", "gradient_x_input", "occlusion")
 
 
 def methods_for(model: Any) -> list[str]:
     """The methods that support a model; the first is the default."""
-    if _is_linear(model):
-        return list(OF_LINEAR)
-    able = [name for name in OF_LAYERS if not _why_not(model, name)]
-    return (
-        able if getattr(model, "has_attention", True) else sorted(able, key=lambda name: name != "occlusion")
-    )
+    able = OF_LINEAR if _is_linear(model) else [name for name in OF_LAYERS if not _why_not(model, name)]
+    default = next(name for name in DEFAULTS if name in able)
+    return [default, *(name for name in able if name != default)]
+
+
+def default_method(clf: Any, options: Collection[str] = ()) -> str:
+    """The method where none is named: the first of ``methods_for`` that has the options given."""
+    able = methods_for(clf.model_)
+    return next((name for name in able if {*options} <= {"maps", *options_of(name)}), able[0])
 
 
 def method_for(clf: Any) -> str:
@@ -132,14 +138,14 @@ def explain_input(
     """Scores for the tokens of one text, or the patches of one image, from the fp32 model; see ``explain``.
 
     Args:
-        method: None: the estimator's ``EXPLAINED_BY``, or the first of ``methods_for``.
+        method: None: ``default_method``.
         trust: test them against 19 random orders under each way of hiding, in about 320 variants of the
             input each, which the classifier's own (often faster) number format answers; of words and answers
             from a text fp32 does.
         cross: of a pair of texts, their words against each other (``cross.py``).
     """
-    by: str = method or getattr(clf, "EXPLAINED_BY", None) or methods_for(clf.model_)[0]
     asked = {name: options.pop(name) for name in getattr(clf, "EXPLAINED_OF", ()) if name in options}
+    by: str = method or default_method(clf, options)
     check_method(by, target, options, methods_for(clf.model_))
     check_attention(clf, by)
     if cross and _is_linear(clf.model_):

@@ -341,12 +341,10 @@ def _add_routes(app: FastAPI, server: Server) -> None:
 
     async def explain(request: Any) -> Response:
         asked = request.asked()
-        served, method = server.choose_to_explain(request, asked), str(request.method)
+        served = server.choose_to_explain(request, asked)
         given = served.inputs.pair(*asked.inputs[0]) if asked.pairs else asked.inputs[0]
         options = {k: v for k in ("layer", "head") if (v := getattr(request, k)) is not None}
-        if "method" not in request.model_fields_set and method not in served.methods:
-            method = served.methods[0]
-        call = partial(served.explain, given, method, request.target, options, request.word)
+        call = partial(served.explain, given, request.method, request.target, options, request.word)
         return JSONResponse(await server.explain(call, fix="Take another method"))
 
     explain.__annotations__["request"] = server.requests[EXPLAIN]

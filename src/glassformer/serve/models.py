@@ -27,7 +27,7 @@ from glassformer.errors import (
     NotForThisModelError,
     with_article,
 )
-from glassformer.explain.methods import methods_for, notes_of
+from glassformer.explain.methods import default_method, methods_for, notes_of
 from glassformer.finite import finite
 from glassformer.inputs.served import Item
 from glassformer.nn.int8 import precision_of
@@ -156,7 +156,7 @@ class ServedModel:
             raise Problem(413, most, where=where, fix=self.inputs.too_long)
 
     def explain(
-        self, given: Any, method: str, target: str | None, options: dict[str, Any], word: Any = None
+        self, given: Any, method: str | None, target: str | None, options: dict[str, Any], word: Any = None
     ) -> dict[str, Any]:
         """Explain one input; returns the fields of ``schema.ExplainResponse``.
 
@@ -169,6 +169,7 @@ class ServedModel:
         """
         from glassformer.explain.view import picture_url
 
+        method = method or default_method(self.clf, options)
         for name in options if method != "attention" else ():
             fix = "Leave it out, or use attention"
             raise Problem(422, f"{method} has no option {name!r}", where=name, fix=fix)

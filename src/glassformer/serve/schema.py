@@ -155,7 +155,7 @@ class ExplainRequest(Request):
         None, min_length=1, max_length=1, description="Same as image, in a list"
     )
     model: Name | None = None
-    method: Method = "rollout"
+    method: Method | None = Field(None, description="Default: the first of the model's methods")
     target: str | None = Field(
         None, max_length=200, description="The label to explain; not with rollout, attention"
     )

@@ -30,7 +30,7 @@ const ABOUT = {
 let models = [];
 let key = "";
 let copying = 0;
-const state = { model: "", method: "attention_gradient", layer: "-1", head: "", target: "", compare: false };
+const state = { model: "", method: "", layer: "-1", head: "", target: "", compare: false };
 const inputs = ["", ""]; // texts, or images as base64
 const panels = [];
 

@@ -158,7 +158,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
     """
 
     RECIPE, INPUTS, TARGETS, is_example = TaggingRecipe, Sentences(), "tags", staticmethod(is_sentence)
-    EXPLAINED_BY, EXPLAINED_OF = "occlusion", ("word",)
+    EXPLAINED_OF = ("word",)
     SAVED_STATE = (*Estimator.SAVED_STATE, "scheme", "repaired", "length", "temperature", "whole_words")
 
     tokenizer_: Tokenizer = fitted()
