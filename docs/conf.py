@@ -75,6 +75,11 @@ def let_search_find(app, page, source):
                     break
 
 
+def open_toctrees(app, page, source):
+    """Comments ``<!-- toctree ... -->`` become directives; GitHub would show a directive as code."""
+    source[0] = re.sub(r"<!-- (toctree)\n(.*?)-->", r"```{\1}\n\2```", source[0], flags=re.DOTALL)
+
+
 def leave_out(app, what, name, thing, skip, options):
     """scikit-learn's own methods, which link into its documentation."""
     return True if name.startswith("set_") and name.endswith("_request") else None
@@ -108,6 +113,7 @@ def open_to_all(app, page, template, context, doctree):
 
 
 def setup(app):
+    app.connect("source-read", open_toctrees)
     app.connect("source-read", let_search_find)
     app.connect("html-page-context", open_to_all, priority=900)  # after the theme
     app.connect("autodoc-skip-member", leave_out)

@@ -29,7 +29,7 @@ ALIKE = "-avx512"  # the level whose files are all of one state of the code
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
 WIDEST = 7  # columns that fit a laptop
-FURTHER = "a head on a frozen DINOv2-small, which was trained further for saliency"
+FURTHER = "a linear head on a frozen DINOv2-small (a variant trained further for saliency)"
 SHOWN = {  # the lines of the README's table, by recipe: data, and the model in a few words
     "imdb-minilm-best": ("IMDb reviews", "MiniLM, fine-tuned"),
     "imdb-from-mlm": ("IMDb reviews", "a small encoder, pre-trained here on IMDb's own text"),
@@ -91,7 +91,7 @@ def time_told(runs: list[dict[str, Any]]) -> str:
     time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
     if machine.get("gpu"):
         return f"{time} on a GPU" + company(quiet).removesuffix(" on the GPU")
-    some = f" ({len(quiet)} of {len(runs)} seeds)" if len(quiet) < len(runs) else ""
+    some = f" ({len(quiet)} of {len(runs)} seeds timed)" if len(quiet) < len(runs) else ""
     return f"{time} on {machine['threads']} thread{'s' * (machine['threads'] > 1)}{some}"
 
 

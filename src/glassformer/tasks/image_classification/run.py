@@ -153,7 +153,7 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
     from glassformer.report.maps import encode as encode_maps
     from glassformer.report.pictures import thumbnail
 
-    e = explain_input(clf, split.images[i])
+    e = explain_input(clf, split.images[i], method="attention")
     assert e.maps is not None
     assert e.image is not None
     reads = np.eye(e.maps.shape[-1])[0] if e.reads is None else e.reads

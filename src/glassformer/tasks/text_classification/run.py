@@ -186,7 +186,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
     for i in chosen:
-        e = explain_input(clf, split.texts[i])
+        e = explain_input(clf, split.texts[i], method="attention")
         assert e.maps is not None
         first = e.maps.shape[-1] > 1 and bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
         rows = e.maps[:, :, 0] if first else e.maps.mean(2)  # [L, H, T]
