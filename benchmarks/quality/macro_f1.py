@@ -232,9 +232,13 @@ def false_alarms(options: argparse.Namespace) -> dict[str, float]:
 
 
 @command(
-    "coverage of intervals of macro-F1", out="macro-f1-intervals", packages=("scipy",), trials=1000,
-    resamples=1000, seed=0,
-)  # fmt: skip
+    "coverage of intervals of macro-F1",
+    out="macro-f1-intervals",
+    packages=("scipy",),
+    trials=1000,
+    resamples=1000,
+    seed=0,
+)
 def main(options: Any) -> dict[str, Any]:
     return {
         "settings": {key: getattr(options, key) for key in ("trials", "resamples", "seed")},

@@ -114,6 +114,10 @@ def main(args: Any) -> dict[str, Any]:
     found = {way: beside_random(*fall) for way, fall in falls.items()}
     print(*found.values(), sep="\n")
     return {
-        "model": embedder.weights_source_, "fitted": bool(args.model), "pairs": len(sums),
-        "random_pairs_each": args.random, "largest_gap_of_sums": max(sums), **found,
-    }  # fmt: skip
+        "model": embedder.weights_source_,
+        "fitted": bool(args.model),
+        "pairs": len(sums),
+        "random_pairs_each": args.random,
+        "largest_gap_of_sums": max(sums),
+        **found,
+    }

@@ -27,9 +27,15 @@ SIZES = (41, 121, 499, 1999)  # examples that choose
 FACTORS = (0.3, 0.6, 1.0, 2.0)  # of the logits: below 1 the model is less sure than it may be
 # Classes, spread of the true logits, how far one class stands out, share of labels given wrongly.
 WORLDS = (
-    (2, 2.0, 0.0, 0.0), (2, 0.7, 4.0, 0.0), (2, 0.7, 7.0, 0.0), (5, 4.0, 0.0, 0.0), (5, 0.7, 5.0, 0.0),
-    (5, 0.7, 8.0, 0.0), (2, 0.7, 7.0, 0.01), (5, 0.7, 8.0, 0.01),
-)  # fmt: skip
+    (2, 2.0, 0.0, 0.0),
+    (2, 0.7, 4.0, 0.0),
+    (2, 0.7, 7.0, 0.0),
+    (5, 4.0, 0.0, 0.0),
+    (5, 0.7, 5.0, 0.0),
+    (5, 0.7, 8.0, 0.0),
+    (2, 0.7, 7.0, 0.01),
+    (5, 0.7, 8.0, 0.01),
+)
 
 
 def world(

@@ -313,9 +313,15 @@ def hand_made_pictures() -> list[bytes]:
         encoded(rgb.convert("YCbCr"), "JPEG"), encoded(rgb.convert("LAB"), "TIFF"),
     ]  # fmt: skip
     cut = [
-        jpeg[:-60], jpeg[:15], jpeg[:2], whole[:-40], whole[:20], whole[:8], gif[:30],
+        jpeg[:-60],
+        jpeg[:15],
+        jpeg[:2],
+        whole[:-40],
+        whole[:20],
+        whole[:8],
+        gif[:30],
         encoded(rgb, "WEBP")[:40],
-    ]  # fmt: skip
+    ]
     sizes = ((50_000, 50_000), (2**31 - 1, 1), (1, 2**31 - 1), (0, 5), (60_000, 2))
     bombs = [*(png(*size, 8, 2, bytes(5000)) for size in sizes), png(40_000, 40_000, 16, 6, bytes(5000))]
     none = [b"", b"\0", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg xmlns='x'/>",

@@ -52,8 +52,15 @@ with Client(base_url=sys.argv[1], timeout=60) as client:
 
 def curl(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     words = [
-        "curl", "--silent", "--fail", f"{url}/v1/predict", "-H", "content-type: application/json", "-d", "@-",
-    ]  # fmt: skip
+        "curl",
+        "--silent",
+        "--fail",
+        f"{url}/v1/predict",
+        "-H",
+        "content-type: application/json",
+        "-d",
+        "@-",
+    ]
     sent = [json.dumps(body).encode() for body in bodies]
     return [json.loads(subprocess.run(words, input=b, capture_output=True, check=True).stdout) for b in sent]
 

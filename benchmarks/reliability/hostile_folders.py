@@ -162,8 +162,15 @@ def _models() -> Iterator[tuple[str, str]]:
     vocab: Any = {"a": 0, "é": 1, "aé": 2, "[UNK]": 3, "[CLS]": 4, "[SEP]": 5}
     bpe = plain()["model"] | {"type": "BPE", "vocab": vocab}
     merges: tuple[Any, ...] = (
-        ["a é"], ["a b"], ["a"], ["a é é"], [7], [["a"]], [["a", "é", "a"]], ["a é"] * 1000,
-    )  # fmt: skip
+        ["a é"],
+        ["a b"],
+        ["a"],
+        ["a é é"],
+        [7],
+        [["a"]],
+        [["a", "é", "a"]],
+        ["a é"] * 1000,
+    )
     for merge in merges:
         yield f"BPE: merges {str(merge)[:30]}", _with(model=bpe | {"merges": merge})
     for rate in (-1, 2, 0.5, "0", float("nan")):
@@ -251,9 +258,14 @@ def hostile(count: int) -> list[tuple[str, str]]:
 MOST_SECONDS = 60.0  # of one case: a pattern is tried for at most half of it
 MOST_MB = 300  # more than before
 TEXTS = [
-    "a fine film", "a bad film", "bad, not fine", "a" * 3000, "a film " * 400,
-    "\ufdfa \u00e9\u0301 \U0001f642", "x",
-]  # fmt: skip
+    "a fine film",
+    "a bad film",
+    "bad, not fine",
+    "a" * 3000,
+    "a film " * 400,
+    "\ufdfa \u00e9\u0301 \U0001f642",
+    "x",
+]
 LABELS = ["pos", "neg"] * 4
 SIZES: dict[str, Any] = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 5}
 SMALL = SIZES | {"epochs": 1, "threads": 1, "precision": "fp32"}

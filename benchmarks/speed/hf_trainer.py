@@ -148,12 +148,21 @@ class TrainerLoop(Loop):
         clock = Clock()
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(
-                output_dir=folder, per_device_train_batch_size=self.batch, num_train_epochs=1,
-                learning_rate=self.lr, lr_scheduler_type="constant", bf16=self.bf16,
-                train_sampling_strategy=self.sampling, use_cpu=not torch.cuda.is_available(),
-                save_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True,
-                remove_unused_columns=False, seed=seed,
-            )  # fmt: skip
+                output_dir=folder,
+                per_device_train_batch_size=self.batch,
+                num_train_epochs=1,
+                learning_rate=self.lr,
+                lr_scheduler_type="constant",
+                bf16=self.bf16,
+                train_sampling_strategy=self.sampling,
+                use_cpu=not torch.cuda.is_available(),
+                save_strategy="no",
+                logging_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                remove_unused_columns=False,
+                seed=seed,
+            )
             trainer = Trainer(
                 model=self.model, args=arguments, train_dataset=rows,
                 data_collator=lambda rows: pad(rows, self.width), optimizers=(self.optimizer, None),

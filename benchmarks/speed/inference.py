@@ -146,7 +146,12 @@ def main(options: Any) -> dict[str, Any] | None:
         for name, ratio in part["glassformer_against"].items():
             print(f"glassformer: {said(ratio)} {name}, agreement {part['agreement'][name]:.4f}")
     return {
-        "reviews_per_window": options.reviews, "training_reviews": options.training, "max_length": MAX_LENGTH,
-        "seed": options.seed, "precision": "bf16" if half() else "fp32", "int8_gate": gate, "labels": labels,
+        "reviews_per_window": options.reviews,
+        "training_reviews": options.training,
+        "max_length": MAX_LENGTH,
+        "seed": options.seed,
+        "precision": "bf16" if half() else "fp32",
+        "int8_gate": gate,
+        "labels": labels,
         "vectors": vectors,
-    }  # fmt: skip
+    }

@@ -80,9 +80,14 @@ def largest_difference(ours: Any, theirs: Any, batches: Iterable[TextBatch]) -> 
 
 
 @command(
-    "attention maps of MiniLM on IMDb reviews", out=lambda options: result_file("maps"),
-    packages=("transformers",), rounds=7, reviews=128, threads=torch.get_num_threads(), seed=0,
-)  # fmt: skip
+    "attention maps of MiniLM on IMDb reviews",
+    out=lambda options: result_file("maps"),
+    packages=("transformers",),
+    rounds=7,
+    reviews=128,
+    threads=torch.get_num_threads(),
+    seed=0,
+)
 def main(options: Any) -> dict[str, Any]:
     keep_freed_memory()  # for all contenders alike
     path = resolve_checkpoint(MODEL).path

@@ -43,7 +43,12 @@ CPU = torch.device("cpu")
 # What an operation's time is booked as; names are searched in this order.
 PARTS = {
     "matrix products": (
-        "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "_Linear", "_linear_pointwise",
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::baddbmm",
+        "_Linear",
+        "_linear_pointwise",
     ),
     "attention": ("Attention", "scaled_dot_product"),
     "GELU": ("gelu", "_Gelu"),
@@ -51,7 +56,7 @@ PARTS = {
     "optimiser": ("adamw", "linalg_vector_norm", "lerp", "_foreach"),
     "embeddings": ("embedding", "index", "gather", "scatter", "sort", "unique"),
     "copies, sums, additions": ("copy_", "cat", "sum", "add", "mul", "fill_", "zero_"),
-}  # fmt: skip
+}
 
 
 def machine_rate(

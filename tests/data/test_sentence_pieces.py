@@ -29,9 +29,13 @@ SIGNS = (
     )
 )
 RANGES = [
-    (33, 0x2FFF), (0x4E00, 0xD7FF), (0xF900, 0xFDCF), (0xFE00, 0xFFEF), (0x1F300, 0x1FAFF),
+    (33, 0x2FFF),
+    (0x4E00, 0xD7FF),
+    (0xF900, 0xFDCF),
+    (0xFE00, 0xFFEF),
+    (0x1F300, 0x1FAFF),
     (0x10000, 0x10FFFF),
-]  # fmt: skip
+]
 PLAIN = {"vocab_size": 1000, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1}
 COMMITTED = {
     "unigram": {
@@ -259,8 +263,15 @@ def test_albert_makes_quotes_plain_and_drops_case_and_accents(tmp_path):
 
 def test_a_comma_stays_apart_from_digits_in_albert(tmp_path):
     pieces = [
-        ("<pad>", 3), ("<unk>", 2), ("[CLS]", 3), ("[SEP]", 3), ("▁1", 1), (",", 1), ("▁1,", 1), ("▁", 1),
-    ]  # fmt: skip
+        ("<pad>", 3),
+        ("<unk>", 2),
+        ("[CLS]", 3),
+        ("[SEP]", 3),
+        ("▁1", 1),
+        (",", 1),
+        ("▁1,", 1),
+        ("▁", 1),
+    ]
     raw = model([piece(text, -1.0 - i, kind) for i, (text, kind) in enumerate(pieces)])
     ours = load_tokenizer(put(tmp_path, raw, tokenizer_class="AlbertTokenizer"))
     assert ours.encode("1,").tokens == ["[CLS]", "▁1", ",", "[SEP]"]

@@ -105,11 +105,15 @@ def test_what_it_cannot_show_is_one_line(fitted):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"d_model": 7}, {"pooling": "mean"}, {"head": "mlp"}, {"dropout": 0.1}, {"train_layers": 0},
+        {"d_model": 7},
+        {"pooling": "mean"},
+        {"head": "mlp"},
+        {"dropout": 0.1},
+        {"train_layers": 0},
         {"lora_rank": 2},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_settings_of_layers_are_refused(settings):
     (key,) = settings
     with pytest.raises(ConfigError, match=key) as error:

@@ -155,11 +155,15 @@ def training(row: int, recipe: str, **stated: Any) -> list[Fact]:
     }
     return [
         Fact(
-            row, recipe, key.replace("_", " "), looks[key.replace("_", " ")][0], value,
+            row,
+            recipe,
+            key.replace("_", " "),
+            looks[key.replace("_", " ")][0],
+            value,
             looks[key.replace("_", " ")][1],
         )
         for key, value in stated.items()
-    ]  # fmt: skip
+    ]
 
 
 def source(row: int, recipe: str, name: str) -> Fact:

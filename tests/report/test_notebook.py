@@ -21,14 +21,26 @@ STEPS = [
 ]
 JUDGED = [
     {
-        "kind": "evaluation", "step": 5, "epoch": 0, "train_loss": 0.9, "train_accuracy": 0.4, "loss": 0.8,
-        "accuracy": 0.5, "best": True,
+        "kind": "evaluation",
+        "step": 5,
+        "epoch": 0,
+        "train_loss": 0.9,
+        "train_accuracy": 0.4,
+        "loss": 0.8,
+        "accuracy": 0.5,
+        "best": True,
     },
     {
-        "kind": "evaluation", "step": 10, "epoch": 1, "train_loss": 0.5, "train_accuracy": 0.7, "loss": 0.9,
-        "accuracy": 0.25, "best": False,
+        "kind": "evaluation",
+        "step": 10,
+        "epoch": 1,
+        "train_loss": 0.5,
+        "train_accuracy": 0.7,
+        "loss": 0.9,
+        "accuracy": 0.25,
+        "best": False,
     },
-]  # fmt: skip
+]
 
 
 class Parsed(HTMLParser):

@@ -10,9 +10,15 @@ from glassformer.report import write_report
 STEP = {"kind": "step", "step": 1, "epoch": 0, "loss": 2.0, "lr": 0.1, "tokens": 7, "seconds": 0.5}
 HELD = {"kind": "evaluation", "step": 1, "epoch": 0, "train_loss": 2.0, "train_accuracy": 0.25, "best": True}
 SCORE = {
-    "width": 1, "n": 3, "bleu": 5.0, "chrf": 7.0, "bleu_tokenised": 6.0, "length_ratio": 1.1,
-    "sentences_per_second": 11.0, "signatures": {},
-}  # fmt: skip
+    "width": 1,
+    "n": 3,
+    "bleu": 5.0,
+    "chrf": 7.0,
+    "bleu_tokenised": 6.0,
+    "length_ratio": 1.1,
+    "sentences_per_second": 11.0,
+    "signatures": {},
+}
 
 
 def learned(folder, metrics: dict, *history: dict) -> str:

@@ -60,11 +60,15 @@ def make_rig() -> Callable[..., Rig]:
     ) -> Rig:
         config = TextFitConfig(
             **{
-                "epochs": 2, "lr": 1e-2, "batch_size": 5, "batch_tokens": 0, "precision": "fp32",
+                "epochs": 2,
+                "lr": 1e-2,
+                "batch_size": 5,
+                "batch_tokens": 0,
+                "precision": "fp32",
                 "warmup": 0.06,
             }
             | keys
-        )  # fmt: skip
+        )
         torch.manual_seed(config.seed)
         model = Bert(
             bert(V, 14, 1, 2, 11, 17, dropout, head="classification", num_labels=CLASSES, init_std=0.2)
