@@ -168,8 +168,13 @@ def explained(tmp_path, monkeypatch):
     """Runs the benchmark on a small classifier of texts; returns the function and where it writes."""
     tool, texts = benchmark("explain"), [GOOD, BAD] * 8
     sizes = {
-        "d_model": 22, "num_heads": 2, "d_ff": 31, "num_layers": 2, "max_length": 23, "tokenizer": "word",
-    }  # fmt: skip
+        "d_model": 22,
+        "num_heads": 2,
+        "d_ff": 31,
+        "num_layers": 2,
+        "max_length": 23,
+        "tokenizer": "word",
+    }
     fit = {"min_count": 1, "epochs": 6, "lr": 1e-2, "batch_size": 5, "precision": "fp32", "seed": 0}
     clf = TextClassifier("encoder-mini", **sizes, **fit).fit(texts, ["pos", "neg"] * 8)
     clf.save(tmp_path / "model")

@@ -43,10 +43,14 @@ def test_killed_trainings_resume_to_the_same_bits(count):
 
 
 ROWS = {
-    "kill_tests.crashes()": 23, "kill_tests.full_disks(10)": 10, "bad_files.damaged_checkpoints(90)": 90,
-    "bad_files.malicious_checkpoints()": 62, "bad_files.tables(300)": 360, "bad_files.pictures(200)": 240,
+    "kill_tests.crashes()": 23,
+    "kill_tests.full_disks(10)": 10,
+    "bad_files.damaged_checkpoints(90)": 90,
+    "bad_files.malicious_checkpoints()": 62,
+    "bad_files.tables(300)": 360,
+    "bad_files.pictures(200)": 240,
     "bad_files.readers(120)": 120,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

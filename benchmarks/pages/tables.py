@@ -19,12 +19,26 @@ from benchmarks.pages.markdown import Table, of, read, read_all, table, text, ti
 from glassformer.report.published import company, headline, without_company
 
 PAGES = (
-    "README.md", "docs/speed.md", "docs/benchmarks.md", "docs/guide/serve.md", "docs/guide/export.md",
-    "docs/studies.md", "docs/guide/explain.md", "docs/sequences.md", "docs/word-vectors.md",
-    "docs/defaults.md", "docs/questions.md", "docs/install.md", "docs/guide/long-inputs.md",
-    "docs/guide/semantic-search.md", "docs/guide/should-you.md", "docs/tutorial/reviews.md",
-    "docs/tutorial/photos.md", "docs/tutorial/entities.md", "docs/extend.md",
-)  # fmt: skip
+    "README.md",
+    "docs/speed.md",
+    "docs/benchmarks.md",
+    "docs/guide/serve.md",
+    "docs/guide/export.md",
+    "docs/studies.md",
+    "docs/guide/explain.md",
+    "docs/sequences.md",
+    "docs/word-vectors.md",
+    "docs/defaults.md",
+    "docs/questions.md",
+    "docs/install.md",
+    "docs/guide/long-inputs.md",
+    "docs/guide/semantic-search.md",
+    "docs/guide/should-you.md",
+    "docs/tutorial/reviews.md",
+    "docs/tutorial/photos.md",
+    "docs/tutorial/entities.md",
+    "docs/extend.md",
+)
 ALIKE = "-avx512"  # the level whose files are all of one state of the code
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence

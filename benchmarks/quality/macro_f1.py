@@ -132,9 +132,14 @@ def ours(table: np.ndarray, rng: np.random.Generator, resamples: int) -> Sequenc
 
 
 KINDS: dict[str, Kind] = {
-    "percentile": percentile, "stratified": stratified, "basic": basic, "BCa": bca,
-    "smoothed, pivoted": pivoted, "delta method": delta, "Wilson, put together": ours,
-}  # fmt: skip
+    "percentile": percentile,
+    "stratified": stratified,
+    "basic": basic,
+    "BCa": bca,
+    "smoothed, pivoted": pivoted,
+    "delta method": delta,
+    "Wilson, put together": ours,
+}
 
 
 def judged(bounds: Sequence[Sequence[float]], truth: float, figures: Sequence[float]) -> dict[str, float]:

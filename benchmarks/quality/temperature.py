@@ -100,8 +100,12 @@ def measure(draws: int, seed: int) -> list[dict[str, Any]]:
                     for name, place in chosen(own[i], others[i], mistakes).items():
                         places.setdefault(name, []).append(place)
                 about = {
-                    "classes": classes, "spread": spread, "apart": apart, "noise": noise, "factor": factor,
-                }  # fmt: skip
+                    "classes": classes,
+                    "spread": spread,
+                    "apart": apart,
+                    "noise": noise,
+                    "factor": factor,
+                }
                 about |= {"n": n, "accuracy": float(right.mean()), "no_mistake": clean / draws}
                 about["best"] = float(TEMPERATURES[whole.argmin()])
                 for name, at in places.items():

@@ -30,9 +30,13 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "benchmarks" / "results" / "mutants.json"
 # package: how many mutants of it are tried; None: all
 PACKAGES: dict[str, int | None] = {
-    "nn": 150, "evaluate": 150, "checkpoints": 150, "train": 90, "models/decode.py": None,
+    "nn": 150,
+    "evaluate": 150,
+    "checkpoints": 150,
+    "train": 90,
+    "models/decode.py": None,
     "serve/guard.py": None,
-}  # fmt: skip
+}
 TESTS = (
     "nn", "evaluate", "checkpoints", "train", "sequences", "models", "classifier", "tasks", "image", "parity",
     "vectors", "serve",

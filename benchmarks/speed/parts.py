@@ -270,8 +270,12 @@ def over_rows(rounds: int, dtype: str) -> dict[str, Any]:
 
 
 PARTS = {
-    "attention": attention, "dropout": dropouts, "linear": linear, "recurrent": recurrent, "rows": over_rows,
-}  # fmt: skip
+    "attention": attention,
+    "dropout": dropouts,
+    "linear": linear,
+    "recurrent": recurrent,
+    "rows": over_rows,
+}
 
 
 def told(name: str, found: dict[str, Any]) -> dict[str, Any]:

@@ -118,9 +118,14 @@ def test_folds_keep_spellings_together_and_go_on_as_they_were(ok, twice: Path):
 
 
 TINY = {
-    "d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 13, "epochs": 1, "min_count": 1,
+    "d_model": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "d_ff": 13,
+    "epochs": 1,
+    "min_count": 1,
     "precision": "fp32",
-}  # fmt: skip
+}
 
 
 def fitted(monkeypatch, together: bool, folder: Path, resume: bool = False):

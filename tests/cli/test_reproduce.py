@@ -122,8 +122,14 @@ def tiny_bert(tmp_path: Path) -> Path:
     """A BERT folder with a vocabulary and random weights."""
     texts, labels = zip(*sentences(20), strict=True)
     settings = {
-        "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 16, "min_count": 1, "epochs": 1, "threads": 1,
-    }  # fmt: skip
+        "d_model": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "d_ff": 16,
+        "min_count": 1,
+        "epochs": 1,
+        "threads": 1,
+    }
     clf = TextClassifier("encoder-mini", tokenizer="wordpiece", max_length=16, **settings).fit(texts, labels)
     size = clf.tokenizer_.get_vocab_size()
     folder = tmp_path / "tiny-bert"
@@ -138,9 +144,14 @@ def tiny_vit(tmp_path: Path) -> Path:
     """A ViT folder for 224 px with random weights."""
     folder = tmp_path / "tiny-vit"
     settings = {
-        "patch_size": 56, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 16, "epochs": 1,
+        "patch_size": 56,
+        "d_model": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "d_ff": 16,
+        "epochs": 1,
         "threads": 1,
-    }  # fmt: skip
+    }
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 255, (32, 32, 3), dtype=np.uint8) for _ in range(4)]
     ImageClassifier("vit-tiny", image_size=224, **settings).fit(images, ["a", "b", "a", "b"]).save(folder)

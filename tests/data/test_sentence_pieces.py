@@ -180,8 +180,13 @@ def test_pieces_of_a_users_in_bpe_are_looked_for_first(tmp_path):
 # --- families -------------------------------------------------------------------------------------
 
 BRACKETS = {
-    "pad_id": 0, "pad_piece": "[PAD]", "bos_id": 1, "bos_piece": "[CLS]", "eos_id": 2, "eos_piece": "[SEP]",
-}  # fmt: skip
+    "pad_id": 0,
+    "pad_piece": "[PAD]",
+    "bos_id": 1,
+    "bos_piece": "[CLS]",
+    "eos_id": 2,
+    "eos_piece": "[SEP]",
+}
 FAMILIES = {
     "XLMRobertaTokenizer": ("sentencepiece.bpe.model", {}, 1),
     "CamembertTokenizer": ("sentencepiece.bpe.model", {}, 4),

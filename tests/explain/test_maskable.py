@@ -54,8 +54,13 @@ def test_every_kind_that_is_explained_has_it(kind):
     else:
         images = RNG.integers(0, 255, (20, 8, 8, 3), dtype=np.uint8)
         settings = {
-            "d_model": 14, "num_heads": 2, "num_layers": 2, "d_ff": 22, "patch_size": 4, "image_size": 8,
-        }  # fmt: skip
+            "d_model": 14,
+            "num_heads": 2,
+            "num_layers": 2,
+            "d_ff": 22,
+            "patch_size": 4,
+            "image_size": 8,
+        }
         fits = [
             gf.ImageClassifier("vit-tiny", **settings, epochs=1, threads=1, maskable=m).fit(
                 images, ["a", "b"] * 10

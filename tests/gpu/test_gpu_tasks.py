@@ -9,8 +9,14 @@ import glassformer as gf
 
 PRECISIONS = pytest.mark.parametrize("precision", ["fp32", "bf16"])
 SIZES = {
-    "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 23, "batch_size": 5, "device": "cuda", "seed": 3,
-}  # fmt: skip
+    "d_model": 16,
+    "num_layers": 1,
+    "num_heads": 2,
+    "d_ff": 23,
+    "batch_size": 5,
+    "device": "cuda",
+    "seed": 3,
+}
 WORDS = {"model": "encoder-mini", "max_length": 19, "min_count": 1}
 FAR = {"fp32": 1e-3, "bf16": 0.1}  # how far a processor's fp32 may be from what was computed there
 

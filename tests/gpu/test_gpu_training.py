@@ -12,17 +12,41 @@ import glassformer as gf
 from glassformer.train.callbacks import Interrupted
 
 SMALL = {
-    "model": "encoder-mini", "d_model": 16, "num_heads": 2, "d_ff": 11, "max_length": 16, "min_count": 1,
-    "dropout": 0.0, "epochs": 6, "lr": 3e-2, "batch_size": 8, "pooling": "mean", "device": "cuda",
-}  # fmt: skip
+    "model": "encoder-mini",
+    "d_model": 16,
+    "num_heads": 2,
+    "d_ff": 11,
+    "max_length": 16,
+    "min_count": 1,
+    "dropout": 0.0,
+    "epochs": 6,
+    "lr": 3e-2,
+    "batch_size": 8,
+    "pooling": "mean",
+    "device": "cuda",
+}
 NOISY = {
-    "dropout": 0.2, "attention_dropout": 0.1, "head_dropout": 0.1, "word_dropout": 0.1, "average": 0.9,
-    "accumulate": 2, "checkpoint_every": 1, "evaluate_every": 3,
-}  # fmt: skip
+    "dropout": 0.2,
+    "attention_dropout": 0.1,
+    "head_dropout": 0.1,
+    "word_dropout": 0.1,
+    "average": 0.9,
+    "accumulate": 2,
+    "checkpoint_every": 1,
+    "evaluate_every": 3,
+}
 PICTURES = {
-    "image_size": 8, "patch_size": 4, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 23,
-    "epochs": 12, "lr": 5e-3, "batch_size": 16, "device": "cuda",
-}  # fmt: skip
+    "image_size": 8,
+    "patch_size": 4,
+    "d_model": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "d_ff": 23,
+    "epochs": 12,
+    "lr": 5e-3,
+    "batch_size": 16,
+    "device": "cuda",
+}
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
 TARGET = [
     "ein Mann geht",

@@ -207,8 +207,13 @@ def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
 @pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def test_a_classifier_of_the_hub_and_peft_exchange_adapters_with_heads(tmp_path):
     settings = {
-        "min_count": 1, "tokenizer": "word", "max_length": 11, "d_model": 12, "num_layers": 2, "num_heads": 3,
-    }  # fmt: skip
+        "min_count": 1,
+        "tokenizer": "word",
+        "max_length": 11,
+        "d_model": 12,
+        "num_layers": 2,
+        "num_heads": 3,
+    }
     gf.MaskedLM(**settings, d_ff=17, max_positions=11, epochs=1).fit(TEXTS).save(tmp_path / "body")
     options = {
         "model": str(tmp_path / "body"),

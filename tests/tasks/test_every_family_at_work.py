@@ -185,8 +185,13 @@ def test_words_are_explained_whole(name, tmp_path):
 def test_masked_words(name, tmp_path):
     folder = put(name, tmp_path / "hub")
     options = {
-        "max_length": 29, "epochs": 2, "lr": 1e-2, "precision": "fp32", "threads": 1, "batch_tokens": 97,
-    }  # fmt: skip
+        "max_length": 29,
+        "epochs": 2,
+        "lr": 1e-2,
+        "precision": "fp32",
+        "threads": 1,
+        "batch_tokens": 97,
+    }
     lm = gf.MaskedLM(str(folder), tokenizer="auto", whole_words=True, **options).fit(TEXTS)
     own = Vocabulary.of(lm.tokenizer_).tokens["mask"]
     found = lm.fill(f"a {MASK} film", top=7)

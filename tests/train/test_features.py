@@ -19,8 +19,14 @@ PICTURES = list(np.random.default_rng(0).integers(0, 256, (41, 11, 11, 3), dtype
 LABELS = ["pos" if i % 3 else "neg" for i in range(41)]
 HELD = slice(0, 13)
 SHARED = {
-    "d_model": 22, "num_layers": 2, "num_heads": 2, "d_ff": 13, "batch_size": 7, "epochs": 3, "lr": 0.01,
-}  # fmt: skip
+    "d_model": 22,
+    "num_layers": 2,
+    "num_heads": 2,
+    "d_ff": 13,
+    "batch_size": 7,
+    "epochs": 3,
+    "lr": 0.01,
+}
 SHARED |= {"train_layers": 0, "precision": "fp32"}
 IDLE = pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 

@@ -42,8 +42,13 @@ def test_draws_weigh_as_the_contexts_do():
 def test_a_step_meets_each_word_once_and_learns():
     texts = [["big", "cat"], ["big", "dog"], ["red", "car"], ["red", "bus"], ["lone"]] * 3
     settings = {
-        "optimizer": "adam", "centers": "words", "subsample": 0.0, "min_count": 1, "dim": 11, "threads": 1,
-    }  # fmt: skip
+        "optimizer": "adam",
+        "centers": "words",
+        "subsample": 0.0,
+        "min_count": 1,
+        "dim": 11,
+        "threads": 1,
+    }
     vectors = Word2Vec(**settings, epochs=300, lr=0.01).fit(texts)
     assert [r["tokens"] for r in vectors.history_ if r["kind"] == "step"][:3] == [6, 6, 6]
     assert len(vectors.history_) > 300
