@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from glassformer import ImageClassifier
+from glassformer import ImageClassifier, load
 from glassformer.cli.explain import _formatted
 from glassformer.explain.methods import OF_LAYERS
 
@@ -73,14 +73,14 @@ def test_an_unfinished_integral_is_noted(ok, trained):
     [
         (
             ["--method", "rolout"],
-            "Did you mean 'rollout'? For this model: attention, rollout, gradient_x_input",
+            "Did you mean 'rollout'? For this model: integrated_gradients, attention, rollout",
         ),
         (["--method", "shap"], "Did you mean 'shapley'?"),
-        (["--method", "lime"], "no method 'lime'. For this model: attention, rollout"),
+        (["--method", "lime"], "no method 'lime'. For this model: integrated_gradients, attention"),
         (["--method", "weights"], "weights: only for linear models of texts (tfidf), and "),
-        (["--target", "pos"], "rollout has no target"),
+        (["--method", "rollout", "--target", "pos"], "rollout has no target"),
         (["--method", "occlusion", "--target", "meh"], "no label 'meh'"),
-        (["--set", "fusing=max"], "Did you mean 'fusion'?"),
+        (["--method", "rollout", "--set", "fusing=max"], "Did you mean 'fusion'?"),
         (["--set", "fusion"], "not KEY=VALUE"),
         (["--set", "residual=2"], "residual 2 is not in [0, 1]"),
         (["--method", "attention", "--set", "layer=9"], "no layer 9: the model has "),
@@ -105,8 +105,15 @@ def test_too_many_inputs_and_no_run(refused, trained):
     assert "text is empty" in refused("explain", trained, " ")
 
 
+def test_the_default_is_that_of_python(gf, trained):
+    found = json.loads(gf("explain", trained, "a splendid film", "--json").out)[0]
+    assert found["method"] == load(trained).explain("a splendid film").method == "integrated_gradients"
+    read = json.loads(gf("explain", trained, "a splendid film", "--set", "head=0", "--json").out)[0]
+    assert read["method"] == "attention"  # the first that has this option
+
+
 def test_several_inputs_are_told_apart_and_special_tokens_said(gf, trained):
-    out = gf("explain", trained, "a splendid film", "a dreadful plot").out
+    out = gf("explain", trained, "a splendid film", "a dreadful plot", "--method", "rollout").out
     assert out.index("1 of 2: a splendid film") < out.index("2 of 2: a dreadful plot")
     assert out.count("special tokens: [CLS] 0.") == 2
     assert "1 of" not in gf("explain", trained, "a splendid film").out

@@ -155,7 +155,7 @@ def test_a_model_that_looks_at_one_word_only():
             layer.attention.out.bias.zero_()
             layer.feed_forward.down.weight.zero_()
             layer.feed_forward.down.bias.zero_()
-    e = clf.explain("a dull film")
+    e = clf.explain("a dull film", method="attention")
     assert e.tokens[int(e.scores.argmax())] == "dull"
     assert e.scores.max() > 0.99
 
@@ -165,7 +165,7 @@ def test_a_model_that_looks_at_one_word_only():
 
 def test_tokens_and_offsets(clf):
     text = "It was  NOT dull, zyzzyva!"
-    e = clf.explain(text)
+    e = clf.explain(text, method="attention")
     assert e.text == text
     assert e.tokens == ["[CLS]", "it", "was", "not", "dull", ",", "[UNK]", "[UNK]", "[SEP]"]
     places = [text[a:b] for a, b in e.offsets]
@@ -198,7 +198,7 @@ def test_text_is_shown_as_the_model_saw_it():
 
 def test_a_text_without_a_token():
     clf = TextClassifier(**(TINY | {"clean": "words", "add_special_tokens": False})).fit(TEXTS, LABELS)
-    e = clf.explain("!!!")
+    e = clf.explain("!!!", method="attention")
     assert e.tokens == ["[UNK]"]
     assert e.scores.tolist() == [1.0]
     assert e.label == clf.predict(["!!!"])[0]

@@ -82,7 +82,9 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
     assert read.startswith("Attention followed through all layers.")
     assert cut.startswith(f"only the first {classifiers[0].max_length} tokens were read")
     monkeypatch.setattr(classifiers[0], "long_texts", "mean")
-    note, _ = server.ask("/v1/explain", {"text": text}).body["notes"]
+    default = server.ask("/v1/explain", {"text": text}).body
+    assert default["method"] == "integrated_gradients"  # as in Python and on the command line
+    note, _ = default["notes"]
     assert note.startswith(f"only the first {classifiers[0].max_length} tokens are explained")
     picture = {"image": png(PICTURES[0]), "method": "occlusion"}
     assert server.ask("/v1/explain", picture).body["notes"] == [
@@ -135,11 +137,11 @@ def test_base64_may_stand_in_lines(server):
         ("/v1/predict", b"{", 422, "body: JSON decode error at character 1: Expecting property name"),
         ("/v1/predict", b"", 422, "body: there is no body"),
         ("/v1/predict", {"images": ["data:image/png;base64,aGVsbG8="]}, 422, "images[0]: a URL"),
-        ("/v1/explain", {"text": "a", "head": 1}, 422, "head: rollout has no option 'head'"),
+        ("/v1/explain", {"text": "a", "head": 1, "method": "rollout"}, 422, "head: rollout has no option 'head'"),
         ("/v1/explain", {"text": "a", "method": "magic"}, 422, "method"),
         ("/v1/explain", {"text": "a", "method": "rollout", "target": "bad"}, 422, "has no target"),
         ("/v1/explain", {"text": "a", "method": "attention", "layer": 7}, 422, "no layer 7"),
-        ("/v1/explain", {"text": "a", "layer": 1}, 422, "no option 'layer'"),
+        ("/v1/explain", {"text": "a", "layer": 1, "method": "rollout"}, 422, "no option 'layer'"),
         ("/v1/explain", {"text": "a", "method": "occlusion", "target": "x"}, 422, "no label 'x'"),
         ("/nowhere", None, 404, "no such path. "),
         ("/predict", None, 404, "/predict: no such path. Did you mean /v1/predict?"),

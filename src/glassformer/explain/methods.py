@@ -54,18 +54,20 @@ SPELLED_OUT = ("gim", "decomposition")
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
-# The default is the first of these that a model supports: of the methods that passed the test of faithfulness
-# (docs/design/explanations.md) under every way of hiding, DEFAULTWHY.
-DEFAULTS = ("weights", "integrated_gradients")
+# The default: of the methods that pass the faithfulness test under every way of hiding, the one with the largest gap
+# (docs/guide/explain.md). Its scores of models without attention, which have steps, often do not add up: "occlusion".
+DEFAULT = "integrated_gradients"
 # Methods for many predictions, in order of preference.
 FOR_MANY = ("weights", "gim", "gradient_x_input", "occlusion")
 
 
 def methods_for(model: Any) -> list[str]:
     """The methods that support a model; the first is the default."""
-    able = OF_LINEAR if _is_linear(model) else [name for name in OF_LAYERS if not _why_not(model, name)]
-    default = next(name for name in DEFAULTS if name in able)
-    return [default, *(name for name in able if name != default)]
+    if _is_linear(model):
+        return list(OF_LINEAR)
+    default = DEFAULT if getattr(model, "has_attention", True) else "occlusion"
+    able = [name for name in OF_LAYERS if not _why_not(model, name)]
+    return sorted(able, key=lambda name: name != default)
 
 
 def default_method(clf: Any, options: Collection[str] = ()) -> str:

@@ -124,6 +124,7 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
 
     RECIPE, INPUTS, MOST, is_example = AnsweringRecipe, Questions(), 2, staticmethod(is_example)
     SAVED_AS = "TextAnswerer"
+    SAVED_STATE = (*Estimator.SAVED_STATE, "length", "threshold")
 
     tokenizer_: Tokenizer = fitted()
     length_: int = fitted()
