@@ -137,7 +137,12 @@ def test_base64_may_stand_in_lines(server):
         ("/v1/predict", b"{", 422, "body: JSON decode error at character 1: Expecting property name"),
         ("/v1/predict", b"", 422, "body: there is no body"),
         ("/v1/predict", {"images": ["data:image/png;base64,aGVsbG8="]}, 422, "images[0]: a URL"),
-        ("/v1/explain", {"text": "a", "head": 1, "method": "rollout"}, 422, "head: rollout has no option 'head'"),
+        (
+            "/v1/explain",
+            {"text": "a", "head": 1, "method": "rollout"},
+            422,
+            "head: rollout has no option 'head'",
+        ),
         ("/v1/explain", {"text": "a", "method": "magic"}, 422, "method"),
         ("/v1/explain", {"text": "a", "method": "rollout", "target": "bad"}, 422, "has no target"),
         ("/v1/explain", {"text": "a", "method": "attention", "layer": 7}, 422, "no layer 7"),

@@ -137,7 +137,7 @@ Method = Annotated[
         None,
         "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
         "occlusion, shapley; for linear models: weights, occlusion.",
-        show_default="integrated_gradients; occlusion for models without attention, weights for linear models",
+        show_default="integrated_gradients; without attention: occlusion; linear models: weights",
     ),
 ]
 Target = Annotated[str | None, option("LABEL", "Label to explain (default: the predicted one).")]

@@ -54,8 +54,8 @@ SPELLED_OUT = ("gim", "decomposition")
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
-# The default: of the methods that pass the faithfulness test under every way of hiding, the one with the largest gap
-# (docs/guide/explain.md). Its scores of models without attention, which have steps, often do not add up: "occlusion".
+# The default: of the methods that pass the faithfulness test, the one with the largest gap (guide/explain.md).
+# Models without attention have steps, where its scores often do not add up; their default is occlusion.
 DEFAULT = "integrated_gradients"
 # Methods for many predictions, in order of preference.
 FOR_MANY = ("weights", "gim", "gradient_x_input", "occlusion")
