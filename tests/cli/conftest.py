@@ -1,8 +1,11 @@
 """The real command in this process, tiny data and tiny models, so that a whole run takes a second."""
 
+import functools
 import json
 import re
 import shutil
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,3 +105,23 @@ def run(trained: Path, tmp_path: Path) -> Path:
 def made(tmp_path_factory) -> Runs:
     """A run of every kind, for suites over all tasks."""
     return make_runs(tmp_path_factory.mktemp("every"))
+
+
+@pytest.fixture
+def stop(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``stop(owner, "name", number)``: a call of that function is interrupted by the signal; without one by Ctrl-C."""
+
+    def at(owner: Any, name: str, number: int = signal.SIGINT, calls: int = 1) -> None:
+        real, left = getattr(owner, name), [calls]
+
+        @functools.wraps(real)
+        def interrupted(*args: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                signal.raise_signal(number)  # to this thread; the process may hear of it later
+                time.sleep(0.001)
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, interrupted)
+
+    return at

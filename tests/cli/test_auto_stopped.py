@@ -1,7 +1,5 @@
 """Ctrl-C while ``auto`` compares models: the best so far is left, judged and reported, and ``--resume`` goes on."""
 
-import functools
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -45,25 +43,6 @@ def small(encoder, monkeypatch):
 def held(monkeypatch):
     """The validation examples decide alone."""
     monkeypatch.setattr(auto, "ENOUGH", 5)
-
-
-@pytest.fixture
-def stop(monkeypatch):
-    """``stop(owner, "name", calls)``: Ctrl-C at one of the calls of that function."""
-
-    def at(owner, name, calls=1):
-        real, left = getattr(owner, name), [calls]
-
-        @functools.wraps(real)
-        def interrupted(*args, **options):
-            left[0] -= 1
-            if left[0] == 0:
-                signal.raise_signal(signal.SIGINT)
-            return real(*args, **options)
-
-        monkeypatch.setattr(owner, name, interrupted)
-
-    return at
 
 
 def argv(out: str) -> list[object]:

@@ -1,6 +1,5 @@
 """A signal at each stage of a command: one line, exit code 130, no files left if nothing was started, and going on."""
 
-import functools
 import json
 import os
 import shutil
@@ -41,26 +40,6 @@ with writing(sys.argv[1]):
     sys.stdin.read()
 """
 SENDS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "SIGINT", signal.SIGHUP: "SIGHUP"}
-
-
-@pytest.fixture
-def stop(monkeypatch):
-    """``stop(module, "name", number)``: the first call of that function is interrupted by the signal."""
-
-    def at(owner, name, number, calls=1):
-        real, left = getattr(owner, name), [calls]
-
-        @functools.wraps(real)
-        def interrupted(*args, **options):
-            left[0] -= 1
-            if left[0] == 0:
-                signal.raise_signal(number)  # to this thread; the process may hear of it later
-                time.sleep(0.001)
-            return real(*args, **options)
-
-        monkeypatch.setattr(owner, name, interrupted)
-
-    return at
 
 
 def handlers() -> list:

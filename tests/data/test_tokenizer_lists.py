@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tests.byte_pieces import byte_level
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from glassformer.data.masking import MaskSettings, mask_tokens
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
@@ -60,15 +61,7 @@ def put_fast(folder: Path, seed: int) -> list[str]:
 
 
 def put_bytes(folder: Path, **settings) -> None:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=311,
-        special_tokens=SPECIAL,
-        show_progress=False,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-    )
-    tokenizer.train_from_iterator(["a wonderful film", "an unwonderful, dull film"] * 3, trainer)
+    tokenizer = byte_level(["a wonderful film", "an unwonderful, dull film"] * 3, SPECIAL, 311)
     tokenizer.model.save(str(folder))
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 

@@ -4,7 +4,8 @@ import unicodedata
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tests.byte_pieces import byte_level
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from glassformer.data.text import bpe_tokenizer, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.vocabulary import (
@@ -27,16 +28,7 @@ def wordpiece(**options):
 
 def roberta_like(*special):
     """A byte-level BPE with special tokens written as RoBERTa's are."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(special),
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    return tokenizer
+    return byte_level(TEXTS, special)
 
 
 def words_of(tokenizer, text):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from tests.byte_pieces import byte_level
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 import glassformer as gf
@@ -42,15 +43,7 @@ def wordpiece() -> Tokenizer:
 
 
 def bytes_of_roberta() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=293,
-        special_tokens=WORDS[0],
-        show_progress=False,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-    )
-    tokenizer.train_from_iterator(SIDES, trainer)
+    tokenizer = byte_level(SIDES, WORDS[0], 293)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     return tokenizer
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from tests.stopping import StopAt
 
 from glassformer.data.splits import block_split
 from glassformer.errors import DataError
@@ -16,7 +17,7 @@ from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.train.callbacks import Callback, Progress
+from glassformer.train.callbacks import Progress
 
 from .conftest import write_split
 
@@ -131,15 +132,9 @@ def test_resume_of_a_finished_run_ends_with_the_same_figures(run):
 
 def test_a_stopped_run_goes_on_whatever_is_said_of_its_recipe(run, tmp_path):
     result, recipe, _ = run
-
-    class Stop(Callback):
-        def step(self, training, info):
-            if info.step == 17:
-                raise KeyboardInterrupt
-
     before = replace(recipe, train=replace(recipe.train, checkpoint_every=11))
     with pytest.raises(KeyboardInterrupt):
-        run_task(before, tmp_path / "run", callbacks=[Stop()])
+        run_task(before, tmp_path / "run", callbacks=[StopAt(17)])
     other = replace(
         before, summary="of a later release", expect="another figure", train=replace(before.train, verbose=1)
     )

@@ -12,6 +12,7 @@ from PIL import Image
 from sklearn.base import clone
 from tests.cli.every import call
 from tests.image.conftest import quarters
+from tests.stopping import StopAt
 
 import glassformer as gf
 from glassformer.checkpoints.hub import Resolved
@@ -21,7 +22,6 @@ from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
 from glassformer.inputs.images import save_transform
 from glassformer.tasks import auto
-from glassformer.train.callbacks import Callback
 
 QUICK: dict[str, Any] = {"precision": "fp32", "threads": 1}
 IMAGES, LABELS = quarters(37, 3)
@@ -155,19 +155,13 @@ def test_without_its_weights_hog_and_an_encoder_from_scratch_are_compared(
     np.testing.assert_array_equal(clf.predict_proba(IMAGES), peer.predict_proba(IMAGES))
 
 
-class Stop(Callback):
-    def step(self, training: Any, info: Any) -> None:
-        if training.step == 5:
-            raise KeyboardInterrupt
-
-
 def test_a_run_that_was_stopped_when_auto_meant_vit_tiny_goes_on_with_it(away, small, tmp_path):
     given: dict[str, Any] = {**QUICK, "calibration": "auto", "batch_size": 4}
     more: dict[str, Any] = {"validation": HELD}
     whole = gf.ImageClassifier(**small, **given).fit(IMAGES[:23], NOISY[:23], **more)
     with pytest.raises(KeyboardInterrupt):
         gf.ImageClassifier(**small, **given, checkpoint_every=3).fit(
-            IMAGES[:23], NOISY[:23], **more, callbacks=[Stop()], checkpoints=tmp_path
+            IMAGES[:23], NOISY[:23], **more, callbacks=[StopAt(5)], checkpoints=tmp_path
         )
     clf = gf.ImageClassifier("auto", **QUICK)
     with mock.patch.object(auto, "SHIFTED", replace(auto.SHIFTED, settings={**small, "batch_size": 4})):
@@ -185,7 +179,7 @@ def test_a_comparison_that_was_stopped_in_vit_tiny_goes_on_as_one(away, small, m
     made = gf.ImageClassifier(**QUICK, checkpoint_every=3)
     whole = clone(made).fit(*data, validation=HELD)
     with pytest.raises(KeyboardInterrupt):
-        clone(made).fit(*data, validation=HELD, callbacks=[Stop()], checkpoints=tmp_path)
+        clone(made).fit(*data, validation=HELD, callbacks=[StopAt(5)], checkpoints=tmp_path)
     clf = clone(made).fit(*data, validation=HELD, checkpoints=tmp_path, resume=True)
     assert [record["model"] for record in clf.tried_] == ["hog", "vit-tiny"]
     np.testing.assert_array_equal(clf.predict_proba(IMAGES), whole.predict_proba(IMAGES))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tests.byte_pieces import byte_level
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 import glassformer as gf
@@ -44,16 +45,7 @@ def put_wordpiece(folder: Path) -> None:
 
 
 def put_bytes(folder: Path) -> None:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=293,
-        special_tokens=SPECIAL,
-        show_progress=False,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    tokenizer.model.save(str(folder))
+    byte_level(TEXTS, SPECIAL, 293).model.save(str(folder))
 
 
 def put_unigram(folder: Path) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
+from tests.stopping import StopAt
 
 import glassformer as gf
 from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarning
-from glassformer.train.callbacks import Callback
 from glassformer.train.config import (
     BATCHES,
     CHOSEN,
@@ -131,16 +131,11 @@ def test_what_was_chosen_is_kept_shown_and_chosen_again(tmp_path):
 
 
 def test_a_resumed_training_goes_on_with_what_was_chosen(tmp_path):
-    class Stop(Callback):
-        def step(self, training, info):
-            if training.step == 7:
-                raise KeyboardInterrupt
-
     settings = SMALL | {"checkpoint_every": 3}
     whole = gf.TextClassifier("encoder-mini", **settings).fit(TEXTS[:37], LABELS[:37])
     stopped = gf.TextClassifier("encoder-mini", **settings)
     with pytest.raises(KeyboardInterrupt):
-        stopped.fit(TEXTS[:37], LABELS[:37], checkpoints=tmp_path / "c", callbacks=[Stop()])
+        stopped.fit(TEXTS[:37], LABELS[:37], checkpoints=tmp_path / "c", callbacks=[StopAt(7)])
     stopped.fit(TEXTS[:37], LABELS[:37], checkpoints=tmp_path / "c", resume=True)
     assert stopped.chosen_ == whole.chosen_
     assert np.array_equal(stopped.predict_proba(TEXTS), whole.predict_proba(TEXTS))
