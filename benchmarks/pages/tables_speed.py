@@ -202,15 +202,15 @@ def int8(result: dict[str, Any]) -> str:
 
 @of("families", "make bench-families")
 def families(result: dict[str, Any]) -> str:
-    """RoBERTa, DistilBERT and MPNet of base size beside transformers at its best."""
+    """Families of base size, each beside its nearest peer."""
     rows = []
     for family, works in result["families"].items():
         for work, found in works.items():
-            ours_last = sorted(found["contenders"], key=lambda c: c["name"].startswith("glassformer"))
-            rates = [f"{c['tokens_per_second']['median']:,.0f}" for c in ours_last]
-            (name, ratio), *_ = found["glassformer_against"].items()
-            peer, ours = rates
-            rows.append((f"{family}, {work}", name, peer, ours, times(ratio)))
+            rates = {c["name"]: f"{c['tokens_per_second']['median']:,.0f}" for c in found["contenders"]}
+            against = found["glassformer_against"]
+            name = min(against, key=lambda peer: against[peer]["median"])
+            ours = next(rate for own, rate in rates.items() if own.startswith("glassformer"))
+            rows.append((f"{family}, {work}", name, rates[name], ours, times(against[name])))
     lines = table("Work | Peer | Peer, real tokens/s | glassformer | glassformer is", rows)
     return text(lines, measured(result))
 
