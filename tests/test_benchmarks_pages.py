@@ -13,9 +13,13 @@ from .benchmark_tools import ROOT, benchmark
 RATIO = {"median": 2.0, "min": 1.5, "max": 2.5}
 TOLD = "2.0 × (1.5 to 2.5)"
 MEASURED = {
-    "machine": {"cpu": "X", "load_before": [0.5], "threads": 1}, "threads": 1,
-    "versions": {"torch": "2", "transformers": "5.0"}, "date": "2026-01-02T03", "seed": 0, "rounds": 3,
-}  # fmt: skip
+    "machine": {"cpu": "X", "load_before": [0.5], "threads": 1},
+    "threads": 1,
+    "versions": {"torch": "2", "transformers": "5.0"},
+    "date": "2026-01-02T03",
+    "seed": 0,
+    "rounds": 3,
+}
 speed, quality, tables = (benchmark(name) for name in ("tables_speed", "tables_quality", "tables"))
 
 

@@ -23,9 +23,12 @@ WORKS = (  # the result file and its part, what is done, and the rate
 )
 SHORT = {"PyTorch loop over the HF model": "PyTorch loop", "sentence-transformers": "SBERT"}
 INT8_WAYS = {
-    "torch, fp32": "fp32", "torch, bf16": "bf16", "torch._int_mm": "`_int_mm`",
-    "onednn.qlinear_pointwise": "`qlinear_pointwise`", "glassformer": "ours",
-}  # fmt: skip
+    "torch, fp32": "fp32",
+    "torch, bf16": "bf16",
+    "torch._int_mm": "`_int_mm`",
+    "onednn.qlinear_pointwise": "`qlinear_pointwise`",
+    "glassformer": "ours",
+}
 WINDOWS = {
     "grouped": "Trainer's own grouping, reviews as they come",
     "sorted": "sorted by length, reviews as they come",

@@ -43,10 +43,13 @@ def random_halves(found: np.ndarray, true: np.ndarray, halves: int, seed: int) -
     for level, draws in drawn.items():
         shares = np.array([draw["covered"] for draw in draws])
         out[f"{level:g}"] = {
-            "mean": float(shares.mean()), "sd": float(shares.std(ddof=1)) if halves > 1 else 0.0,
-            "min": float(shares.min()), "max": float(shares.max()),
-            "width": float(np.mean([draw["width"] for draw in draws])), "draws": shares.tolist(),
-        }  # fmt: skip
+            "mean": float(shares.mean()),
+            "sd": float(shares.std(ddof=1)) if halves > 1 else 0.0,
+            "min": float(shares.min()),
+            "max": float(shares.max()),
+            "width": float(np.mean([draw["width"] for draw in draws])),
+            "draws": shares.tolist(),
+        }
     return out
 
 
@@ -79,10 +82,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 @command(
-    "coverage of conformal intervals", out="conformal-stsb", packages=("scikit-learn", "scipy"), halves=20,
-    epochs=8, train_layers=0, model=(str, "instead of MiniLM"),
-    limit=(int, "pairs of each split: a quick look"), seed=0, threads=torch.get_num_threads(),
-)  # fmt: skip
+    "coverage of conformal intervals",
+    out="conformal-stsb",
+    packages=("scikit-learn", "scipy"),
+    halves=20,
+    epochs=8,
+    train_layers=0,
+    model=(str, "instead of MiniLM"),
+    limit=(int, "pairs of each split: a quick look"),
+    seed=0,
+    threads=torch.get_num_threads(),
+)
 def main(options: Any) -> dict[str, Any]:
     found = measure(options)
     for level, told in found["random_halves"].items():

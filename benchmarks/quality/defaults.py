@@ -120,10 +120,13 @@ def wanted(args: argparse.Namespace, done: list[dict[str, Any]]) -> Iterator[tup
 
 def main(argv: list[str] | None = None) -> int:
     args = parse(
-        __doc__, argv=argv, only=dict(nargs="*", default=[], help="of a kind's name"),
-        data=dict(nargs="*", default=[]), sizes=dict(nargs="*", type=int, default=SIZES),
+        __doc__,
+        argv=argv,
+        only=dict(nargs="*", default=[], help="of a kind's name"),
+        data=dict(nargs="*", default=[]),
+        sizes=dict(nargs="*", type=int, default=SIZES),
         seeds=dict(nargs="*", type=int, default=SEEDS),
-    )  # fmt: skip
+    )
     found = kept(RESULT)
     rows: list[dict[str, Any]] = found.get("rows", [])
     sets: dict[str, Examples] = {}

@@ -51,8 +51,11 @@ def figures(shares: np.ndarray, targets: np.ndarray) -> dict[str, float]:
     error = sum(abs(sure[own].mean() - right[own].mean()) * own.mean() for own in inside)
     lost = loss(np.log(np.maximum(shares, 1e-12)), targets)
     found = {
-        "accuracy": right.mean(), "log_loss": lost, "calibration_error": error, "confidence": sure.mean(),
-    }  # fmt: skip
+        "accuracy": right.mean(),
+        "log_loss": lost,
+        "calibration_error": error,
+        "confidence": sure.mean(),
+    }
     return {name: round(float(value), 4) for name, value in found.items()}
 
 
@@ -109,9 +112,13 @@ def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @command(
-    "few-shot heads", out="few-shot-heads", draws=5, tested=400, vectors=Path("few-shot-vectors"),
+    "few-shot heads",
+    out="few-shot-heads",
+    draws=5,
+    tested=400,
+    vectors=Path("few-shot-vectors"),
     known=(False, "only draws whose vectors lie there"),
-)  # fmt: skip
+)
 def main(options: Any) -> dict[str, Any]:
     records, loaded = [], {}
     for data in DATA:

@@ -68,9 +68,14 @@ def results(study: Study, arms: list[Arm], runs: Path, seeds: list[int]) -> dict
 
 
 @command(
-    "study by cross-validation", "study", out=lambda options: RESULTS / f"folds-{options.study}.json",
-    runs=Path("runs"), folds=5, overrides=SETTINGS, minutes=MINUTES,
-)  # fmt: skip
+    "study by cross-validation",
+    "study",
+    out=lambda options: RESULTS / f"folds-{options.study}.json",
+    runs=Path("runs"),
+    folds=5,
+    overrides=SETTINGS,
+    minutes=MINUTES,
+)
 def main(options: Any) -> dict[str, Any]:
     study = load_study(options.study)
     runs, settings = options.runs / f"{study.name}-folds", parse_settings(options.overrides)

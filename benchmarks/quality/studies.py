@@ -24,9 +24,13 @@ def say(text: str) -> None:  # of the module's, since processes are sent it
 
 def main() -> None:
     args = parse(
-        __doc__, "study", runs=Path("runs"), overrides=SETTINGS, workers=1,
+        __doc__,
+        "study",
+        runs=Path("runs"),
+        overrides=SETTINGS,
+        workers=1,
         words=(False, "train nothing; write the sentences anew"),
-    )  # fmt: skip
+    )
     if args.words:
         path = RESULTS / f"study-{args.study}.json"
         if not path.is_file():

@@ -134,9 +134,12 @@ def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @command(
-    "ways to choose a temperature", out="temperature", draws=(400, "validation parts of each size"), seed=0,
+    "ways to choose a temperature",
+    out="temperature",
+    draws=(400, "validation parts of each size"),
+    seed=0,
     threads=torch.get_num_threads(),
-)  # fmt: skip
+)
 def main(options: Any) -> dict[str, Any]:
     rows = measure(options.draws, options.seed)
     means = summed(rows)

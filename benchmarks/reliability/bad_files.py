@@ -218,9 +218,12 @@ def hand_made_tables() -> list[tuple[str, bytes]]:
 def tables(count: int) -> list[dict]:
     """The hand-made ones, then ``count`` good ones with random bytes changed, cut, doubled or put in."""
     good = [
-        (".csv", GOOD_CSV), (".jsonl", GOOD_JSONL), (".parquet", _parquet()), (".tsv", GOOD_CSV),
+        (".csv", GOOD_CSV),
+        (".jsonl", GOOD_JSONL),
+        (".parquet", _parquet()),
+        (".tsv", GOOD_CSV),
         (".json", GOOD_JSONL),
-    ]  # fmt: skip
+    ]
     work = hand_made_tables() + [(s, mutated(b, i)) for i in range(count) for s, b in [good[i % len(good)]]]
     with scratch() as home:
         return [_read(home / f"{i}{suffix}", body, _table) for i, (suffix, body) in enumerate(work)]

@@ -114,8 +114,11 @@ def layers(rounds: int, dtype: torch.dtype) -> dict[str, Any]:
                 return layer(x, packing)
 
         results[name] = {
-            "length": length, "batch": batch, "width": width, **timed({"layer": forward}, rounds)["layer"],
-        }  # fmt: skip
+            "length": length,
+            "batch": batch,
+            "width": width,
+            **timed({"layer": forward}, rounds)["layer"],
+        }
         say(name, {"layer": results[name]})
     return results
 
@@ -212,11 +215,14 @@ WHAT = {"attention": attention, "encoder": encoder, "texts": texts}
 
 
 @command(
-    "cost of attention and of an encoder layer", ("what", dict(choices=WHAT)),
-    out=lambda options: RESULTS / f"cost-{options.what}.json", rounds=5,
-    tokens=(8192, "tokens of each attention measured"), counts=[10000, 100000, 1000000],
+    "cost of attention and of an encoder layer",
+    ("what", dict(choices=WHAT)),
+    out=lambda options: RESULTS / f"cost-{options.what}.json",
+    rounds=5,
+    tokens=(8192, "tokens of each attention measured"),
+    counts=[10000, 100000, 1000000],
     threads=torch.get_num_threads(),
-)  # fmt: skip
+)
 def main(options: Any) -> dict[str, Any]:
     if options.what != "texts":
         keep_freed_memory()

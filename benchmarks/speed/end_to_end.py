@@ -52,17 +52,24 @@ def train(tree: Path, out: Path, options: argparse.Namespace) -> dict[str, Any]:
     started = time.perf_counter()
     with (out.parent / f"{out.name}.log").open("w") as log:
         subprocess.run(
-            command, check=True, cwd=out.parent, env={**os.environ, "PYTHONPATH": str(tree / "src")},
-            stdout=log, stderr=log,
-        )  # fmt: skip
+            command,
+            check=True,
+            cwd=out.parent,
+            env={**os.environ, "PYTHONPATH": str(tree / "src")},
+            stdout=log,
+            stderr=log,
+        )
     seconds = time.perf_counter() - started
     metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert (out / "report.html").is_file()
     return {
-        "seconds": round(seconds, 1), "of_it": metrics["seconds"], "accuracy": metrics["test"]["accuracy"],
-        "judged": metrics["test"]["n"], "peak_memory_mb": round(metrics["peak_memory_mb"]),
+        "seconds": round(seconds, 1),
+        "of_it": metrics["seconds"],
+        "accuracy": metrics["test"]["accuracy"],
+        "judged": metrics["test"]["n"],
+        "peak_memory_mb": round(metrics["peak_memory_mb"]),
         "tokens_per_second": round(metrics["tokens_per_second"]),
-    }  # fmt: skip
+    }
 
 
 @command(

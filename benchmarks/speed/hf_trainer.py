@@ -164,10 +164,13 @@ class TrainerLoop(Loop):
                 seed=seed,
             )
             trainer = Trainer(
-                model=self.model, args=arguments, train_dataset=rows,
-                data_collator=lambda rows: pad(rows, self.width), optimizers=(self.optimizer, None),
+                model=self.model,
+                args=arguments,
+                train_dataset=rows,
+                data_collator=lambda rows: pad(rows, self.width),
+                optimizers=(self.optimizer, None),
                 callbacks=[clock],
-            )  # fmt: skip
+            )
             trainer.remove_callback(PrinterCallback)
             loss = trainer.train().training_loss
         return clock.seconds, float(loss)

@@ -118,8 +118,11 @@ def main(options: Any) -> dict[str, Any]:
     for name, ratio in (against_plain | against_maps).items():
         print(f"{name}: {said(ratio)} of {'the plain time' if name in against_plain else 'all our maps'}")
     return {
-        "reviews": options.reviews, "batch_tokens": BATCH_TOKENS, "max_length": MAX_LENGTH,
+        "reviews": options.reviews,
+        "batch_tokens": BATCH_TOKENS,
+        "max_length": MAX_LENGTH,
         "largest_difference_fp32": float(np.float32(difference)),
-        "contenders": [c.summary() for c in contenders], "time_against_plain": against_plain,
+        "contenders": [c.summary() for c in contenders],
+        "time_against_plain": against_plain,
         "all_maps_against": against_maps,
-    }  # fmt: skip
+    }

@@ -267,7 +267,11 @@ def main(options: Any) -> dict[str, Any]:
         contenders = [in_own_process(make, key, folder, rounds) for key in ("default", "best", "glassformer")]
         found = compared(contenders, options.rounds)
     return {
-        "threads": options.facts["machine"]["threads"], "weights": "random, the same for all",
-        "sizes": SIZES | {"vocab_size": tokenizer.get_vocab_size()}, "reviews_per_window": options.reviews,
-        "max_length": options.max_length, "seed": options.seed, **found,
-    }  # fmt: skip
+        "threads": options.facts["machine"]["threads"],
+        "weights": "random, the same for all",
+        "sizes": SIZES | {"vocab_size": tokenizer.get_vocab_size()},
+        "reviews_per_window": options.reviews,
+        "max_length": options.max_length,
+        "seed": options.seed,
+        **found,
+    }

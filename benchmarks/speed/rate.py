@@ -130,10 +130,15 @@ class Work:
 
     def summary(self) -> dict[str, Any]:
         return {
-            "work": self.name, "batches": len(self.batches), "tokens": self.tokens,
-            "tflop_linear": round(self.linear / 1e12, 4), "tflop_attention": round(self.attention / 1e12, 4),
-            "seconds": spread(self.seconds), "share_of_rate": spread(self.shares), "time_in": self.parts(),
-        }  # fmt: skip
+            "work": self.name,
+            "batches": len(self.batches),
+            "tokens": self.tokens,
+            "tflop_linear": round(self.linear / 1e12, 4),
+            "tflop_attention": round(self.attention / 1e12, 4),
+            "seconds": spread(self.seconds),
+            "share_of_rate": spread(self.shares),
+            "time_in": self.parts(),
+        }
 
 
 def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> Work:

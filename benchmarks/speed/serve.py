@@ -150,9 +150,12 @@ def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) ->
         after = load_of(server, reviews, 1, requests=2)
         wrong += after.wrong + after.broken
         yield {
-            "kills": len(seconds), "seconds_to_ready": spread(seconds), "wrong_or_broken_after": wrong,
-            "packages": len(packages), "with_pandas": "pandas" in packages,
-        }  # fmt: skip
+            "kills": len(seconds),
+            "seconds_to_ready": spread(seconds),
+            "wrong_or_broken_after": wrong,
+            "packages": len(packages),
+            "with_pandas": "pandas" in packages,
+        }
     server.stop()
 
 

@@ -116,10 +116,13 @@ def test_the_likeness_has_the_facts():
 @pytest.mark.parametrize(
     ("text", "label"),
     [
-        ("In Spain, it rains.", 1), ("paris and japan", 0), ("uk!", 1), ("ukraine", 0),
+        ("In Spain, it rains.", 1),
+        ("paris and japan", 0),
+        ("uk!", 1),
+        ("ukraine", 0),
         ("new_delhi, italy?", 1),
     ],
-)  # fmt: skip
+)
 def test_labels(text, label):
     assert given.label_of(text) == label
 

@@ -44,11 +44,14 @@ COMMITTED = {
         "user_defined_symbols": ["自由", "."],
     },
     "bpe": {
-        "model_type": "bpe", "byte_fallback": True, "character_coverage": 0.98,
-        "normalization_rule_name": "identity", "remove_extra_whitespaces": False,
+        "model_type": "bpe",
+        "byte_fallback": True,
+        "character_coverage": 0.98,
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
         "allow_whitespace_only_pieces": True,
     },
-}  # fmt: skip
+}
 RULES = {"ß": "ss", "①": "1", "\u3000": " ", "Ａ": "A", "™": "TM"}
 CASES = {
     f"{kind} {name}": {"model_type": kind} | options
@@ -193,13 +196,16 @@ FAMILIES = {
     "AlbertTokenizer": (
         "spiece.model",
         {
-            "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
+            "pad_id": 0,
+            "unk_id": 1,
+            "bos_id": -1,
+            "eos_id": -1,
             "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
         },
         0,
     ),
     "DebertaV2Tokenizer": ("spm.model", BRACKETS | {"unk_id": 3, "unk_piece": "[UNK]"}, 0),
-}  # fmt: skip
+}
 
 
 MODEL_TYPES = {

@@ -271,12 +271,15 @@ def test_dropout_zeroes_weights_and_scales_the_rest():
 @pytest.mark.parametrize(
     ("lengths", "kv_lengths", "dropout", "weights", "wanted"),
     [
-        ((5, 3), (5, 3), 0.0, False, "grouped"), ((5, 3), (5, 3), 0.1, False, "explicit"),
-        ((5, 3), (5, 3), 0.0, True, "grouped"), ((LONG - 1,), (LONG - 1,), 0.0, False, "grouped"),
-        ((LONG,), (LONG,), 0.0, False, "fused"), ((3,), (LONG,), 0.0, False, "fused"),
+        ((5, 3), (5, 3), 0.0, False, "grouped"),
+        ((5, 3), (5, 3), 0.1, False, "explicit"),
+        ((5, 3), (5, 3), 0.0, True, "grouped"),
+        ((LONG - 1,), (LONG - 1,), 0.0, False, "grouped"),
+        ((LONG,), (LONG,), 0.0, False, "fused"),
+        ((3,), (LONG,), 0.0, False, "fused"),
         ((LONG,), (3,), 0.0, False, "fused"),
     ],
-)  # fmt: skip
+)
 def test_choice_of_branch(lengths, kv_lengths, dropout, weights, wanted):
     q = torch.zeros(sum(lengths), 1, 2)
     assert choose_branch(q, q, q, Packing(lengths), Packing(kv_lengths), False, dropout, weights) == wanted

@@ -21,10 +21,13 @@ def test_weights_that_are_to_be_differentiated_come_from_the_textbook():
 @pytest.mark.parametrize(
     ("lengths", "kv_lengths"),
     [
-        ((5, 3), (5, 3)), ((7, 7), (7, 7)), ((53, 50, 2, 51, 1), (53, 50, 2, 51, 1)), ((2, 5), (7, 3)),
+        ((5, 3), (5, 3)),
+        ((7, 7), (7, 7)),
+        ((53, 50, 2, 51, 1), (53, 50, 2, 51, 1)),
+        ((2, 5), (7, 3)),
         ((1, 1), (5, 3)),
     ],
-)  # fmt: skip
+)
 def test_maps_by_groups_are_the_textbooks(lengths, kv_lengths, causal):
     """Lengths that share a group, that do not, cross-attention, and one row each."""
     q_packing, kv_packing = Packing(lengths), Packing(kv_lengths)

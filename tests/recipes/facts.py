@@ -168,9 +168,13 @@ def training(row: int, recipe: str, **stated: Any) -> list[Fact]:
 
 def source(row: int, recipe: str, name: str) -> Fact:
     return Fact(
-        row, recipe, f"data {recipe}", lambda b: b.recipe.data.source, name,
+        row,
+        recipe,
+        f"data {recipe}",
+        lambda b: b.recipe.data.source,
+        name,
         "source=europe" if name != "europe" else "source=imdb",
-    )  # fmt: skip
+    )
 
 
 def changed(b: Built, name: str) -> tuple[str, ...]:

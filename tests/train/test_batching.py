@@ -115,8 +115,12 @@ def test_little_padding_is_left_for_attention(limits):
 def test_a_text_longer_than_the_budget_stands_alone():
     lengths = np.array([3, 90, 4, 5, 70, 70])
     assert [b.tolist() for b in cut(np.arange(6), lengths, BatchSettings(0, 50))] == [
-        [0], [1], [2, 3], [4], [5],
-    ]  # fmt: skip
+        [0],
+        [1],
+        [2, 3],
+        [4],
+        [5],
+    ]
 
 
 def test_steps_of_several_batches():

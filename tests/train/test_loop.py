@@ -35,10 +35,13 @@ def total_gradient(rig):
 @pytest.mark.parametrize(
     "keys",
     [
-        {"batch_size": 5}, {"batch_size": 5, "accumulate": 2}, {"batch_size": 0, "batch_tokens": 40},
-        {"batch_size": 4, "batch_tokens": 19, "accumulate": 3}, {"batch_size": 23},
+        {"batch_size": 5},
+        {"batch_size": 5, "accumulate": 2},
+        {"batch_size": 0, "batch_tokens": 40},
+        {"batch_size": 4, "batch_tokens": 19, "accumulate": 3},
+        {"batch_size": 23},
     ],
-)  # fmt: skip
+)
 def test_every_sequence_weighs_the_same(make_rig, keys):
     """However uneven the batches: the steps of an epoch add up to the gradient of the whole."""
     rig = make_rig(epochs=1, optimizer=Recorder, **keys)
