@@ -195,11 +195,7 @@ def _max_bytes(name: str) -> int:
 
 
 def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
-    """The names of the files on the Hub, after a check of names and sizes before the download.
-
-    Raises:
-        CheckpointError: a name that leaves the folder, or a file that is too large for a model.
-    """
+    """The names of the files on the Hub, after a check of names and sizes before the download."""
     announced = _listing(repo, revision)
     for name, size in announced:
         if not _is_needed(name):

@@ -152,11 +152,7 @@ def outputs(weight: Tensor, where: str) -> int:
 
 
 def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") -> str:
-    """Our name of the activation in ``settings[key]``.
-
-    Raises:
-        CheckpointError: it is not supported.
-    """
+    """Our name of the activation in ``settings[key]``."""
     name = settings.get(key, "gelu")
     if not isinstance(name, str) or name not in ACTIVATION_NAMES:
         raise UnsupportedModelError(f"{key} = {shown(name)} is not supported", where=where)
@@ -164,11 +160,7 @@ def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") ->
 
 
 def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json") -> str:
-    """Description of a head's outputs if they are not scores of classes; else empty.
-
-    Raises:
-        CheckpointError: an unknown ``problem_type``.
-    """
+    """Description of a head's outputs if they are not scores of classes; else empty."""
     problem = settings.get("problem_type")
     if problem not in (None, *PROBLEMS):
         raise UnsupportedModelError(

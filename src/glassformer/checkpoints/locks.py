@@ -92,11 +92,7 @@ def holds_nothing(folder: Path) -> bool:
 
 @contextmanager
 def moving(folder: Path) -> Iterator[None]:
-    """Keep other processes from creating, moving or removing folders in ``folder``; waits for those that do.
-
-    Raises:
-        GlassformerError: another process has held the lock for a minute.
-    """
+    """Keep other processes from creating, moving or removing folders in ``folder``; wait for others."""
     handle = _open_folder(folder)
     try:
         for _ in range(MOVE_ATTEMPTS):

@@ -40,11 +40,7 @@ def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
 
 
 def read_ngrams(folder: str | Path) -> Ngrams:
-    """Read files of ``write_ngrams``.
-
-    Raises:
-        CheckpointError: an invalid value, or files that do not match.
-    """
+    """Read files of ``write_ngrams``."""
     folder = Path(folder)
     where, about = str(folder / FILE), read_json(folder / FILE)
     if about.get("format") != FORMAT:

@@ -28,11 +28,7 @@ def about_in(folder: str | Path) -> tuple[Path, dict[str, Any]]:
 
 
 def number(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
-    """A size, from 1 to 10 million.
-
-    Raises:
-        CheckpointError: it is missing and has no default, or it is not a size.
-    """
+    """A size, from 1 to 10 million."""
     if key not in settings and default is None:
         raise CheckpointError(f"missing key {key!r}", where=where)
     value = settings.get(key, default)
@@ -42,11 +38,7 @@ def number(settings: dict[str, Any], key: str, where: str, default: int | None =
 
 
 def real(settings: dict[str, Any], key: str, where: str, default: float, below: float = math.inf) -> float:
-    """A number from 0 to ``below`` (exclusive), such as a rate.
-
-    Raises:
-        CheckpointError: it is not such a number.
-    """
+    """A number from 0 to ``below`` (exclusive), such as a rate."""
     value = settings.get(key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < below:
         bounds = "0 or more" if below == math.inf else f"from 0 to {below:g}"
@@ -75,11 +67,7 @@ def shown(value: Any) -> str:
 
 
 def count(settings: dict[str, Any], key: str, where: str, default: int = 0) -> int:
-    """A non-negative integer.
-
-    Raises:
-        CheckpointError: it is not.
-    """
+    """A non-negative integer."""
     value = settings.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise CheckpointError(f"{key} = {shown(value)} is not a whole number from 0 on", where=where)
@@ -87,11 +75,7 @@ def count(settings: dict[str, Any], key: str, where: str, default: int = 0) -> i
 
 
 def text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
-    """A string.
-
-    Raises:
-        CheckpointError: it is not.
-    """
+    """A string."""
     value = settings.get(key, default)
     if not isinstance(value, str):
         raise CheckpointError(f"{key} = {shown(value)} is not a text", where=where)
@@ -142,11 +126,7 @@ def chosen(about: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_parameters(configs: Callable[[], Any], folder: Path) -> None:
-    """Check the ``parameters`` of ``glassformer.json`` like ``fit``, with the estimator's ``configs``.
-
-    Raises:
-        CheckpointError: ``fit`` would reject a parameter.
-    """
+    """Check the ``parameters`` of ``glassformer.json`` like ``fit``, with the estimator's ``configs``."""
     try:
         configs()
     except ConfigError as error:

@@ -86,10 +86,6 @@ def read_zip(file: Path) -> dict[str, Tensor]:
     """All tensors of a state dict written by ``torch.save``, on the CPU.
 
     The state dict may also be in a dictionary, under ``state_dict`` or ``model``.
-
-    Raises:
-        PickleError: a pickle from before PyTorch 1.6, or one with anything but tensors.
-        CheckpointError: a damaged archive, or sizes that do not match.
     """
     try:
         with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:

@@ -463,9 +463,6 @@ def trained_sides(
     Args:
         text, pair: columns named by the user; None, ``auto`` and ``none``: detect them.
         trained: the first and second column in training; empty: unknown.
-
-    Raises:
-        DataError: the table does not have these columns.
     """
     known = (None, None) if all(name and NAMELESS(name) for name in trained) else (*trained, None)[:2]
     both = zip((text, pair), known, strict=True)

@@ -120,11 +120,7 @@ class NamedSource:
 
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:
-    """Select the splits named in ``wanted`` (None: all), in the usual order.
-
-    Raises:
-        NoSplit: a split is missing.
-    """
+    """Select the splits named in ``wanted`` (None: all), in the usual order."""
     for split in wanted or ():
         if split not in available:
             names = ", ".join(available) or "none"

@@ -193,11 +193,7 @@ _HEADER = 16  # bytes from which UTF-16 and UTF-32 without a mark are detected
 
 
 def memory_limit(size: int) -> int:
-    """Maximum number of bytes in memory for the content of a file of ``size`` bytes.
-
-    Raises:
-        DataError: the environment variable is not a number of gigabytes.
-    """
+    """Maximum number of bytes in memory for the content of a file of ``size`` bytes."""
     given = os.environ.get(VARIABLE, "")
     if not given:
         return min(MAX_BYTES, max(ALWAYS, GROWTH * size))
@@ -423,9 +419,6 @@ def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -
     Args:
         newline: as in ``open``: with ``"\\n"`` only LF ends a line, with ``""`` also CR; None: detected.
         errors: as in ``open``.
-
-    Raises:
-        DataError: the file has changed since the check.
     """
     encoding = encoding_of(path)
     newline = _newline_of(path, encoding) if newline is None else newline

@@ -72,9 +72,6 @@ def files_of(
         endings: supported extensions.
         fix: how to name the files of a folder, for an error message.
         besides: allowed suffix of a split's name in a file name; None: the layouts of ``split_files``.
-
-    Raises:
-        DataError: the path does not exist, has another type, or is a folder without splits.
     """
     if path.is_dir():
         found = split_files(path) if besides is None else _named(path, endings, besides)
@@ -132,11 +129,7 @@ def _named(
 
 
 def one_or_parts(found: dict[str, list[Path]], folder: Path) -> dict[str, list[Path]]:
-    """Return ``found`` unchanged after checking that each split has one file, or only shards.
-
-    Raises:
-        DataError: two files for one split that are not shards.
-    """
+    """Return ``found`` unchanged after checking that each split has one file, or only shards."""
     for split, paths in found.items():
         if len(paths) > 1 and not all(_PART.search(path.stem) for path in paths):
             what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
@@ -208,11 +201,7 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
 
 
 def split_folders(folder: Path, what: str, fix: str) -> dict[str, Path]:
-    """Split -> its folder, if all subfolders have names of splits; otherwise empty: they are classes.
-
-    Raises:
-        DataError: no folders of ``what`` (``fix`` says what to give), or two for one split.
-    """
+    """Split -> its folder, if all subfolders have names of splits; otherwise empty: they are classes."""
     below = subfolders(folder)
     if not below:
         refuse_tables(folder)
@@ -253,9 +242,6 @@ def read_texts(
 
     Args:
         rejected: unusable files are skipped and added to this list; None: the first one raises an error.
-
-    Raises:
-        DataError: there is no file, or an unusable text.
     """
     files = [(label, path) for label, paths in classes.items() for path in paths]
     if not files:
@@ -332,9 +318,6 @@ def find_folder(name: str, fix: str = "", files: str = "its Parquet files", wher
 
     Args:
         fix: the fix in the error message; empty: to put ``files`` into the folder.
-
-    Raises:
-        DataError: no data folder has it.
     """
     if (found := folder_here(name)) is not None:
         return found

@@ -88,11 +88,7 @@ class Brightest:
             self.pixel, self.where = pixel, where
 
     def settle(self, image_range: ImageRange) -> ImageRange:
-        """The ``image_range`` for a model trained on these images: ``full`` if a pixel is bright enough.
-
-        Raises:
-            DataError: the images would be nearly black.
-        """
+        """The ``image_range`` for a model trained on these images: ``full`` if a pixel is bright enough."""
         if image_range is not None or not self.pixel:
             return image_range
         if self.pixel <= FEW:
@@ -162,11 +158,7 @@ def is_image_name(path: str | Path) -> bool:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All files in a folder tree, including linked folders, sorted by name, without hidden files.
-
-    Raises:
-        DataError: no permission to read a folder.
-    """
+    """All files in a folder tree, including linked folders, sorted by name, without hidden files."""
 
     def refuse(error: OSError) -> None:
         what = f"the folder cannot be read: {error.strerror}"
@@ -562,11 +554,7 @@ def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) ->
 def without_unreadable(
     split: Any, name: str, decode: bool = True, image_range: ImageRange = "full"
 ) -> tuple[Any, list[str]]:
-    """A split without unreadable images, and a list with a message about them (empty if there are none).
-
-    Raises:
-        DataError: no image is readable.
-    """
+    """A split without unreadable images, and a list with a message about them (empty if there are none)."""
     found = unreadable(split.images, split.origin, split.rows, decode, image_range)
     if not found:
         return split, []

@@ -30,9 +30,6 @@ def check_tags(block: bytes, where: str) -> dict[int, int]:
 
     Returns:
         Tag -> value, for tags with one integer.
-
-    Raises:
-        DataError: too many entries, or a total size of entries that exceeds the block.
     """
     while block.startswith(b"Exif\0\0"):
         block = block[6:]

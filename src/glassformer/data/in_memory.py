@@ -53,11 +53,7 @@ class MemoryTable:
 
 
 def table_of(X: Any) -> MemoryTable | None:
-    """The columns of a table in memory, or of an array ``[n, k]`` of texts or objects; None for other types.
-
-    Raises:
-        DataError: two columns with one name.
-    """
+    """The columns of a table in memory, or of an array ``[n, k]`` of texts or objects; otherwise None."""
     table = _table_of(X)
     if table is not None and len(set(map(repr, table.labels))) < len(table):
         twice = next(name for name in table.labels if list(table.labels).count(name) > 1)
@@ -300,11 +296,7 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
 
 
 def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
-    """Like ``as_targets``, for one value per example.
-
-    Raises:
-        DataError: also if ``y`` is None or has several columns.
-    """
+    """Like ``as_targets``, for one value per example."""
     y = as_targets(y, origin, noun)
     if isinstance(y, list):
         return y

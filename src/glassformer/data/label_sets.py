@@ -125,11 +125,7 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
 
 
 def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[Any]]:
-    """An indicator matrix ``[n, K]`` as label sets, and its labels: column names, or 0 to K - 1.
-
-    Raises:
-        DataError: an entry is neither 0 nor 1, or two columns have one name.
-    """
+    """An indicator matrix ``[n, K]`` as label sets, and its labels: column names, or 0 to K - 1."""
     names, dense = None, _dense(y)
     if (table := names_of_matrix(y)) is not None:
         names = [check_label(name, f"{origin} column") for name in table]

@@ -119,9 +119,6 @@ class Ngrams:
         Args:
             min_count: minimum number of texts that have an n-gram.
             most: maximum number of features, the same of words and of characters; the most frequent are kept.
-
-        Raises:
-            DataError: no n-gram is frequent enough.
         """
         pairs = are_pairs(texts)
         made = cls((), (), np.zeros(0), lowercase, strip_accents, clean, pairs)

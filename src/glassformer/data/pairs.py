@@ -156,9 +156,6 @@ def _pair(sides: Sequence[tuple[Any, str, str]], gaps: Gaps) -> list[str]:
     Args:
         sides: for each side its text, the beginning of an error message, and its position.
         gaps: ``keep``: a missing text becomes an empty text.
-
-    Raises:
-        DataError: an unusable text.
     """
     texts = []
     for text, of, where in sides:
@@ -187,11 +184,7 @@ def _both_sides(path: Path) -> str:
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
-    """The two columns of a table.
-
-    Raises:
-        DataError: a column does not exist, there is only one, or several and none has a usual name.
-    """
+    """The two columns of a table."""
     table.check_columns(source or None, target or None)
     if source is not None and source == target:
         raise UnclearColumnError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")

@@ -61,11 +61,7 @@ class Pages:
 
 
 def chunk_pages(file: BinaryIO, start: int, length: int) -> Pages:
-    """Sizes of the pages of one column in one row group, at bytes ``start`` to ``start + length``.
-
-    Raises:
-        PagesError: an invalid header, a negative size, or too many pages.
-    """
+    """Sizes of the pages of one column in one row group, at bytes ``start`` to ``start + length``."""
     found, at, end = Pages(), start, start + length
     for _ in range(MAX_PAGES):
         if at >= end:
@@ -217,11 +213,7 @@ def partitions(path: str | Path) -> dict[str, str | None]:
 
 
 def check_rows(path: str | Path, file: Any) -> int:
-    """The number of rows.
-
-    Raises:
-        DataError: the footer is inconsistent, or has implausibly many rows for the size of the file.
-    """
+    """The number of rows."""
     meta = file.metadata
     groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
     size = os.stat(path).st_size

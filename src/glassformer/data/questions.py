@@ -158,11 +158,7 @@ def _placed(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
 
 
 def found_in(text: str, context: str, where: str) -> int:
-    """The start of a text in its context: of its only occurrence as whole words, or of its only occurrence.
-
-    Raises:
-        DataError: no occurrence, or several.
-    """
+    """The start of a text in its context: its only occurrence as whole words, or its only occurrence."""
     places = _places(text, context)
     whole = [at for at in places if is_whole(context, at, at + len(text))]
     if len(whole or places) == 1:

@@ -103,9 +103,6 @@ def without_bad_rows(
 
     Args:
         checks: column -> function that raises DataError for an unusable value.
-
-    Raises:
-        DataError: no row is usable.
     """
     columns = {name: table.read(name) for name in {text, label or text, *checks}}
     good, first = [], None

@@ -212,9 +212,6 @@ def numbered(model: SentencePieces, numbers: PieceNumbers, mask: str | None) -> 
 
     Args:
         mask: its id follows the pieces where it is none of them; None: nothing does.
-
-    Raises:
-        Wrong: the pieces that these numbers leave out are not special ones.
     """
     out, rows = model.pieces[: numbers.replaced], model.pieces[numbers.replaced :]
     if not {piece.kind for piece in out} <= {UNKNOWN, CONTROL}:
@@ -323,11 +320,7 @@ def _replaced(pattern: str, content: str) -> dict[str, Any]:
 
 
 def steps_before(numbers: PieceNumbers, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a class changes in a text before SentencePiece reads it, as ``tokenizer_config.json`` says.
-
-    Raises:
-        Wrong: words are to be split at punctuation.
-    """
+    """What a class changes in a text before SentencePiece reads it, as ``tokenizer_config.json`` says."""
     if config.get("split_by_punct") is True:
         raise Wrong("split_by_punct = true is not supported")
     steps = []

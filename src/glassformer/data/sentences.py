@@ -324,9 +324,6 @@ def _provisional_ids(
 
     Returns:
         The words; their counts, int64 ``[V]``; the lengths of the sentences of each part.
-
-    Raises:
-        DataError: a word is not a text.
     """
     numbers, seen, lengths = _ProvisionalIds(), np.zeros(0, np.int64), []
     stream = split_sentences(sentences)

@@ -396,11 +396,7 @@ USUAL = SPELLINGS[0]
 
 
 def check_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Parse the setting ``scheme``: one of ``KNOWN``, and the names of tags that are numbers.
-
-    Raises:
-        ConfigError: neither a scheme nor a list of names.
-    """
+    """Parse the setting ``scheme``: one of ``KNOWN``, and the names of tags that are numbers."""
     if not isinstance(scheme, str):
         names = tuple(scheme)
     elif "," in scheme:
@@ -454,9 +450,6 @@ def read_like(
 
     Args:
         scheme: the setting of the model. known: the scheme of its tags. classes: its tags.
-
-    Raises:
-        DataError: tags that cannot be those of such a model.
     """
     requested, names = check_scheme(scheme)
     given = [list(tags) for tags in sequences]
@@ -558,11 +551,7 @@ def _pairs(given: Tags) -> int:
 
 
 def _recognized(given: list[list[str]], seen: list[str], where: str) -> TagReading:
-    """Tags whose scheme is clear from their spelling.
-
-    Raises:
-        DataError: only some of them look like a scheme, or they have another spelling.
-    """
+    """Tags whose scheme is clear from their spelling."""
     usual = {tag: None if tag in OUTSIDES[1:] else USUAL.read(tag) for tag in seen}
     letters = {read[0] for read in usual.values() if read} - {OUTSIDE}
     if all(usual.values()) and (letters <= {*"BIESLU"} or _is_family(letters)):

@@ -193,11 +193,7 @@ def encode_pairs(
 
 
 def cleaned_sides(pair: Any, clean: Clean) -> tuple[str, str]:
-    """Both texts of a pair, cleaned.
-
-    Raises:
-        DataError: ``pair`` is not a ``TextPair``.
-    """
+    """Both texts of a pair, cleaned."""
     if not isinstance(pair, TextPair):
         raise WrongInputError(
             "not every input is a pair of texts", where="texts", fix="Give (first, second) each"

@@ -177,9 +177,6 @@ def byte_level(
 
     Args:
         more: text of ``added_tokens.json``; None: there is no such file.
-
-    Raises:
-        CheckpointError: a file has another format, or the vocabulary lacks the special tokens around a text.
     """
     pieces = _parsed(vocab, str(file))
     if not isinstance(pieces, dict):
@@ -417,11 +414,7 @@ def _as_configured(definition: Any, config: Mapping[str, Any]) -> Any:
 
 
 def _found(path: Path) -> Path:
-    """The tokenizer's file, or the vocabulary if there are two files.
-
-    Raises:
-        CheckpointError: there is no supported file.
-    """
+    """The tokenizer's file, or the vocabulary if there are two files."""
     if not path.is_dir():
         if not path.exists():
             raise NoTokenizerError("no tokenizer here", where=str(path), fix=WANTED)

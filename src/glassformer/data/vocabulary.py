@@ -99,11 +99,7 @@ class Vocabulary:
 
     @property
     def hiding(self) -> int:
-        """The id that replaces a masked word: the mask token, or the unknown token if there is none.
-
-        Raises:
-            ConfigError: the tokenizer has neither.
-        """
+        """The id that replaces a masked word: the mask token, or the unknown token if there is none."""
         found = self.unk if self.mask is None else self.mask
         if found is None:
             what = "the tokenizer has neither a mask nor an unknown token to replace words by"

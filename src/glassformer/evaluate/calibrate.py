@@ -67,10 +67,6 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     Args:
         logits: [n, K] of data that the model was not trained on.
         targets: [n] class indices.
-
-    Raises:
-        DataError: no example.
-        ShapeError: logits and targets do not fit.
     """
     from scipy.optimize import minimize_scalar
 
@@ -95,9 +91,6 @@ def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
     Args:
         probabilities: [n, K].
         targets: [n] class indices.
-
-    Raises:
-        ShapeError: they do not fit.
     """
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     if p.ndim != 2 or y.shape != p.shape[:1]:
@@ -231,10 +224,6 @@ def tune_threshold(
         positive: [n] probabilities of the second class.
         targets: [n] class indices, 0 or 1.
         metric: accuracy, macro_f1, or f1 of the second class.
-
-    Raises:
-        DataError: one class only.
-        InputError: an unknown metric.
     """
     p, y = np.asarray(positive, np.float64), np.asarray(targets)
     if metric not in get_args(Metric):
@@ -301,11 +290,6 @@ def tune_class_thresholds(
         probabilities: [n, K] of examples that the model was not trained on.
         targets: [n] class indices.
         metric: accuracy or macro_f1.
-
-    Raises:
-        DataError: fewer than two classes have examples.
-        InputError: an unsupported metric.
-        ShapeError: probabilities and targets do not fit.
     """
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     if metric not in get_args(Metric):

@@ -54,10 +54,6 @@ def table_file(
 
     Args:
         mark: write a byte order mark in UTF-8 files, for spreadsheets.
-
-    Raises:
-        DataError: a character that the encoding lacks.
-        GlassformerError: the file cannot be written.
     """
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -202,9 +198,6 @@ def write_predictions(
         split: name of the split, the same for every row.
         others: additional columns: name -> [n] values.
         shares: [n] probabilities of ``predicted``; by default those of ``probabilities``.
-
-    Raises:
-        ShapeError: the lengths differ.
     """
     p = np.asarray(probabilities, np.float64)
     if p.shape != (len(texts), len(classes)):
@@ -359,11 +352,7 @@ def write_simple(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None
 
 
 def read_simple(path: str | Path) -> dict[str, list[str]]:
-    """Read the columns of ``baselines.csv`` by name; empty if the file does not exist, as in older runs.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """Read the columns of ``baselines.csv`` by name; empty if the file does not exist, as in older runs."""
     path = Path(path)
     if not path.is_file():
         return {}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import number, real, shown
+from glassformer.checkpoints.settings import shown
 from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
+from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -58,91 +58,42 @@ NAMES = NameTable(
 # --- config.json ------------------------------------------------------------------------------------
 
 
+SETTINGS = (
+    size("vocab_size", "embedding.vocab_size"),
+    size("hidden_size", "embedding.d_model", "encoder.d_model"),
+    size("num_hidden_layers", "encoder.num_layers"),
+    size("num_attention_heads", "encoder.num_heads"),
+    size("intermediate_size", "encoder.d_ff"),
+    function("hidden_act", "encoder.activation"),
+    amount("layer_norm_eps", "embedding.eps", "encoder.eps", default=1e-12),
+    share("hidden_dropout_prob", "embedding.dropout", "encoder.dropout", default=0.1),
+    share("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.1),
+    share("classifier_dropout", "head_dropout", default=0.1),
+    size("max_position_embeddings", "embedding.max_positions", default=512),
+    size("type_vocab_size", "embedding.segments", default=2),
+    amount("initializer_range", "init_std", default=0.02),
+)
+# Keys for variants of BERT, with the only value that is supported.
+FIXED = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
+
+
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from BERT's ``config.json``.
 
     Raises:
         CheckpointError: a missing key, or an unsupported variant (decoder, relative positions, activation).
     """
-    for key, supported in (
-        ("is_decoder", False),
-        ("add_cross_attention", False),
-        ("position_embedding_type", "absolute"),
-    ):
+    for key, supported in FIXED.items():
         if settings.get(key, supported) not in (supported, None):
             raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
-    vocab, d = number(settings, "vocab_size", where), number(settings, "hidden_size", where)
-    layers, heads = (
-        number(settings, "num_hidden_layers", where),
-        number(settings, "num_attention_heads", where),
-    )
-    d_ff = number(settings, "intermediate_size", where)
-    eps, dropout = (
-        real(settings, "layer_norm_eps", where, 1e-12),
-        real(settings, "hidden_dropout_prob", where, 0.1, 1),
-    )
-    positions = number(settings, "max_position_embeddings", where, 512)
-    segments = number(settings, "type_vocab_size", where, 2)
-    unset = settings.get("classifier_dropout") is None
-    head_dropout = dropout if unset else real(settings, "classifier_dropout", where, dropout, 1)
-    return TextEncoderConfig(
-        EmbeddingConfig(vocab, d, "learned", positions, segments, norm=True, eps=eps, dropout=dropout),
-        EncoderConfig(
-            d,
-            layers,
-            heads,
-            d_ff,
-            "post",
-            activation(settings, where),  # type: ignore[arg-type]  # checked
-            eps,
-            dropout,
-            attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.1, 1),
-        ),
-        head_dropout=head_dropout,
-        init_std=real(settings, "initializer_range", where, 0.02),
-    )
-
-
-def is_representable(config: TextEncoderConfig) -> bool:
-    """Whether this encoder can be saved as BERT."""
-    e, c = config.embedding, config.encoder
-    return (
-        e.positions == "learned"
-        and e.segments > 0
-        and e.norm
-        and e.eps == c.eps
-        and c.norm == "post"
-        and c.is_plain
-        and not c.final_norm
-        and (e.token_width, e.width, config.model_type) == (None, None, None)
-        and not e.frozen
-        and not e.damp_repeats
-        and e.scale == 1
-        and config.words_activation in (None, c.activation)
-    )
+    if settings.get("classifier_dropout") is None:
+        settings = settings | {"classifier_dropout": settings.get("hidden_dropout_prob", 0.1)}
+    return read_settings(SETTINGS, bert(), settings, where)
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
-    e, c = config.embedding, config.encoder
-    return {
-        "model_type": "bert",
-        "vocab_size": e.vocab_size,
-        "hidden_size": c.d_model,
-        "num_hidden_layers": c.num_layers,
-        "num_attention_heads": c.num_heads,
-        "intermediate_size": c.d_ff,
-        "hidden_act": THEIR_ACTIVATION[c.activation],
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.attention_dropout,
-        "classifier_dropout": config.head_dropout,
-        "max_position_embeddings": e.max_positions,
-        "type_vocab_size": e.segments,
-        "initializer_range": config.init_std,
-        "layer_norm_eps": c.eps,
-        "pad_token_id": 0,
-        "position_embedding_type": "absolute",
-        "torch_dtype": "float32",
-    }
+    fixed = {"position_embedding_type": "absolute", "pad_token_id": 0, "torch_dtype": "float32"}
+    return {"model_type": "bert", **write_settings(SETTINGS, config), **fixed}
 
 
 # --- presets --------------------------------------------------------------------------------------
@@ -186,7 +137,6 @@ BERT = text_family(
     bert,
     read,
     write,
-    is_representable,
     NAMES,
     more_classes={"pretraining": "BertForPreTraining"},
     pretraining={"bert": bert},

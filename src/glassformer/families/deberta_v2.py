@@ -116,22 +116,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     )
 
 
-def is_representable(config: TextEncoderConfig) -> bool:
-    """Whether this encoder can be saved as DeBERTa."""
-    e, c = config.embedding, config.encoder
-    as_bert = replace(
-        config,
-        embedding=replace(e, positions="learned", segments=1),
-        encoder=replace(c, disentangled=None),
-        model_type=None,
-    )
-    own = e.positions == "none" or e.places == replace(e, positions="learned").places
-    return config.model_type == KIND and c.disentangled is not None and own and bert.is_representable(as_bert)
-
-
 def write(config: TextEncoderConfig) -> dict[str, Any]:
-    e, a = config.embedding, config.encoder.disentangled
-    assert a is not None, "checked by is_representable"
+    e, a = config.embedding, config.encoder.disentangled or Disentangled()
     dropped = ("classifier_dropout", "position_embedding_type")
     kinds = [kind for kind, there in (("c2p", a.by_query), ("p2c", a.by_key)) if there]
     return {k: v for k, v in bert.write(config).items() if k not in dropped} | {
@@ -178,7 +164,6 @@ DEBERTA_V2 = text_family(
     deberta_v3,
     read,
     write,
-    is_representable,
     NAMES,
     from_hub=from_hub,
     pooling="first",

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import number, real, shown
+from glassformer.checkpoints.settings import number, real
 from glassformer.errors import CheckpointError
 from glassformer.families import vit
 from glassformer.families.family import Family, HubLayout
+from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
@@ -115,6 +115,28 @@ def _ratio(c: EncoderConfig) -> int | None:
     return next((n for n in candidates if _hidden(c.d_model, n, gated) == c.d_ff), None)
 
 
+SETTINGS = (
+    size("hidden_size", "embedding.d_model", "encoder.d_model"),
+    size("num_hidden_layers", "encoder.num_layers"),
+    size("num_attention_heads", "encoder.num_heads"),
+    function("hidden_act", "encoder.activation"),
+    amount("layer_norm_eps", "encoder.eps", default=1e-6),
+    share("hidden_dropout_prob", "embedding.dropout", default=0.0),
+    share("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.0),
+    amount("layerscale_value", "encoder.layer_scale", default=1.0),
+    flag("use_swiglu_ffn", "encoder.feed_forward", values=("plain", "swiglu")),
+    vit.sides("image_size", "embedding.image_size", 224),
+    vit.sides("patch_size", "embedding.patch_size", 14),
+    size("num_channels", "embedding.channels", default=3),
+    amount("initializer_range", "init_std", default=0.02),
+)
+WITH_REGISTERS = (
+    *(setting for setting in SETTINGS if setting.key != "patch_size"),
+    vit.sides("patch_size", "embedding.patch_size", 16),
+    size("num_register_tokens", "embedding.registers", default=4),
+)
+
+
 def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncoderConfig:
     """Our config from ``config.json``.
 
@@ -122,89 +144,22 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
         CheckpointError: a missing key, an unsupported activation, an invalid value, or a grid of patches that
             is not square.
     """
-    gated = settings.get("use_swiglu_ffn", False)
-    if not isinstance(gated, bool):
-        raise CheckpointError(f"use_swiglu_ffn = {shown(gated)} is not a truth value", where=where)
-    d = number(settings, "hidden_size", where)
-    size = vit.pair(settings, "image_size", 224, where)
-    patch = vit.pair(settings, "patch_size", 16 if kind == REGISTERS else 14, where)
-    patches = PatchConfig(
-        d,
-        size,
-        patch,
-        number(settings, "num_channels", where, 3),
-        dropout=real(settings, "hidden_dropout_prob", where, 0.0, 1),
-        registers=number(settings, "num_register_tokens", where, 4) if kind == REGISTERS else 0,
-        antialias=kind == REGISTERS,
-    )
-    if not _is_square(patches):
-        what = f"images of {size} pixels in patches of {patch} have a grid that is not square"
+    table, base = (WITH_REGISTERS, dinov2(registers=4)) if kind == REGISTERS else (SETTINGS, dinov2())
+    gated = settings.get("use_swiglu_ffn") is True
+    wide = _hidden(number(settings, "hidden_size", where), real(settings, "mlp_ratio", where, 4), gated)
+    config = read_settings(table, base, settings, where, {"encoder.d_ff": wide})
+    e = config.embedding
+    if e.image_size[0] != e.image_size[1] or e.grid[0] != e.grid[1]:  # ``transformers`` cannot open others
+        what = f"images of {e.image_size} pixels in patches of {e.patch_size} have a grid that is not square"
         raise CheckpointError(what, where=where)
-    encoder = EncoderConfig(
-        d,
-        number(settings, "num_hidden_layers", where),
-        number(settings, "num_attention_heads", where),
-        _hidden(d, real(settings, "mlp_ratio", where, 4), gated),
-        "pre",
-        activation(settings, where),  # type: ignore[arg-type]  # checked
-        real(settings, "layer_norm_eps", where, 1e-6),
-        attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1),
-        final_norm=True,
-        feed_forward="swiglu" if gated else "plain",
-        layer_scale=float(real(settings, "layerscale_value", where, 1.0)),
-    )
-    return ImageEncoderConfig(
-        patches, encoder, pooling=None, init_std=real(settings, "initializer_range", where, 0.02)
-    )
-
-
-def _is_square(e: PatchConfig) -> bool:
-    """Whether image and grid are square; ``transformers`` cannot open others."""
-    return e.image_size[0] == e.image_size[1] and e.grid[0] == e.grid[1]
-
-
-def is_representable(config: ImageEncoderConfig, kind: str = PLAIN) -> bool:
-    """Whether patch embeddings and encoder can be saved as DINOv2."""
-    e, c = config.embedding, config.encoder
-    with_registers = kind == REGISTERS
-    plain = replace(c, feed_forward="plain", layer_scale=None)
-    return (
-        e.class_token
-        and e.positions == "learned"
-        and e.bias
-        and not e.stem
-        and _is_square(e)
-        and (e.registers > 0) == e.antialias == with_registers
-        and c.norm == "pre"
-        and c.final_norm
-        and plain.is_plain
-        and c.layer_scale is not None
-        and _ratio(c) is not None
-    )
+    return config
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
-    e, c = config.embedding, config.encoder
-    settings = {
-        "model_type": PLAIN,
-        "hidden_size": c.d_model,
-        "num_hidden_layers": c.num_layers,
-        "num_attention_heads": c.num_heads,
-        "mlp_ratio": _ratio(c),
-        "hidden_act": THEIR_ACTIVATION[c.activation],
-        "hidden_dropout_prob": e.dropout,
-        "attention_probs_dropout_prob": c.attention_dropout,
-        "initializer_range": config.init_std,
-        "layer_norm_eps": c.eps,
-        "layerscale_value": c.layer_scale,
-        "use_swiglu_ffn": c.feed_forward == "swiglu",
-        "image_size": e.image_size[0],
-        "patch_size": e.patch_size[0] if e.patch_size[0] == e.patch_size[1] else list(e.patch_size),
-        "num_channels": e.channels,
-        "qkv_bias": True,
-        "torch_dtype": "float32",
-    }
-    return settings | ({"model_type": REGISTERS, "num_register_tokens": e.registers} if e.registers else {})
+    registers = config.embedding.registers
+    settings = write_settings(WITH_REGISTERS if registers else SETTINGS, config)
+    kind = {"model_type": REGISTERS if registers else PLAIN, "mlp_ratio": _ratio(config.encoder)}
+    return settings | kind | {"qkv_bias": True, "torch_dtype": "float32"}
 
 
 # --- presets --------------------------------------------------------------------------------------
@@ -251,7 +206,6 @@ def _family(kind: str, classes: str, tiny: Callable[[], ImageEncoderConfig], *ex
         HubLayout(
             partial(read, kind=kind),
             write,
-            partial(is_representable, kind=kind),
             names,
             partial(from_hub, names=names),
             partial(to_hub, names=names),

@@ -8,11 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.checkpoints.layout import activation
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import number, real, shown
-from glassformer.errors import CheckpointError, UnsupportedModelError
+from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
+from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -88,82 +87,34 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 # --- config.json ------------------------------------------------------------------------------------
 
 
+SETTINGS = (
+    flag("sinusoidal_pos_embds", "embedding.positions", values=("learned", "sinusoidal")),
+    size("vocab_size", "embedding.vocab_size"),
+    size("dim", "embedding.d_model", "encoder.d_model"),
+    size("n_layers", "encoder.num_layers"),
+    size("n_heads", "encoder.num_heads"),
+    size("hidden_dim", "encoder.d_ff"),
+    function("activation", "encoder.activation"),
+    share("dropout", "embedding.dropout", "encoder.dropout", default=0.1),
+    share("attention_dropout", "encoder.attention_dropout", default=0.1),
+    share("seq_classif_dropout", "head_dropout", default=0.2),
+    size("max_position_embeddings", "embedding.max_positions", default=512),
+    amount("initializer_range", "init_std", default=0.02),
+)
+
+
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from DistilBERT's ``config.json``.
 
     Raises:
         CheckpointError: a missing key, an unsupported activation, or an invalid value.
     """
-    fixed = settings.get("sinusoidal_pos_embds", False)
-    if not isinstance(fixed, bool):
-        raise CheckpointError(f"sinusoidal_pos_embds = {shown(fixed)} is not a truth value", where=where)
-    d, dropout = number(settings, "dim", where), real(settings, "dropout", where, 0.1, 1)
-    return TextEncoderConfig(
-        EmbeddingConfig(
-            number(settings, "vocab_size", where),
-            d,
-            "sinusoidal" if fixed else "learned",
-            number(settings, "max_position_embeddings", where, 512),
-            segments=0,
-            eps=EPS,
-            dropout=dropout,
-        ),
-        EncoderConfig(
-            d,
-            number(settings, "n_layers", where),
-            number(settings, "n_heads", where),
-            number(settings, "hidden_dim", where),
-            "post",
-            activation(settings, where, "activation"),  # type: ignore[arg-type]  # checked
-            EPS,
-            dropout,
-            attention_dropout=real(settings, "attention_dropout", where, 0.1, 1),
-        ),
-        pooling=None,
-        head_dropout=real(settings, "seq_classif_dropout", where, 0.2, 1),
-        init_std=real(settings, "initializer_range", where, 0.02),
-    )
-
-
-def is_representable(config: TextEncoderConfig) -> bool:
-    """Whether this encoder can be saved as DistilBERT."""
-    e, c = config.embedding, config.encoder
-    return (
-        e.positions in ("learned", "sinusoidal")
-        and e.segments == 0
-        and e.norm
-        and e.eps == c.eps == EPS
-        and c.norm == "post"
-        and c.is_plain
-        and not c.final_norm
-        and c.activation in ("gelu", "relu")
-        and (e.token_width, e.width) == (None, None)
-        and not e.frozen
-        and not e.damp_repeats
-        and e.scale == 1
-        and config.words_activation in (None, c.activation)
-    )
+    return read_settings(SETTINGS, distilbert(), settings, where)
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
-    e, c = config.embedding, config.encoder
-    return {
-        "model_type": "distilbert",
-        "vocab_size": e.vocab_size,
-        "dim": c.d_model,
-        "n_layers": c.num_layers,
-        "n_heads": c.num_heads,
-        "hidden_dim": c.d_ff,
-        "activation": c.activation,
-        "dropout": c.dropout,
-        "attention_dropout": c.attention_dropout,
-        "seq_classif_dropout": config.head_dropout,
-        "max_position_embeddings": e.max_positions,
-        "sinusoidal_pos_embds": e.positions == "sinusoidal",
-        "initializer_range": config.init_std,
-        "pad_token_id": 0,
-        "torch_dtype": "float32",
-    }
+    written = write_settings(SETTINGS, config) | {"activation": config.encoder.activation}
+    return {"model_type": "distilbert", **written, "pad_token_id": 0, "torch_dtype": "float32"}
 
 
 # --- presets --------------------------------------------------------------------------------------
@@ -196,7 +147,6 @@ DISTILBERT = text_family(
     distilbert,
     read,
     write,
-    is_representable,
     NAMES,
     from_hub=from_hub,
     to_hub=to_hub,

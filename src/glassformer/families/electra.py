@@ -76,17 +76,6 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     return replace(config, embedding=embedding, pooling=None, words_activation="gelu", model_type=KIND)
 
 
-def is_representable(config: TextEncoderConfig) -> bool:
-    """Whether this encoder can be saved as ELECTRA."""
-    as_bert = replace(
-        config,
-        embedding=replace(config.embedding, width=None),
-        words_activation=None,
-        model_type=None,
-    )
-    return config.model_type == KIND and config.words_activation == "gelu" and bert.is_representable(as_bert)
-
-
 def write(config: TextEncoderConfig) -> dict[str, Any]:
     width = config.embedding.width or config.encoder.d_model
     return bert.write(config) | {"model_type": KIND, "embedding_size": width}
@@ -125,7 +114,6 @@ ELECTRA = text_family(
     electra,
     read,
     write,
-    is_representable,
     NAMES,
     from_hub=from_hub,
     to_hub=to_hub,

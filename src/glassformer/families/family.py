@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
+from glassformer.errors import InputError
 from glassformer.models.text import TextEncoder, TextEncoderConfig
 
 
@@ -20,7 +21,6 @@ class HubLayout:
         read: contents and path of ``config.json`` -> our config without pooling and head; raises
             CheckpointError.
         write: our config -> contents of ``config.json``, without labels and class.
-        is_representable: whether embeddings and encoder of a config can be saved in this format.
         names: tensor names in both directions.
         from_hub: the Hub's tensors, their path, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether encoder names get the prefix, our config -> the Hub's tensors.
@@ -35,7 +35,6 @@ class HubLayout:
 
     read: Callable[[dict[str, Any], str], Any]
     write: Callable[[Any], dict[str, Any]]
-    is_representable: Callable[[Any], bool]
     names: NameTable
     from_hub: Callable[[dict[str, Tensor], str, Any], dict[str, Tensor]]
     to_hub: Callable[[dict[str, Tensor], bool, Any], dict[str, Tensor]]
@@ -55,10 +54,14 @@ class HubLayout:
         return default if self.own_head is None else default | self.own_head(settings)
 
     def can_save(self, config: Any) -> bool:
-        """Whether a model with this config can be saved in this format, apart from its pooling and
-        head type.
-        """
-        return config.head in self.classes and self.is_representable(config)
+        """Whether ``config.json`` gives back what a model with this config computes below its head."""
+        if config.head not in self.classes:
+            return False
+        try:
+            restored = self.read(self.write(config), "config.json")
+        except InputError:
+            return False
+        return _computed(restored, config.head) == _computed(config, config.head)
 
     def opens_whole(self) -> str:
         """The parameters of a classifier that ``transformers`` can open completely, as text."""
@@ -93,6 +96,27 @@ class HubLayout:
         return config.pooling is None or (
             config.pooling == "pooler" and "pooling.dense" in self.names.encoder
         )
+
+
+# Settings of training and initialization, which ``config.json`` need not have.
+OF_TRAINING = {"dropout", "attention_dropout", "feed_forward_dropout", "patch_dropout", "stochastic_depth"}
+OF_TRAINING |= {"zero_init", "position_std"}
+
+
+def _computed(config: Any, head: str | None) -> tuple[Any, ...]:
+    """The settings that decide what embeddings and encoder compute under a head, and the model type."""
+    parts = [
+        {f.name: getattr(part, f.name) for f in fields(part) if f.name not in OF_TRAINING}
+        for part in (config.embedding, config.encoder)
+    ]
+    encoder = parts[1]
+    encoder["rotary_base_local"] = encoder["rotary_base"] and (
+        encoder["rotary_base_local"] or encoder["rotary_base"]
+    )
+    if encoder["attention"] == "full":  # then these have no effect
+        encoder |= {"attention_window": None, "full_layers": None}
+    words = head in ("mlm", "pretraining") and (config.words_activation or encoder["activation"])
+    return *parts, words, getattr(config, "model_type", None)
 
 
 @dataclass(frozen=True)
@@ -138,7 +162,6 @@ def text_family(
     preset: Callable[..., TextEncoderConfig],
     read: Callable[[dict[str, Any], str], TextEncoderConfig],
     write: Callable[[TextEncoderConfig], dict[str, Any]],
-    is_representable: Callable[[TextEncoderConfig], bool],
     names: NameTable,
     *,
     from_hub: Callable[..., dict[str, Tensor]] | None = None,
@@ -164,7 +187,6 @@ def text_family(
     layout = HubLayout(
         read,
         write,
-        is_representable,
         names,
         from_hub or (lambda tensors, where, config: names.from_hub(tensors, where)),
         to_hub or (lambda tensors, with_prefix, config: names.to_hub(tensors, with_prefix)),

@@ -7,18 +7,18 @@ before the first attention. All heads have the same dense layer, activation and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
+from glassformer.checkpoints.layout import activation
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real, section, shown
 from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import text_family
+from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -85,6 +85,27 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 # --- config.json ------------------------------------------------------------------------------------
 
 
+SETTINGS = (
+    size("vocab_size", "embedding.vocab_size"),
+    size("hidden_size", "embedding.d_model", "encoder.d_model"),
+    size("num_hidden_layers", "encoder.num_layers"),
+    size("num_attention_heads", "encoder.num_heads"),
+    size("intermediate_size", "encoder.d_ff"),
+    function("hidden_activation", "encoder.activation"),
+    size("max_position_embeddings", "embedding.max_positions", default=8192),
+    amount("norm_eps", "embedding.eps", "encoder.eps", default=1e-5),
+    flag("norm_bias", "embedding.norm_bias", "encoder.norm_bias"),
+    flag("attention_bias", "encoder.attention_bias"),
+    flag("mlp_bias", "encoder.feed_forward_bias"),
+    share("mlp_dropout", "encoder.feed_forward_dropout", default=0.0),
+    share("embedding_dropout", "embedding.dropout", default=0.0),
+    share("classifier_dropout", "head_dropout", default=0.0),
+    flag("classifier_bias", "head_bias"),
+    function("classifier_activation", "words_activation"),
+    amount("initializer_range", "init_std", default=0.02),
+)
+
+
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """Our config from ``config.json``, as old and new versions of ``transformers`` write it.
 
@@ -94,60 +115,20 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     if real(settings, "attention_dropout", where, 0.0, 1):
         what = f"attention_dropout = {shown(settings['attention_dropout'])} is not supported"
         raise UnsupportedModelError(what, where=where, fix="Use 0, as ModernBERT was trained")
-    layers, d = number(settings, "num_hidden_layers", where), number(settings, "hidden_size", where)
-    full, eps = _full_layers(settings, layers, where), real(settings, "norm_eps", where, 1e-5)
-    bias = {key: bool(settings.get(f"{key}_bias")) for key in ("norm", "attention", "mlp", "classifier")}
-    embedding = EmbeddingConfig(
-        number(settings, "vocab_size", where),
-        d,
-        "none",
-        number(settings, "max_position_embeddings", where, 8192),
-        segments=0,
-        eps=eps,
-        dropout=real(settings, "embedding_dropout", where, 0.0, 1),
-        norm_bias=bias["norm"],
-    )
-    encoder = EncoderConfig(
-        d,
-        layers,
-        number(settings, "num_attention_heads", where),
-        number(settings, "intermediate_size", where),
-        "pre",
-        _activation(settings, "hidden_activation", where),
-        eps,
-        final_norm=True,
-        feed_forward_dropout=real(settings, "mlp_dropout", where, 0.0, 1),
-        attention="local" if len(full) < layers else "full",
-        attention_window=max(number(settings, "local_attention", where, 128) // 2, 1),
-        feed_forward="geglu",
-        rotary_base=_base(settings, FULL, "global_rope_theta", GLOBAL, where),
-        rotary_base_local=_base(settings, SLIDING, "local_rope_theta", LOCAL, where),
-        full_layers=full if len(full) < layers else (),
-        first_norm=False,
-        attention_bias=bias["attention"],
-        feed_forward_bias=bias["mlp"],
-        norm_bias=bias["norm"],
-    )
-    spans: dict[str, Any] = {}
+    layers = number(settings, "num_hidden_layers", where)
+    full = _full_layers(settings, layers, where)
+    others: dict[str, Any] = {
+        "encoder.attention": "local" if len(full) < layers else "full",
+        "encoder.full_layers": full if len(full) < layers else (),
+        "encoder.attention_window": max(number(settings, "local_attention", where, 128) // 2, 1),
+        "encoder.rotary_base": _base(settings, FULL, "global_rope_theta", GLOBAL, where),
+        "encoder.rotary_base_local": _base(settings, SLIDING, "local_rope_theta", LOCAL, where),
+    }
     # The head of the question-answering model has the tensor names of a classifier.
     if f"{CLASS_PREFIX}ForQuestionAnswering" in (settings.get("architectures") or ()):
         own = {key: value for key, value in own_head(settings).items() if key != "pooling"}
-        spans = {"head": "spans", **own}
-    return TextEncoderConfig(
-        embedding,
-        encoder,
-        pooling=None,
-        **spans,
-        head_dropout=real(settings, "classifier_dropout", where, 0.0, 1),
-        words_activation=_activation(settings, "classifier_activation", where),
-        head_bias=bias["classifier"],
-        init_std=real(settings, "initializer_range", where, 0.02),
-        model_type=KIND,
-    )
-
-
-def _activation(settings: Mapping[str, Any], key: str, where: str) -> Any:
-    return activation({"hidden_act": settings.get(key, "gelu")}, where)
+        others |= {"head": "spans", **own}
+    return read_settings(SETTINGS, modernbert(), settings, where, others)
 
 
 def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int, ...]:
@@ -176,61 +157,30 @@ def _base(settings: dict[str, Any], kind: str, old: str, usual: float, where: st
     return real(own, "rope_theta", where, usual)
 
 
-def own_head(settings: Mapping[str, Any]) -> dict[str, Any]:
+def own_head(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings of the classification head: dense, activation, norm, linear layer."""
     pooling = "mean" if settings.get("classifier_pooling") == "mean" else "first"
     return {
         "pooling": pooling,
         "head_norm": True,
-        "head_activation": _activation(settings, "classifier_activation", "config.json"),
+        "head_activation": activation(settings, "config.json", "classifier_activation"),
     }
 
 
-def is_representable(config: TextEncoderConfig) -> bool:
-    """Whether this encoder can be saved as ModernBERT."""
-    e, c = config.embedding, config.encoder
-    return (
-        config.model_type == KIND
-        and (e.positions, e.segments, e.norm, e.eps, e.norm_bias) == ("none", 0, True, c.eps, c.norm_bias)
-        and (e.token_width, e.width, e.frozen, e.damp_repeats, e.scale) == (None, None, False, 0, 1)
-        and (c.norm, c.feed_forward, c.final_norm, c.first_norm) == ("pre", "geglu", True, False)
-        and (c.relative_buckets, c.layer_scale) == (0, None)
-        and c.attention in ("local", "full")
-        and c.rotary_base is not None
-        and config.words_activation is not None
-    )
-
-
 def write(config: TextEncoderConfig) -> dict[str, Any]:
-    e, c = config.embedding, config.encoder
+    c = config.encoder
     full = range(c.num_layers) if c.attention == "full" else c.full_layers
     bases = {FULL: c.rotary_base, SLIDING: c.rotary_base_local or c.rotary_base}
     own = config.head_activation if config.head_norm else config.words_activation
-    return {
+    settings = write_settings(SETTINGS, replace(config, words_activation=own or "gelu"))
+    return settings | {
         "model_type": KIND,
-        "vocab_size": e.vocab_size,
-        "hidden_size": c.d_model,
-        "num_hidden_layers": c.num_layers,
-        "num_attention_heads": c.num_heads,
-        "intermediate_size": c.d_ff,
-        "hidden_activation": THEIR_ACTIVATION[c.activation],
-        "max_position_embeddings": e.max_positions,
-        "norm_eps": c.eps,
-        "norm_bias": c.norm_bias,
-        "attention_bias": c.attention_bias,
         "attention_dropout": 0.0,
-        "mlp_bias": c.feed_forward_bias,
-        "mlp_dropout": c.feed_forward_dropout,
-        "embedding_dropout": e.dropout,
         "local_attention": 2 * c.attention_window,
         "layer_types": [FULL if i in full else SLIDING for i in range(c.num_layers)],
         "rope_parameters": {k: {"rope_type": "default", "rope_theta": base} for k, base in bases.items()},
         "decoder_bias": True,
         "classifier_pooling": "mean" if config.pooling == "mean" else "cls",
-        "classifier_dropout": config.head_dropout,
-        "classifier_bias": config.head_bias,
-        "classifier_activation": THEIR_ACTIVATION[own or "gelu"],
-        "initializer_range": config.init_std,
         **dict.fromkeys(OF_TOKENIZER),
         "torch_dtype": "float32",
     }
@@ -282,7 +232,6 @@ MODERNBERT = text_family(
     modernbert,
     read,
     write,
-    is_representable,
     NAMES,
     from_hub=from_hub,
     to_hub=to_hub,

@@ -17,7 +17,6 @@ from glassformer.families.family import text_family
 from glassformer.models.text import TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
-from glassformer.nn.positions import Learned
 
 BUCKETS = 32
 NAMES = replace(
@@ -60,18 +59,6 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     return replace(config, embedding=embedding, encoder=replace(config.encoder, relative_buckets=BUCKETS))
 
 
-def is_representable(config: TextEncoderConfig) -> bool:
-    """Whether this encoder can be saved as MPNet."""
-    e, c = config.embedding, config.encoder
-    as_roberta = replace(config, embedding=replace(e, segments=1), encoder=replace(c, relative_buckets=0))
-    return (
-        (c.relative_buckets, e.segments) == (BUCKETS, 0)
-        and isinstance(e.positions, Learned)
-        and e.positions.offset == roberta.PAD + 1
-        and roberta.is_representable(as_roberta)
-    )
-
-
 def write(config: TextEncoderConfig) -> dict[str, Any]:
     settings = {k: v for k, v in roberta.write(config).items() if k not in FOREIGN}
     return settings | {"model_type": "mpnet", "relative_attention_num_buckets": BUCKETS}
@@ -105,7 +92,6 @@ MPNET = text_family(
     mpnet,
     read,
     write,
-    is_representable,
     NAMES,
     from_hub=partial(roberta.from_hub, names=NAMES),
     to_hub=partial(roberta.to_hub, names=NAMES),

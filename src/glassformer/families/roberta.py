@@ -105,31 +105,12 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
     )
 
 
-def is_representable(config: TextEncoderConfig, model_type: str | None = None) -> bool:
-    """Whether this encoder can be saved under that ``model_type``."""
-    places = config.embedding.positions
-    as_bert = replace(
-        config,
-        embedding=replace(config.embedding, positions="learned"),
-        words_activation=None,
-        model_type=None,
-    )
-    return (
-        config.model_type == model_type
-        and isinstance(places, Learned)
-        and places.offset > 0
-        and (config.words_activation or config.encoder.activation) == "gelu"
-        and bert.is_representable(as_bert)
-    )
-
-
 def write(config: TextEncoderConfig) -> dict[str, Any]:
-    places = config.embedding.positions
-    assert isinstance(places, Learned), "checked by is_representable"
+    offset = getattr(config.embedding.positions, "offset", 0)
     return bert.write(config) | {
         "model_type": config.model_type or "roberta",
-        "max_position_embeddings": places.length + places.offset,
-        "pad_token_id": places.offset - 1,
+        "max_position_embeddings": config.embedding.max_positions + offset,
+        "pad_token_id": offset - 1,
     }
 
 
@@ -168,7 +149,6 @@ def _family(kind: str, class_prefix: str, model_type: str | None, *examples: str
         roberta,
         partial(read, model_type=model_type),
         write,
-        partial(is_representable, model_type=model_type),
         NAMES,
         from_hub=from_hub,
         to_hub=to_hub,

@@ -8,11 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
 from glassformer.checkpoints.names import NameTable
-from glassformer.checkpoints.settings import number, real, shown
+from glassformer.checkpoints.settings import shown
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families.family import Family, HubLayout
+from glassformer.families.settings import (
+    Setting,
+    amount,
+    function,
+    read_settings,
+    share,
+    size,
+    write_settings,
+)
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
@@ -94,23 +102,6 @@ def to_hub(
 # --- config.json ------------------------------------------------------------------------------------
 
 
-def is_representable(config: ImageEncoderConfig) -> bool:
-    """Whether patch embeddings and encoder can be saved as ViT."""
-    e, c = config.embedding, config.encoder
-    return (
-        e.class_token
-        and e.positions == "learned"
-        and e.bias
-        and not e.stem
-        and not e.registers
-        and not e.antialias
-        and e.dropout == c.dropout
-        and c.norm == "pre"
-        and c.is_plain
-        and c.final_norm
-    )
-
-
 def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
     """A height and width, given as one number or two."""
     value = settings.get(key, default)
@@ -118,6 +109,32 @@ def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[
     if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):
         raise CheckpointError(f"{key} = {shown(value)} is not a size", where=where)
     return pair
+
+
+def sides(key: str, place: str, default: int) -> Setting:
+    """A size in pixels: one number, or height and width."""
+    return Setting(
+        key,
+        (place,),
+        lambda settings, where: pair(settings, key, default, where),
+        lambda size: size[0] if size[0] == size[1] else list(size),
+    )
+
+
+SETTINGS = (
+    size("hidden_size", "embedding.d_model", "encoder.d_model"),
+    size("num_hidden_layers", "encoder.num_layers"),
+    size("num_attention_heads", "encoder.num_heads"),
+    size("intermediate_size", "encoder.d_ff"),
+    function("hidden_act", "encoder.activation"),
+    amount("layer_norm_eps", "encoder.eps", default=1e-12),
+    share("hidden_dropout_prob", "embedding.dropout", "encoder.dropout", default=0.0),
+    share("attention_probs_dropout_prob", "encoder.attention_dropout", default=0.0),
+    sides("image_size", "embedding.image_size", 224),
+    sides("patch_size", "embedding.patch_size", 16),
+    size("num_channels", "embedding.channels", default=3),
+    amount("initializer_range", "init_std", default=0.02),
+)
 
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
@@ -128,52 +145,17 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     """
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
         raise UnsupportedModelError(f"pooler_act = {shown(act)} is not supported", where=where)
-    d = number(settings, "hidden_size", where)
-    if settings.get("pooler_output_size") not in (None, d):
+    if settings.get("pooler_output_size") not in (None, settings.get("hidden_size")):
         raise UnsupportedModelError(
             "a pooler of another width than the encoder is not supported", where=where
         )
-    dropout = real(settings, "hidden_dropout_prob", where, 0.0, 1)
-    channels = number(settings, "num_channels", where, 3)
-    size, patch = pair(settings, "image_size", 224, where), pair(settings, "patch_size", 16, where)
-    return ImageEncoderConfig(
-        PatchConfig(d, size, patch, channels, dropout=dropout),
-        EncoderConfig(
-            d,
-            number(settings, "num_hidden_layers", where),
-            number(settings, "num_attention_heads", where),
-            number(settings, "intermediate_size", where),
-            "pre",
-            activation(settings, where),  # type: ignore[arg-type]  # checked
-            real(settings, "layer_norm_eps", where, 1e-12),
-            dropout,
-            attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1),
-            final_norm=True,
-        ),
-        init_std=real(settings, "initializer_range", where, 0.02),
-    )
+    return read_settings(SETTINGS, vit(), settings, where)
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
-    e, c = config.embedding, config.encoder
-
-    def number_or_pair(size: tuple[int, ...]) -> int | list[int]:
-        return size[0] if size[0] == size[1] else list(size)
-
     return {
         "model_type": "vit",
-        "hidden_size": c.d_model,
-        "num_hidden_layers": c.num_layers,
-        "num_attention_heads": c.num_heads,
-        "intermediate_size": c.d_ff,
-        "hidden_act": THEIR_ACTIVATION[c.activation],
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.attention_dropout,
-        "initializer_range": config.init_std,
-        "layer_norm_eps": c.eps,
-        "image_size": number_or_pair(e.image_size),
-        "patch_size": number_or_pair(e.patch_size),
-        "num_channels": e.channels,
+        **write_settings(SETTINGS, config),
         "qkv_bias": True,
         "torch_dtype": "float32",
     }
@@ -268,7 +250,6 @@ VIT = Family(
     HubLayout(
         read,
         write,
-        is_representable,
         NAMES,
         from_hub,
         to_hub,

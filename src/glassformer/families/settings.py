@@ -1,0 +1,92 @@
+"""The keys of a ``config.json`` as a table, which reads and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
+from glassformer.checkpoints.settings import number, real, shown
+from glassformer.errors import CheckpointError
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of ``config.json``.
+
+    Args:
+        places: of its value in our config, such as ``encoder.d_model``; the last one is written.
+        read: contents of the file and its path -> the value; raises CheckpointError.
+        write: the value -> what the file holds.
+    """
+
+    key: str
+    places: Sequence[str]
+    read: Callable[[dict[str, Any], str], Any]
+    write: Callable[[Any], Any] = lambda value: value
+
+
+def size(key: str, *places: str, default: int | None = None) -> Setting:
+    """A size; without a default the key is required."""
+    return Setting(key, places, lambda settings, where: number(settings, key, where, default))
+
+
+def share(key: str, *places: str, default: float) -> Setting:
+    """A rate below 1, such as that of dropout."""
+    return Setting(key, places, lambda settings, where: real(settings, key, where, default, 1))
+
+
+def amount(key: str, *places: str, default: float) -> Setting:
+    """A number from 0 on."""
+    return Setting(key, places, lambda settings, where: real(settings, key, where, default))
+
+
+def function(key: str, *places: str) -> Setting:
+    """The name of an activation; by default GELU."""
+    return Setting(
+        key, places, lambda settings, where: activation(settings, where, key), THEIR_ACTIVATION.__getitem__
+    )
+
+
+def flag(key: str, *places: str, values: tuple[Any, Any] = (False, True)) -> Setting:
+    """A truth value, by default false; ``values`` are ours for false and true."""
+
+    def read(settings: dict[str, Any], where: str) -> Any:
+        value = settings.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise CheckpointError(f"{key} = {shown(value)} is not a truth value", where=where)
+        return values[bool(value)]
+
+    return Setting(key, places, read, lambda value: value == values[1])
+
+
+def read_settings(
+    table: Sequence[Setting],
+    base: Config,
+    settings: dict[str, Any],
+    where: str,
+    others: Mapping[str, Any] | None = None,
+) -> Config:
+    """The config ``base`` with the values of ``config.json``, and with ``others`` (place -> value).
+
+    Raises:
+        CheckpointError: a missing key, or an invalid value.
+        ConfigError: values that do not go together.
+    """
+    found = {place: value for s in table for value in [s.read(settings, where)] for place in s.places}
+    parts: dict[str, dict[str, Any]] = {"embedding": {}, "encoder": {}, "": {}}
+    for place, value in (found | dict(others or {})).items():
+        part, _, name = place.rpartition(".")
+        parts[part][name] = value
+    top = parts.pop("")
+    changed: dict[str, Any] = {name: replace(getattr(base, name), **own) for name, own in parts.items()}
+    return replace(base, **changed, **top)  # type: ignore[type-var]  # a dataclass
+
+
+def write_settings(table: Sequence[Setting], config: Any) -> dict[str, Any]:
+    """The keys of a table for ``config.json``."""
+    return {s.key: s.write(attrgetter(s.places[-1])(config)) for s in table}
