@@ -66,9 +66,9 @@ def test_odd_floats_of_the_state_survive(tmp_path):
     assert load_state(tmp_path).state == state
 
 
-def test_old_ones_go_protected_ones_stay(tmp_path):
-    save(tmp_path, 10, 20, 30, 40, keep_last=2, protect=(10,))
-    assert steps(tmp_path) == [10, 30, 40]
+def test_old_ones_go(tmp_path):
+    save(tmp_path, 10, 20, 30, 40, keep_last=2)
+    assert steps(tmp_path) == [30, 40]
     save(tmp_path, 50, keep_last=1)
     assert steps(tmp_path) == [50]
     assert os.listdir(tmp_path) == ["step-00000050"]

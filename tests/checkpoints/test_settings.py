@@ -69,7 +69,7 @@ def altered(folder, target, name, **changes):
         ({"hidden_dropout_prob": 1}, "hidden_dropout_prob = 1 is not a number from 0 to 1"),
         ({"classifier_dropout": "much"}, "classifier_dropout = 'much'"),
         ({"hidden_act": ["gelu"]}, "hidden_act = .* is not supported"),
-        ({"model_type": ["bert"]}, "model_type is"),
+        ({"model_type": ["bert"]}, "model_type .* is not supported"),
         ({"glassformer": 3}, "'glassformer' is missing or not an object"),
     ],
 )

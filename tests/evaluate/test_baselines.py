@@ -1,7 +1,6 @@
 """The simple models beside ours learn what can be learnt, and say what they cannot use."""
 
 import inspect
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from glassformer.data.text import TokenTable
 from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate.baselines import bag_of_embeddings, pixel_logistic, tfidf_logistic
 
@@ -28,10 +28,11 @@ def reviews(n: int, seed: int) -> tuple[list[str], np.ndarray]:
     return texts, y
 
 
-def bags(n: int, seed: int) -> tuple[list[np.ndarray], np.ndarray]:
+def bags(n: int, seed: int) -> tuple[TokenTable, np.ndarray]:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)
-    return [np.append(rng.integers(3, 50, rng.integers(1, 9)), [label] * 2) for label in y], y
+    texts = [np.append(rng.integers(3, 50, rng.integers(1, 9)), [label] * 2) for label in y]
+    return TokenTable.of(texts), y
 
 
 def test_tfidf_reads_word_pairs():
@@ -64,7 +65,7 @@ def test_baselines_take_the_weights_of_the_model_beside_them():
     weighted = tfidf_logistic(train, y, test, sample_weight=weights, measure="macro_f1")
     assert (plain.argmax(1)[z == 1] == 1).mean() < (weighted.argmax(1)[z == 1] == 1).mean() == 1
     words = {w: i for i, w in enumerate(sorted({w for t in train for w in t.split()}))}
-    ids = [np.array([words[w] for w in t.split()]) for t in train]
+    ids = TokenTable.of([[words[w] for w in t.split()] for t in train])
     bags = {
         kind: bag_of_embeddings(ids, y, ids, vocab_size=len(words), epochs=8, sample_weight=w)
         for kind, w in (("plain", None), ("weighted", weights))
@@ -121,10 +122,7 @@ def test_bag_of_embeddings_learns_and_repeats_itself():
     assert p.shape == (101, 3)
     assert p.sum(1) == pytest.approx(np.ones(101))
     assert (p.argmax(1) == z).mean() > 0.9
-    table = SimpleNamespace(
-        ids=np.concatenate(train).astype(np.int32), starts=np.cumsum([0, *map(len, train)]), segments=None
-    )
-    again = bag_of_embeddings(table, y, test, vocab_size=50, epochs=8, dim=11, seed=3)
+    again = bag_of_embeddings(train, y, test, vocab_size=50, epochs=8, dim=11, seed=3)
     assert np.array_equal(p, again)
 
 
@@ -136,7 +134,7 @@ def test_bad_input_is_named():
     with pytest.raises(DataError, match="no words"):
         tfidf_logistic(["!!", "??"], [0, 1], ["a"])
     with pytest.raises(DataError, match="two classes"):
-        bag_of_embeddings([[1], [2]], [1, 1], [[1]], vocab_size=3)
+        bag_of_embeddings(TokenTable.of([[1], [2]]), [1, 1], TokenTable.of([[1]]), vocab_size=3)
 
 
 def test_pixels_are_drawn_from_every_class_where_there_are_many():
@@ -201,7 +199,7 @@ def test_bag_of_embeddings_equals_a_plain_loop_and_leaves_the_threads():
         for batch in torch.randperm(23, generator=rng).split(5):
             optimizer.param_groups[0]["lr"] = 0.02 * (1 - step / steps * (1 - 1e-3))
             loss = torch.nn.functional.cross_entropy(
-                logits([train[i] for i in batch]), torch.as_tensor(y)[batch]
+                logits([train[i] for i in batch.tolist()]), torch.as_tensor(y)[batch]
             )
             optimizer.zero_grad()
             loss.backward()

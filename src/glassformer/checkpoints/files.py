@@ -299,13 +299,12 @@ def write_folder(
     return path
 
 
-def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool = False) -> dict[str, Any]:
+def verify_folder(path: str | Path, *, contents: bool = True) -> dict[str, Any]:
     """Check a folder against its manifest; files that the manifest does not list are ignored.
 
     Args:
         path: a folder written by :func:`write_folder`.
         contents: compare SHA-256 sums (reads every byte); off, only names and sizes (no reading).
-        allow_links: accept symbolic links, which the Hub's cache uses.
 
     Returns:
         The manifest: ``{"format", "files": {name: {"size", "sha256"}}, "extra"}``.
@@ -318,7 +317,7 @@ def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool 
     restore_folder(path)
     manifest = _read_manifest(path)
     for name, expected in sorted(manifest["files"].items()):
-        file = _inside(path, name, allow_links)
+        file = _inside(path, name)
         try:
             info = os.stat(file)
         except OSError:
@@ -414,17 +413,18 @@ def is_temporary(name: str) -> bool:
     return _LEFTOVER.fullmatch(name) is not None
 
 
-def sweep(parent: Path, name: str | None = None) -> None:
-    """Clean up after a killed save of ``parent / name`` (None: of any folder in ``parent``).
-
-    Temporary folders are removed unless their writer is running; an old folder is restored if its successor
-    is missing.
-    """
+def sweep(parent: Path) -> None:
+    """Clean up after killed saves of folders in ``parent``; see ``_sweep``."""
     with moving(parent):
-        _sweep(parent, name)
+        _sweep(parent)
 
 
-def _sweep(parent: Path, name: str | None) -> None:
+def _sweep(parent: Path, name: str | None = None) -> None:
+    """Remove temporary folders unless their writer is running, and restore an old folder without a successor.
+
+    Args:
+        name: of the saved folder; None: all.
+    """
     for entry in os.listdir(parent):
         match, path = _LEFTOVER.fullmatch(entry), parent / entry
         if match is None or name not in (None, match[1]):
@@ -656,7 +656,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _inside(folder: Path, name: str, allow_links: bool) -> Path:
+def _inside(folder: Path, name: str) -> Path:
     """The path of a listed file, which must be a plain relative name inside the folder."""
     parts = PurePosixPath(name).parts
     plain = bool(parts) and PurePosixPath(name).as_posix() == name and not name.startswith("/")
@@ -666,6 +666,6 @@ def _inside(folder: Path, name: str, allow_links: bool) -> Path:
     file = folder
     for part in parts:
         file = file / part
-        if file.is_symlink() and not allow_links:
+        if file.is_symlink():
             raise CheckpointError("is a symbolic link", where=str(file), fix="Copy the file itself here")
     return file

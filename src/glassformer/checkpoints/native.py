@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +57,6 @@ def save_state(
     tensors: Mapping[str, Tensor],
     state: Mapping[str, Any],
     keep_last: int = 2,
-    protect: Collection[int] = (),
 ) -> Path:
     """Save a checkpoint and remove old ones; if killed at any time, a complete checkpoint remains.
 
@@ -69,7 +68,6 @@ def save_state(
         tensors: any device and dtype.
         state: values for JSON with text keys (tuples come back as lists).
         keep_last: how many complete checkpoints to keep, this one included, ≥ 1.
-        protect: steps that are never removed.
 
     Returns:
         The new checkpoint's folder.
@@ -95,7 +93,7 @@ def save_state(
         if path.is_dir() and not _looks_complete(path):
             os.rename(path, temporary_name(path))  # write_folder would refuse to replace it
         write_folder(path, write, extra={"step": step, "format": STATE_FORMAT}, overwrite=True)
-        _remove_old(folder, step, keep_last, set(protect))
+        _remove_old(folder, step, keep_last)
     return path
 
 
@@ -184,10 +182,10 @@ def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mappi
             )
 
 
-def _remove_old(folder: Path, newest: int, keep_last: int, protect: set[int]) -> None:
+def _remove_old(folder: Path, newest: int, keep_last: int) -> None:
     kept = 1
     for step, path in reversed(list_states(folder)):
-        if step == newest or step in protect:
+        if step == newest:
             continue
         if step < newest and kept < keep_last and _looks_complete(path):
             kept += 1

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -69,21 +69,9 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
     return tensors
 
 
-def read_metadata(folder: str | Path, name: str = "model") -> dict[str, str]:
-    """The metadata in the header of the (first) safetensors file; raises as ``read_tensors``."""
-    file, _ = _weight_files(Path(folder), name)[0]
-    try:
-        _check_header(file)
-        with safe_open(file, framework="pt") as opened:
-            return dict(opened.metadata() or {})
-    except _BAD_FILE as error:
-        raise _damaged(file, error) from None
-
-
 def write_tensors(
     folder: str | Path,
     tensors: Mapping[str, Tensor],
-    metadata: Mapping[str, str] | None = None,
     max_shard_bytes: int | None = None,
     name: str = "model",
 ) -> list[Path]:
@@ -92,7 +80,6 @@ def write_tensors(
     Tensors may be on any device, be views, or share memory; shared ones are written twice.
 
     Args:
-        metadata: text entries for the header; ``{"format": "pt"}``, which other libraries expect, is added.
         max_shard_bytes: maximum size of a file; None: one file.
 
     Returns:
@@ -102,7 +89,6 @@ def write_tensors(
         GlassformerError: the disk is full or read-only.
     """
     folder = Path(folder)
-    header = {"format": "pt", **(metadata or {})}
     shards: list[dict[str, Tensor]] = [{}]
     filled = 0
     for key, tensor in tensors.items():
@@ -119,7 +105,7 @@ def write_tensors(
         try:
             (folder / file_name).touch()
             mode = (folder / file_name).stat().st_mode  # default mode of new files here
-            save_file(_separate(shard), folder / file_name, header)
+            save_file(_separate(shard), folder / file_name, {"format": "pt"})
             os.chmod(folder / file_name, stat.S_IMODE(mode))  # the library makes files private
         except (SafetensorError, OSError) as error:
             raise CannotWriteError(f"{folder / file_name}: could not be written: {error}") from error

@@ -1,7 +1,7 @@
 """Reads PyTorch's zip files (``pytorch_model.bin``) without unpickling, so that no code runs.
 
 Such a file is a zip archive with a pickle, which describes the tensors, and their bytes. Here a small
-machine interprets the pickle: it only knows ``OPCODES`` and ``GLOBALS``, and creates dictionaries, tuples,
+machine interprets the pickle: it only knows some opcodes and ``GLOBALS``, and creates dictionaries, tuples,
 numbers and descriptions of tensors. Any other opcode or name raises an error, and sizes are checked before
 bytes are read.
 """
@@ -12,7 +12,6 @@ import math
 import os
 import pickletools
 import zipfile
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +79,8 @@ GLOBALS = {
     *(("torch", name) for name in DTYPES),
 }
 MARK = object()
+CONSTANTS = {"MARK": MARK, "NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 
 
 def read_zip(file: Path) -> dict[str, Tensor]:
@@ -91,7 +92,7 @@ def read_zip(file: Path) -> dict[str, Tensor]:
         with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
             entries = _check_entries(archive, file)
             root = next(name for name in entries if name.endswith("/data.pkl")).removesuffix("data.pkl")
-            found = _Machine(file).run(archive.read(entries[f"{root}data.pkl"]))
+            found = _interpreted(archive.read(entries[f"{root}data.pkl"]), file)
             if root + "byteorder" in entries and archive.read(entries[root + "byteorder"]) != b"little":
                 raise CheckpointError("has numbers in another byte order", where=str(file))
             return _tensors(_state(found, file), archive, entries, root, file)
@@ -137,114 +138,126 @@ def _check_entries(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.Zi
 # --- the machine --------------------------------------------------------------------------------------
 
 
-class _Machine:
-    """Interprets the opcodes of a pickle of tensors; it cannot call anything."""
+def _interpreted(code: bytes, file: Path) -> Any:
+    """The object that a pickle of tensors describes; nothing is called.
 
-    def __init__(self, file: Path):
-        self.file = file
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+    Raises:
+        PickleError: an opcode, name or call that tensors do not need.
+        CheckpointError: the pickle is truncated or inconsistent.
+    """
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    try:
+        for step, (opcode, argument, _) in enumerate(pickletools.genops(code)):
+            if opcode.name == "STOP":
+                (found,) = stack
+                return found
+            if step > MAX_STEPS:
+                raise _Refused(f"{step:,} opcodes")
+            _execute(opcode.name, argument, stack, memo)
+    except _Refused as error:
+        what = f"asks for {str(error)[:80]}, which no weights need: nothing was run"
+        raise PickleError(what, where=str(file), fix="Do not use this checkpoint") from None
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        what = f"its description of tensors makes no sense: {error}"
+        raise CheckpointError(what, where=str(file), fix="Fetch it again, whole") from None
+    raise CheckpointError("its description of tensors has no end", where=str(file))
 
-    def run(self, code: bytes) -> Any:
-        """The object that the pickle describes.
 
-        Raises:
-            PickleError: an opcode, name or call that tensors do not need.
-            CheckpointError: the pickle is truncated or inconsistent.
-        """
-        try:
-            for step, (opcode, argument, _) in enumerate(pickletools.genops(code)):
-                if opcode.name == "STOP":
-                    (found,) = self.stack
-                    return found
-                known = OPCODES.get(opcode.name)
-                if known is None or step > MAX_STEPS:
-                    raise self.refused(f"the opcode {opcode.name}" if known is None else f"{step:,} opcodes")
-                known(self, argument)
-        except CheckpointError:
-            raise
-        except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            what = f"its description of tensors makes no sense: {error}"
-            raise CheckpointError(what, where=str(self.file), fix="Fetch it again, whole") from None
-        raise CheckpointError("its description of tensors has no end", where=str(self.file))
+class _Refused(Exception):
+    """Something that tensors do not need."""
 
-    def refused(self, what: str) -> PickleError:
-        """The error for contents that tensors do not need."""
-        return PickleError(
-            f"asks for {what[:80]}, which no weights need: nothing was run",
-            where=str(self.file),
-            fix="Do not use this checkpoint",
-        )
 
-    def push(self, value: Any) -> None:
-        self.stack.append(value)
+def _execute(opcode: str, argument: Any, stack: list[Any], memo: dict[int, Any]) -> None:
+    """One step of the machine; these opcodes are all that it knows."""
+    match opcode:
+        case "PROTO" | "FRAME":
+            pass
+        case "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT":
+            stack.append(argument)
+        case "BINUNICODE" | "SHORT_BINUNICODE" | "BINUNICODE8":
+            stack.append(argument)
+        case "MARK" | "NONE" | "NEWTRUE" | "NEWFALSE":
+            stack.append(CONSTANTS[opcode])
+        case "EMPTY_DICT" | "EMPTY_LIST" | "EMPTY_TUPLE":
+            stack.append(EMPTY[opcode]())
+        case "TUPLE":
+            stack.append(tuple(_above_mark(stack)))
+        case "TUPLE1" | "TUPLE2" | "TUPLE3":
+            count = int(opcode[-1])
+            if len(stack) < count:
+                raise ValueError("the stack is empty")
+            stack[-count:] = [tuple(stack[-count:])]
+        case "GLOBAL":
+            stack.append(_named(*argument.split(" ", 1)))
+        case "STACK_GLOBAL":
+            name, module = stack.pop(), stack.pop()
+            stack.append(_named(str(module), str(name)))
+        case "BINPERSID":
+            stack.append(_storage(*stack.pop()))
+        case "REDUCE":
+            arguments, name = stack.pop(), stack.pop()
+            stack.append(_result(name, arguments))
+        case "BUILD":  # the state of a dictionary (versions of its modules), which is not needed
+            stack.pop()
+            if not isinstance(stack[-1], dict):
+                raise _Refused("the state of an object")
+        case "SETITEM" | "SETITEMS":
+            pairs = _above_mark(stack) if opcode == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
+            if not isinstance(stack[-1], dict):
+                raise TypeError("items of something else than a dictionary")
+            for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+                stack[-1][key if isinstance(key, str | int) else str(key)] = value
+        case "APPEND" | "APPENDS":
+            values = _above_mark(stack) if opcode == "APPENDS" else [stack.pop()]
+            if not isinstance(stack[-1], list):
+                raise TypeError("elements of something else than a list")
+            stack[-1].extend(values)
+        case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+            memo[len(memo) if argument is None else argument] = stack[-1]
+        case "BINGET" | "LONG_BINGET":
+            stack.append(memo[argument])
+        case _:
+            raise _Refused(f"the opcode {opcode}")
 
-    def above_mark(self) -> list[Any]:
-        """Pop the values above the last mark, and the mark."""
-        at = len(self.stack) - 1 - self.stack[::-1].index(MARK)
-        found = self.stack[at + 1 :]
-        del self.stack[at:]
-        return found
 
-    def tuple_of(self, count: int) -> None:
-        found = tuple(self.stack[len(self.stack) - count :])
-        if len(found) < count:
-            raise ValueError("the stack is empty")
-        del self.stack[len(self.stack) - count :]
-        self.push(found)
+def _above_mark(stack: list[Any]) -> list[Any]:
+    """Pop the values above the last mark, and the mark."""
+    at = len(stack) - 1 - stack[::-1].index(MARK)
+    found = stack[at + 1 :]
+    del stack[at:]
+    return found
 
-    def named(self, module: str, name: str) -> None:
-        if (module, name) not in GLOBALS:
-            raise self.refused(f"{module}.{name}")
-        self.push(Name(module, name))
 
-    def named_by_stack(self) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self.named(str(module), str(name))
+def _named(module: str, name: str) -> Name:
+    if (module, name) not in GLOBALS:
+        raise _Refused(f"{module}.{name}")
+    return Name(module, name)
 
-    def items(self, pairs: list[Any]) -> None:
-        target = self.stack[-1]
-        if not isinstance(target, dict):
-            raise TypeError("items of something else than a dictionary")
-        for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            target[key if isinstance(key, str | int) else str(key)] = value
 
-    def extended(self, values: list[Any]) -> None:
-        if not isinstance(self.stack[-1], list):
-            raise TypeError("elements of something else than a list")
-        self.stack[-1].extend(values)
+def _storage(kind: Any, storage: Any, key: Any, _: Any, count: Any) -> Storage:
+    """The storage of a persistent id."""
+    if kind != "storage" or not isinstance(storage, Name) or storage.name not in DTYPES:
+        raise _Refused("something else than numbers")
+    if not isinstance(key, str) or not isinstance(count, int) or count < 0:
+        raise ValueError("a storage without a key or a size")
+    return Storage(DTYPES[storage.name], key, count)
 
-    def stored(self) -> None:
-        """Push the storage of a persistent id."""
-        kind, storage, key, _, count = self.stack.pop()
-        if kind != "storage" or not isinstance(storage, Name) or storage.name not in DTYPES:
-            raise self.refused("something else than numbers")
-        if not isinstance(key, str) or not isinstance(count, int) or count < 0:
-            raise ValueError("a storage without a key or a size")
-        self.push(Storage(DTYPES[storage.name], key, count))
 
-    def called(self) -> None:
-        """Replace a call by its result; only three calls are known, and none is executed."""
-        arguments, name = self.stack.pop(), self.stack.pop()
-        if not isinstance(name, Name):
-            raise self.refused("a call of a value")
-        if name.name == "OrderedDict" and arguments in ((), ([],)):
-            self.push({})
-        elif name.name == "_rebuild_parameter":
-            if not isinstance(arguments[0], Described):
-                raise ValueError("a parameter of something else than a tensor")
-            self.push(arguments[0])
-        elif name.name == "_rebuild_tensor_v2":
-            storage, offset, size, stride = arguments[:4]
-            self.push(_described(storage, offset, size, stride))
-        else:
-            raise self.refused(f"a call of {name.name}")
-
-    def built(self) -> None:
-        """Drop the state of a dictionary (versions of its modules), which is not needed."""
-        self.stack.pop()
-        if not isinstance(self.stack[-1], dict):
-            raise self.refused("the state of an object")
+def _result(name: Any, arguments: Any) -> Any:
+    """The result of a call; only three calls are known, and none is executed."""
+    if not isinstance(name, Name):
+        raise _Refused("a call of a value")
+    if name.name == "OrderedDict" and arguments in ((), ([],)):
+        return {}
+    if name.name == "_rebuild_parameter":
+        if not isinstance(arguments[0], Described):
+            raise ValueError("a parameter of something else than a tensor")
+        return arguments[0]
+    if name.name == "_rebuild_tensor_v2":
+        storage, offset, size, stride = arguments[:4]
+        return _described(storage, offset, size, stride)
+    raise _Refused(f"a call of {name.name}")
 
 
 def _described(storage: Any, offset: Any, size: Any, stride: Any) -> Described:
@@ -257,43 +270,6 @@ def _described(storage: Any, offset: Any, size: Any, stride: Any) -> Described:
     if last >= storage.count or math.prod(size) > storage.count:
         raise ValueError("a tensor that exceeds its storage")
     return Described(storage, offset, tuple(size), tuple(stride))
-
-
-def _memoize(machine: _Machine, argument: Any) -> None:
-    machine.memo[len(machine.memo) if argument is None else argument] = machine.stack[-1]
-
-
-OPCODES: Mapping[str, Callable[[_Machine, Any], Any]] = {
-    "PROTO": lambda m, a: None,
-    "FRAME": lambda m, a: None,
-    "MARK": lambda m, a: m.push(MARK),
-    "NONE": lambda m, a: m.push(None),
-    "NEWTRUE": lambda m, a: m.push(True),
-    "NEWFALSE": lambda m, a: m.push(False),
-    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"), lambda m, a: m.push(a)),
-    **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), lambda m, a: m.push(a)),
-    "EMPTY_DICT": lambda m, a: m.push({}),
-    "EMPTY_LIST": lambda m, a: m.push([]),
-    "EMPTY_TUPLE": lambda m, a: m.push(()),
-    "TUPLE": lambda m, a: m.push(tuple(m.above_mark())),
-    "TUPLE1": lambda m, a: m.tuple_of(1),
-    "TUPLE2": lambda m, a: m.tuple_of(2),
-    "TUPLE3": lambda m, a: m.tuple_of(3),
-    "GLOBAL": lambda m, a: m.named(*a.split(" ", 1)),
-    "STACK_GLOBAL": lambda m, a: m.named_by_stack(),
-    "BINPERSID": lambda m, a: m.stored(),
-    "REDUCE": lambda m, a: m.called(),
-    "BUILD": lambda m, a: m.built(),
-    "SETITEM": lambda m, a: m.items([m.stack.pop(), m.stack.pop()][::-1]),
-    "SETITEMS": lambda m, a: m.items(m.above_mark()),
-    "APPEND": lambda m, a: m.extended([m.stack.pop()]),
-    "APPENDS": lambda m, a: m.extended(m.above_mark()),
-    "BINPUT": _memoize,
-    "LONG_BINPUT": _memoize,
-    "MEMOIZE": _memoize,
-    "BINGET": lambda m, a: m.push(m.memo[a]),
-    "LONG_BINGET": lambda m, a: m.push(m.memo[a]),
-}
 
 
 # --- tensors --------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Every accuracy table includes them: a trained Transformer should beat them on th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 
 from glassformer.data.splits import stratified_subset
+from glassformer.data.text import TokenTable
 from glassformer.data.text_pairs import TextPair, are_pairs
 from glassformer.errors import OneClassError, ShapeError, TooFewExamplesError
 from glassformer.process import one_thread, without_warnings
@@ -163,20 +164,10 @@ def tfidf_logistic(
 MIN_STEPS = 100  # training steps of the bag of embeddings
 
 
-@runtime_checkable
-class Ragged(Protocol):
-    """Concatenated token ids of many texts: text i is ``ids[starts[i]:starts[i + 1]]``."""
-
-    @property
-    def ids(self) -> np.ndarray: ...  # [N]
-    @property
-    def starts(self) -> np.ndarray: ...  # [n + 1]
-
-
 def bag_of_embeddings(
-    train: Ragged | Sequence[ArrayLike],
+    train: TokenTable,
     y: ArrayLike,
-    test: Ragged | Sequence[ArrayLike],
+    test: TokenTable,
     *,
     vocab_size: int,
     num_classes: int | None = None,
@@ -190,7 +181,7 @@ def bag_of_embeddings(
     """A linear layer on the mean of a text's token embeddings, trained from scratch with Adam.
 
     Args:
-        train: n texts as token ids, a ``TokenTable`` or a list of id arrays; no text is empty.
+        train: n texts as token ids; no text is empty.
         y: [n] class indices in [0, K).
         test: m texts likewise.
         vocab_size: number of embeddings.
@@ -255,15 +246,9 @@ def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, i
     return y, max(int(y.max()) + 1, num_classes or 0)
 
 
-def _ragged(texts: Ragged | Sequence[ArrayLike]) -> tuple[torch.Tensor, torch.Tensor]:
+def _ragged(texts: TokenTable) -> tuple[torch.Tensor, torch.Tensor]:
     """Concatenated ids [N] and the start of each text [n + 1], both int64."""
-    if isinstance(texts, Ragged):
-        ids, starts = np.asarray(texts.ids), np.asarray(texts.starts)
-    else:
-        arrays = [np.asarray(t) for t in texts]
-        ids = np.concatenate(arrays) if arrays else np.empty(0)
-        starts = np.cumsum([0, *(len(a) for a in arrays)])
-    return torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(starts.astype(np.int64))
+    return torch.from_numpy(texts.ids.astype(np.int64)), torch.from_numpy(texts.starts.astype(np.int64))
 
 
 def pixel_logistic(

@@ -37,6 +37,19 @@ class Bin:
     accuracy: float
 
 
+def _fitting(values: ArrayLike, targets: ArrayLike, noun: str = "probabilities") -> tuple[Any, Any]:
+    """Values ``[n, K]``, fp64, and targets ``[n]``; raises ShapeError if they do not fit."""
+    p, y = np.asarray(values, np.float64), np.asarray(targets)
+    if p.ndim != 2 or y.shape != p.shape[:1]:
+        raise ShapeError(f"{noun} {p.shape} and targets {y.shape} do not fit")
+    return p, y
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in get_args(Metric):
+        raise BadValueError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
+
+
 def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) -> float:
     """Mean negative log likelihood in nats, from logits ``[n, K]`` and class indices ``[n]``."""
     z = np.asarray(logits, np.float64) / temperature
@@ -70,9 +83,7 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     """
     from scipy.optimize import minimize_scalar
 
-    z, y = np.asarray(logits, np.float64), np.asarray(targets)
-    if z.ndim != 2 or y.shape != z.shape[:1]:
-        raise ShapeError(f"logits {z.shape} and targets {y.shape} do not fit")
+    z, y = _fitting(logits, targets, "logits")
     if not len(y):
         raise DataError("no example to calibrate on", where="calibrate")
     # The loss is convex in the inverse temperature, so it is unimodal in the logarithm.
@@ -92,9 +103,7 @@ def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
         probabilities: [n, K].
         targets: [n] class indices.
     """
-    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    if p.ndim != 2 or y.shape != p.shape[:1]:
-        raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit")
+    p, y = _fitting(probabilities, targets)
     stated, right = p.max(1), p.argmax(1) == y
     place = _place(stated, bins)
     return [
@@ -112,9 +121,7 @@ def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
 
 def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
     """Expected calibration error: the gap between stated probability and accuracy, weighted by bin."""
-    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    if p.ndim != 2 or y.shape != p.shape[:1]:
-        raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit")
+    p, y = _fitting(probabilities, targets)
     return gap_over_bins(p.max(1), p.argmax(1) == y, bins)
 
 
@@ -226,8 +233,7 @@ def tune_threshold(
         metric: accuracy, macro_f1, or f1 of the second class.
     """
     p, y = np.asarray(positive, np.float64), np.asarray(targets)
-    if metric not in get_args(Metric):
-        raise BadValueError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
+    _check_metric(metric)
     if set(np.unique(y).tolist()) != {0, 1}:
         raise OneClassError("a threshold needs examples of both classes", where="threshold")
     order = np.argsort(p, kind="stable")
@@ -291,14 +297,11 @@ def tune_class_thresholds(
         targets: [n] class indices.
         metric: accuracy or macro_f1.
     """
-    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    if metric not in get_args(Metric):
-        raise BadValueError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
+    p, y = _fitting(probabilities, targets)
+    _check_metric(metric)
     if metric == "f1":
         what = "f1 is defined for two classes only"
         raise InputError(what, where="threshold", fix="With more classes use macro_f1 or accuracy")
-    if p.ndim != 2 or y.shape != p.shape[:1]:
-        raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit")
     if len(np.unique(y)) < 2:
         raise OneClassError("thresholds need examples of two classes or more", where="threshold")
     scores, classes = _logs(p), p.shape[1]

@@ -35,25 +35,36 @@ def predict_rows(
     Returns:
         ``[n, ...]`` fp32.
     """
+    batches = evaluation_batches(table.lengths, batch_tokens, device)
+    return _in_batches(model, batches, lambda index: read(model, pack_texts(table, index, device)), progress)
+
+
+def _in_batches(
+    model: nn.Module,
+    batches: Sequence[np.ndarray],
+    rows_of: Callable[[np.ndarray], Tensor],
+    progress: Callable[[int], None] | None,
+) -> np.ndarray:
+    """The rows ``[n, ...]`` of all examples, fp32; ``rows_of`` computes those of the examples in a batch."""
     model.eval()
     out: np.ndarray | None = None
     with computing():
-        waiting = evaluation_batches(table.lengths, batch_tokens, device)[::-1]
+        waiting = list(batches[::-1])
         while waiting:
             index = waiting.pop()
             try:
-                rows = read(model, pack_texts(table, index, device)).float().cpu().numpy()
+                rows = rows_of(index).float().cpu().numpy()
             except torch.OutOfMemoryError:  # on a GPU: halve all remaining batches
                 if len(index) == 1:
                     raise
                 waiting = [half for one in [*waiting, index] for half in halves(one)[::-1]]
                 continue
             if out is None:
-                out = np.empty((len(table), *rows.shape[1:]), np.float32)
+                out = np.empty((sum(map(len, batches)), *rows.shape[1:]), np.float32)
             out[index] = rows
             if progress is not None:
                 progress(len(index))
-    assert out is not None, "a table has at least one text"
+    assert out is not None, "there is at least one example"
     return out
 
 
@@ -118,27 +129,19 @@ def predict_pictures(
     ``what`` is ``"logits"`` (``[n, C]``), ``"pooled"`` or ``"features"`` (``[n, D]``), or a number of lowest
     layers, whose output is ``[n, T, D]``.
     """
-    model.eval()
-    out: np.ndarray | None = None
-    with computing():
-        for start in range(0, len(table), batch_size):
-            pixels = evaluation_pixels(table, start, batch_size, transform, torch.device(device))
-            if isinstance(what, int):
-                rows = model.lower_rows(pixels, what)  # type: ignore[operator]  # as below
-                rows = rows.unflatten(0, (len(pixels), -1))
-            elif what == "features":
-                rows = model.features(pixels)  # type: ignore[operator]  # every image model has it
-            else:
-                answer = model(pixels, packed=True)
-                rows = answer.logits if what == "logits" else answer.pooler_output
-            part = rows.float().cpu().numpy()
-            if out is None:
-                out = np.empty((len(table), *part.shape[1:]), np.float32)
-            out[start : start + len(part)] = part
-            if progress is not None:
-                progress(len(part))
-    assert out is not None, "a table has at least one image"
-    return out
+
+    def rows_of(index: np.ndarray) -> Tensor:
+        pixels = evaluation_pixels(table, int(index[0]), len(index), transform, torch.device(device))
+        if isinstance(what, int):
+            rows = model.lower_rows(pixels, what)  # type: ignore[operator]  # as below
+            return rows.unflatten(0, (len(pixels), -1))
+        if what == "features":
+            return model.features(pixels)  # type: ignore[operator]  # every image model has it
+        answer = model(pixels, packed=True)
+        return answer.logits if what == "logits" else answer.pooler_output
+
+    batches = np.split(np.arange(len(table)), range(batch_size, len(table), batch_size))
+    return _in_batches(model, batches, rows_of, progress)
 
 
 def predict_windows(

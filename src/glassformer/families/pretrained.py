@@ -270,25 +270,12 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
             unknown or missing, or the weights are pickled.
     """
     folder, source, _ = resolve_checkpoint(name, revision)
-    settings = read_json(folder / "config.json")
-    where, at, kind = str(folder), f"{folder}/config.json", settings.get("model_type")
-    fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
-    if not isinstance(kind, str):
-        raise UnsupportedModelError(f"model_type is {shown(kind)}", where=at, fix=fix)
-    if kind not in FAMILIES:
-        raise UnsupportedModelError(f"model_type {shown(kind)} is not supported", where=at, fix=fix)
-    family = FAMILIES[kind]
+    where, at = str(folder), f"{folder}/config.json"
+    settings = read_json(at)
+    family, config = _config_in(settings, at)
     if family.hub is None:
-        config = build(family.config, section(settings, "architecture", at), at)
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
     _check_supported(settings, at)
-    if settings.get("quantization_config") is not None:
-        what = "quantization_config: quantized weights are not supported"
-        raise UnsupportedModelError(what, where=at, fix="Name a checkpoint in fp32, fp16 or bf16")
-    try:
-        config = with_extra_settings(family.hub.read(settings, at), settings, at)
-    except ConfigError as error:  # inconsistent sizes
-        raise CheckpointError(str(error), where=at, fix="Download it again, or correct it") from None
     tensors = family.hub.from_hub(read_tensors(folder), where, config)
     if "glassformer" in settings:  # our pooling and head, in head.safetensors
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
@@ -313,23 +300,38 @@ def segments_of(name: str | Path, revision: str | None = None) -> int:
 def _embedding_of(name: str | Path, revision: str | None) -> Any:
     """The embedding config of a Transformer; None for other models and for an invalid ``config.json``."""
     folder, _, _ = resolve_checkpoint(name, revision)
-    settings, at = read_json(folder / "config.json"), f"{folder}/config.json"
-    kind = settings.get("model_type")
-    family = FAMILIES.get(kind) if isinstance(kind, str) else None
-    if family is None or family.configure is not None:
-        return None
+    settings = read_json(folder / "config.json")
     try:
-        if family.hub is None:
-            config = build(family.config, section(settings, "architecture", at), at)
-        else:
-            config = with_extra_settings(family.hub.read(settings, at), settings, at)
+        family, config = _config_in(settings, f"{folder}/config.json")
     except InputError:
         return None
-    return config.embedding
+    return config.embedding if family.configure is None else None
+
+
+def _config_in(settings: dict[str, Any], at: str) -> tuple[Family, Any]:
+    """The family of a ``config.json``, and our config: without pooling and head if it is the Hub's.
+
+    Raises:
+        CheckpointError: an unsupported kind of model, or inconsistent settings.
+    """
+    kind = settings.get("model_type")
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None:
+        fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
+        raise UnsupportedModelError(f"model_type {shown(kind)} is not supported", where=at, fix=fix)
+    if family.hub is None:
+        return family, build(family.config, section(settings, "architecture", at), at)
+    try:
+        return family, with_extra_settings(family.hub.read(settings, at), settings, at)
+    except ConfigError as error:  # inconsistent sizes
+        raise CheckpointError(str(error), where=at, fix="Download it again, or correct it") from None
 
 
 def _check_supported(settings: dict[str, Any], where: str) -> None:
-    """Raises CheckpointError for the classes in ``UNSUPPORTED``."""
+    """Raises CheckpointError for the classes in ``UNSUPPORTED``, and for quantized weights."""
+    if settings.get("quantization_config") is not None:
+        what = "quantization_config: quantized weights are not supported"
+        raise UnsupportedModelError(what, where=where, fix="Name a checkpoint in fp32, fp16 or bf16")
     classes = settings.get("architectures")
     for name in classes if isinstance(classes, list) else ():
         for ending, what in UNSUPPORTED.items():

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigError, ShapeError
+from glassformer.errors import ConfigError, NotForThisModelError, ShapeError
 from glassformer.nn.pairs import PairPooling
 from glassformer.nn.pooling import AttentionPooling, TokenPooling
 from glassformer.nn.trace import Trace, TraceRecord
@@ -107,6 +107,12 @@ class Seq2SeqOutput:
     encoder_trace: TraceRecord | None = None
     decoder_trace: TraceRecord | None = None
     cross_trace: TraceRecord | None = None  # cross_trace.attentions[layer][i] is [H, T_i, S_i]
+
+
+def refuse_attentions(trace: Trace | None, fix: str) -> None:
+    """Raise ConfigError if a trace requests attention weights, for a model without attention."""
+    if trace is not None and trace.attentions:
+        raise NotForThisModelError("this model has no attention to look at", where="trace", fix=fix)
 
 
 # --- the forward pass -----------------------------------------------------------------------------

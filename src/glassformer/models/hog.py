@@ -11,8 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import InputError, NotForThisModelError
-from glassformer.models.backbone import Backbone, ModelOutput
+from glassformer.errors import InputError
+from glassformer.models.backbone import Backbone, ModelOutput, refuse_attentions
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.hog import HogConfig, HogEmbedding
 from glassformer.nn.trace import Trace
@@ -66,11 +66,7 @@ class HogImage(Backbone):
             ConfigError: ``trace`` requests attention weights.
             InputError: an image lacks cells.
         """
-        if trace is not None and trace.attentions:
-            what = "a linear model has no attention to look at"
-            raise NotForThisModelError(
-                what, where="trace", fix="Use explain with occlusion or gradient_x_input"
-            )
+        refuse_attentions(trace, "Use explain with occlusion or gradient_x_input")
         if set(packing.lengths) != {self.config.embedding.num_tokens}:
             what = "a linear model needs all cells of an image, but some were deleted"
             raise InputError(what, where="explain", fix="Hide cells with by=mask, not by=delete")

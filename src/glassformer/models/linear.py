@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.errors import NotForThisModelError
-from glassformer.models.backbone import ModelOutput, TextForward
+from glassformer.models.backbone import ModelOutput, TextForward, refuse_attentions
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
@@ -89,11 +88,7 @@ class LinearText(TextForward):
         Raises:
             ConfigError: ``trace`` requests attention weights.
         """
-        if trace is not None and trace.attentions:
-            what = "a linear model has no attention to look at"
-            raise NotForThisModelError(
-                what, where="trace", fix="Use explain, which gives the weights themselves"
-            )
+        refuse_attentions(trace, "Use explain, which gives the weights themselves")
         table, bias = self.head.out.weight.T, self.head.out.bias  # [W, C]
         values = torch.ones_like(ids, dtype=table.dtype) if values is None else values
         states = table[ids] * values[:, None] if every_row else None

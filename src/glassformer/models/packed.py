@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import NotForThisModelError
-from glassformer.models.backbone import BACKBONE_PREFIXES, ModelOutput, TextForward
+from glassformer.models.backbone import BACKBONE_PREFIXES, ModelOutput, TextForward, refuse_attentions
 from glassformer.nn.embed import TextEmbedding
 from glassformer.nn.heads import head_of
 from glassformer.nn.trace import Trace
@@ -51,12 +50,7 @@ class PackedClassifier(TextForward):
         Raises:
             ConfigError: ``trace`` requests attention weights.
         """
-        if trace is not None and trace.attentions:
-            raise NotForThisModelError(
-                "this model has no attention to look at",
-                where="trace",
-                fix="Take a Transformer, or occlusion",
-            )
+        refuse_attentions(trace, "Take a Transformer, or occlusion")
         states, pooled = self.encode(x, packing)
         return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
 
