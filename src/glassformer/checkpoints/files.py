@@ -123,7 +123,9 @@ def _others(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
     """The user's files, links, empty folders and unreadable folders."""
     for folder, folders, files in os.walk(old):
         inside = Path(folder).relative_to(old)
-        whole = [name for name in folders if _is_opaque_dir(Path(folder) / name)]
+        # A folder that is a link, or that cannot be read, is kept as a whole.
+        paths = {name: Path(folder) / name for name in folders}
+        whole = [n for n, p in paths.items() if p.is_symlink() or not os.access(p, os.R_OK | os.X_OK)]
         folders[:] = [name for name in folders if name not in whole]
         for name in [*files, *whole]:
             place = inside / name
@@ -131,11 +133,6 @@ def _others(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
                 yield place
         if not folders and not files and not whole and folder != str(old):
             yield inside
-
-
-def _is_opaque_dir(folder: Path) -> bool:
-    """Whether a folder is a link or unreadable, and is therefore kept as a whole."""
-    return folder.is_symlink() or not os.access(folder, os.R_OK | os.X_OK)
 
 
 def _take_over(path: Path, target: Path) -> None:
@@ -350,18 +347,12 @@ def restore_folder(path: str | Path) -> None:
     if os.path.lexists(path):
         return
     with suppress(OSError):  # another process was faster, or we may not write: the caller reports it
-        names = [name for name in os.listdir(path.parent) if _is_backup(name, path.name)]
-        backups = sorted(
-            (path.parent / name for name in names), key=lambda backup: backup.lstat().st_mtime_ns
-        )
+        found = filter(None, map(_LEFTOVER.fullmatch, os.listdir(path.parent)))
+        backups = [path.parent / match[0] for match in found if (match[1], match[3]) == (path.name, "old")]
+        backups.sort(key=lambda backup: backup.lstat().st_mtime_ns)
         earlier = path.parent / f".{path.name}.old"
         if backups or _is_marked(earlier):
             os.rename(backups[-1] if backups else earlier, path)
-
-
-def _is_backup(name: str, target: str) -> bool:
-    match = _LEFTOVER.fullmatch(name)
-    return match is not None and match[1] == target and match[3] == "old"
 
 
 def _is_marked(folder: Path) -> bool:

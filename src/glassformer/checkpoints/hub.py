@@ -166,7 +166,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
     except Exception as error:  # every HTTP library has its own error classes
         offline = isinstance(error, errors.OfflineModeIsEnabled) or _offline()
         what = "is not in the local cache, and "
-        why = away or _first_line(error)
+        why = away or (str(error).strip() or type(error).__name__).splitlines()[0]
         what += "offline mode is on" if offline else f"the Hub cannot be reached ({why})"
         fix = "Fetch it once with a connection, or name a local folder"
         if package is not None:
@@ -215,7 +215,7 @@ def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
 
 def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
     """Name and size of every file on the Hub; empty if it cannot be reached, which the download reports."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, hf_hub_url
 
     api = HfApi()
     try:
@@ -234,17 +234,12 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
         name, size = str(file.rfilename), file.size
         if size is None and _is_needed(name):
             try:
-                size = api.get_hf_file_metadata(url=_address(api, repo, info.sha, name)).size
+                url = hf_hub_url(repo, name, revision=info.sha, endpoint=api.endpoint)
+                size = api.get_hf_file_metadata(url=url).size
             except Exception:  # as above
                 size = None
         found.append((name, size))
     return found
-
-
-def _address(api: Any, repo: str, commit: str | None, name: str) -> str:
-    from huggingface_hub import hf_hub_url
-
-    return hf_hub_url(repo, name, revision=commit, endpoint=api.endpoint)
 
 
 def _check_download(folder: Path, shown: str) -> None:
@@ -310,7 +305,3 @@ def _offline() -> bool:
     from huggingface_hub import constants
 
     return constants.HF_HUB_OFFLINE
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -59,7 +59,7 @@ def writing(folder: str | Path) -> Iterator[Path]:
         GlassformerError: the folder or its lock cannot be created.
     """
     folder = Path(folder)
-    made = _missing(folder)
+    made = [path for path in (folder.absolute(), *folder.absolute().parents) if not os.path.lexists(path)]
     handle = _take(folder)
     try:
         yield folder
@@ -192,12 +192,6 @@ def _same(handle: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
         return False
-
-
-def _missing(folder: Path) -> list[Path]:
-    """The missing folders of a path, the innermost first."""
-    folder = folder.absolute()
-    return [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
 
 
 def _write_note(handle: int, path: Path) -> None:

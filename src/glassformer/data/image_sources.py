@@ -225,15 +225,20 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Data
     """
     left: list[Path] = []
     parts = split_folders(folder, "images", "Put one folder of images for each class there")
-    if not parts:
-        _refuse_mixture(folder, subfolders(folder))
+    below = [] if parts else subfolders(folder)
+    splits = [sub.name for sub in below if sub.name.lower() in SPLIT_OF and subfolders(sub)]
+    if splits:  # next to other folders: all of them would be read as classes
+        others = [sub.name for sub in below if sub.name not in splits]
+        what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} does not"
+        fix = "Keep only train, validation and test there, or move the classes out of them"
+        raise DataError(what, where=str(folder), fix=fix)
     parts = parts or {"train": folder}
     layout = {split: _class_files(part, folder, left) for split, part in parts.items()}
-    splits = {}
+    loaded = {}
     for split, classes in choose_splits(layout, wanted, str(folder)).items():
         files = [(label, path) for label, paths in classes.items() for path in paths]
-        splits[split] = ImageSplit([str(p) for _, p in files], [label for label, _ in files], str(folder))
-    return Dataset(folder.name, splits, _names(splits), notes=tuple(_left_out(folder, left)))
+        loaded[split] = ImageSplit([str(p) for _, p in files], [label for label, _ in files], str(folder))
+    return Dataset(folder.name, loaded, _names(loaded), notes=tuple(_left_out(folder, left)))
 
 
 def _left_out(folder: Path, left: Sequence[Path]) -> Iterable[str]:
@@ -251,20 +256,6 @@ def _extensions(files: Iterable[Path]) -> str:
     counts = Counter(p.suffix.lower() or "without an extension" for p in files)
     more = ", ..." if len(counts) > SHOWN else ""
     return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(SHOWN)) + more
-
-
-def _refuse_mixture(folder: Path, below: Sequence[Path]) -> None:
-    """Raise an error for a mixture of splits and other folders, since all of them would be read as classes.
-
-    Raises:
-        DataError: some folders have names of splits and contain folders, and others do not.
-    """
-    splits = [p.name for p in below if p.name.lower() in SPLIT_OF and subfolders(p)]
-    others = [p.name for p in below if p.name not in splits]
-    if splits:
-        what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} does not"
-        fix = "Keep only train, validation and test there, or move the classes out of them"
-        raise DataError(what, where=str(folder), fix=fix)
 
 
 def _class_files(folder: Path, given: Path, left: list[Path]) -> dict[str, list[Path]]:

@@ -65,7 +65,12 @@ def _table_of(X: Any) -> MemoryTable | None:
     if isinstance(X, list | tuple | str | bytes):
         return None
     if isinstance(X, Mapping):
-        return _of_mapping(X)
+        columns = list(X.values())  # equally long lists are columns (as a batch of ``datasets``)
+        if not columns or not all(map(_is_column, columns)) or len(set(map(len, columns))) > 1:
+            return None
+        if not all(isinstance(name, str) for name in X):
+            return None
+        return MemoryTable(tuple(X), lambda i: columns[i], two="list(zip(X[{0!r}], X[{1!r}]))")
     if isinstance(X, np.ndarray):
         if X.dtype.names:
             return MemoryTable(X.dtype.names, lambda i: X[X.dtype.names[i]])
@@ -82,16 +87,6 @@ def _table_of(X: Any) -> MemoryTable | None:
         return None
     labels = tuple(names)
     return MemoryTable(labels, lambda i: X.iloc[:, i] if hasattr(X, "iloc") else X[labels[i]])
-
-
-def _of_mapping(X: Mapping[Any, Any]) -> MemoryTable | None:
-    """A dict of equally long lists as columns (as a batch of ``datasets``); None for another dict."""
-    columns = list(X.values())
-    if not columns or not all(map(_is_column, columns)) or len(set(map(len, columns))) > 1:
-        return None
-    if not all(isinstance(name, str) for name in X):
-        return None
-    return MemoryTable(tuple(X), lambda i: columns[i], two="list(zip(X[{0!r}], X[{1!r}]))")
 
 
 def _is_column(values: Any) -> bool:

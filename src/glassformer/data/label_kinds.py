@@ -53,7 +53,8 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     if not there:
         return None
     counts = Counter(str(label).strip() for label in there)
-    if lists := [text for text in counts if _is_list(text)]:
+    pairs = {("[", "]"), ("{", "}"), ("(", ")")}
+    if lists := [text for text in counts if len(text) > 1 and (text[0], text[-1]) in pairs]:
         what = f"these look like lists, several labels per example ({_shown(lists)})"
         return what, _separated(lists)
     numbers = [label for label in there if is_number(label)]
@@ -175,10 +176,6 @@ def _measured(labels: Sequence[Any], counts: Counter[str]) -> bool:
     fractions = any(float(label) != int(float(label)) for label in labels if abs(float(label)) < 2**53)
     lone = len(counts) > MANY and min(counts.values()) == 1
     return len(counts) > 2 and (fractions or lone or len(counts) > len(labels) / 2)
-
-
-def _is_list(text: str) -> bool:
-    return len(text) > 1 and (text[0], text[-1]) in {("[", "]"), ("{", "}"), ("(", ")")}
 
 
 def _several(counts: Counter[str]) -> list[str]:

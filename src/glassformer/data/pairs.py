@@ -199,7 +199,7 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
         found.append(wanted or (by_name[0] if len(by_name) == 1 else None))
     rest = [name for name in free if name not in found]
     if len(rest) != found.count(None):
-        rest = [name for name in rest if _holds_texts(table, name)] if None in found else []
+        rest = [name for name in rest if None in found and any(map(_is_text, table.read(name)))]
     if len(rest) == found.count(None):  # the only possible ones, in order
         found = [name or rest.pop(0) for name in found]
     if len(table.names) == 1:
@@ -224,9 +224,8 @@ def _first_file(path: Path) -> Path:
     return next((parts[0] for parts in split_files(path).values()), path) if path.is_dir() else path
 
 
-def _holds_texts(table: Table, column: str) -> bool:
-    """Whether a column holds more than numbers and missing values."""
-    return any(isinstance(x, str) and x.strip() and not is_number(x) for x in table.read(column))
+def _is_text(cell: Any) -> bool:
+    return isinstance(cell, str) and bool(cell.strip()) and not is_number(cell)
 
 
 def fitting_columns(

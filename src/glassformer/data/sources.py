@@ -257,7 +257,9 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
     """
     if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
-        bare = replace(table, names=_without_labels(table, columns))
+        # without columns of labels, which have no meaning here
+        names = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
+        bare = replace(table, names=names or table.names)
         return table, find_columns(bare, text, None, labels=False)
     text, label, pair, read_as = columns.text, columns.label, columns.pair, ""
     if first is not None:
@@ -280,12 +282,6 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
     found = found or find_columns(table, text, label, pairs=columns.trained is None, **options)
     found = replace(found, said="; ".join(filter(None, (read_as, said, found.said))))
     return table, found if columns.labels else replace(found, label=None)
-
-
-def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
-    """The columns of a table of unlabeled texts, without columns of (meaningless) labels."""
-    kept = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
-    return kept or table.names
 
 
 # --- named sources ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.data import given
 from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.data.files import split_lines
+from glassformer.data.label_kinds import is_number
 from glassformer.errors import CannotReadError, DataError, NoSuchFileError, NotUtf8Error, TooLargeError
 from glassformer.finite import undefined
 from glassformer.reading import NotRegularError, open_regular
@@ -146,7 +147,7 @@ def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
     header = lines[0][1].lower().split("\t") if lines else []
     column = header.index("simlex999") if "simlex999" in header else 2
     pairs = []
-    for row, line in lines[0 if len(header) > column and _is_number(header[column]) else 1 :]:
+    for row, line in lines[0 if len(header) > column and is_number(header[column]) else 1 :]:
         parts = (line.lower() if lowercase else line).split("\t")
         try:
             pairs.append(Pair(parts[0].strip(), parts[1].strip(), float(parts[column])))
@@ -155,14 +156,6 @@ def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
     if not pairs:
         raise DataError("no pairs", where=str(path))
     return pairs
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Question]]:
@@ -238,15 +231,11 @@ def judge_vectors(
             out[test] = None
             continue
         file = folder / TESTS[test] if test in TESTS and folder is not None else Path(test)
-        if test == "google" or file.name == TESTS["google"] or _asks_questions(file):
+        if test == "google" or file.name == TESTS["google"] or _lines(file)[0][1].startswith(":"):
             out[test] = judge_analogies(numbers, units, read_questions(file, lowercase))
         else:
             out[test] = judge_pairs(numbers, units, read_pairs(file, lowercase))
     return out
-
-
-def _asks_questions(file: Path) -> bool:
-    return _lines(file)[0][1].startswith(":")
 
 
 def tests_folder(folders: Sequence[Path]) -> Path | None:

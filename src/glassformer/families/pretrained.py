@@ -370,6 +370,7 @@ def _head(
     return {"head": head, "num_labels": labels} | hub.head_in(settings)
 
 
+@computing(gradients=True)
 def load_pretrained(
     name: str | Path | Checkpoint,
     head: HeadKind | None = None,
@@ -394,26 +395,12 @@ def load_pretrained(
             missing, unknown or misshapen, or the weights are pickled; ``head="classification"`` without
             ``num_labels`` for a checkpoint whose head is for another task; an adapter that does not fit.
     """
-    with computing(gradients=True):
-        model = _load(name, head, revision, num_labels, dropout, attention_dropout)
-        if adapter is not None:
-            add_adapter(model, adapter)
-            model.weights_source += f"; adapter {adapter}"
-    return model
-
-
-def _load(
-    name: str | Path | Checkpoint,
-    head: HeadKind | None,
-    revision: str | None,
-    num_labels: int | None,
-    dropout: float | None,
-    attention_dropout: float | None,
-) -> Any:
     checkpoint = name if isinstance(name, Checkpoint) else read_checkpoint(name, revision)
     if not checkpoint.family.model.has_attention:  # recurrent, convolutional or linear classifiers
         model = checkpoint.build()
         model.weights_source = checkpoint.source
+        if adapter is not None:
+            add_adapter(model, adapter)  # which refuses it
         return model.eval()
     config, source, other = checkpoint.config, checkpoint.weights_source, checkpoint.other
     if other and head == "classification" and num_labels is None:
@@ -431,9 +418,10 @@ def _load(
         pooling = hub.pooling if hub and reads == "images" else config.pooling_under(kind)
         changes: dict[str, Any] = {"head": kind, "pooling": pooling}
         if kind == "classification":
-            changes["num_labels"] = num_labels or _labels(
-                checkpoint.settings, f"{checkpoint.folder}/config.json"
-            )
+            named = not num_labels and checkpoint.settings.get("id2label")
+            where = f"{checkpoint.folder}/config.json"
+            usual = len(section(checkpoint.settings, "id2label", where)) if named else 2
+            changes["num_labels"] = num_labels or usual
         new = ["pooler"] if pooling == "pooler" and config.pooling is None else []
         if not (config.head == "pretraining" and kind == "mlm"):  # pretraining includes the mlm head
             new.append(
@@ -445,12 +433,10 @@ def _load(
         config = with_dropout(config, dropout, attention_dropout)
     model = checkpoint.build(config, new_head=new_head)
     model.weights_source = source
+    if adapter is not None:
+        add_adapter(model, adapter)
+        model.weights_source += f"; adapter {adapter}"
     return model.eval()
-
-
-def _labels(settings: dict[str, Any], where: str) -> int:
-    """The number of labels in ``id2label``; 2 without it."""
-    return len(section(settings, "id2label", where)) if settings.get("id2label") else 2
 
 
 def with_dropout(

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.data.batching import evaluation_batches, pack_texts
-from glassformer.data.text import TokenTable, encode
+from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import finite
@@ -167,7 +167,9 @@ class Sentences:
         before, checked = self.prompt(prompt_name, prompt), _checked(texts)
         if not checked:
             return np.zeros((0, self.width(model.config.encoder.d_model)), np.float32)
-        tokenizer = tokenizer or _tokenizer_in(self.folder)
+        if tokenizer is None and self.folder is None:
+            raise ConfigError("no tokenizer", where="embed", fix="Give tokenizer=")
+        tokenizer = tokenizer or load_tokenizer(self.folder)  # type: ignore[arg-type]  # there is one
         if self.lowercase:
             tokenizer = lowercased(tokenizer)
         limit = token_limit(model.config.embedding, self.max_length)
@@ -185,7 +187,9 @@ class Sentences:
         """How many leading rows of each text pooling skips: those of the prompt ``before``, or 0."""
         if not before or self.pool.include_prompt:
             return 0
-        return _prompt_tokens(encode(tokenizer, [before], max_length=limit), tokenizer)
+        ids = encode(tokenizer, [before], max_length=limit)[0]
+        special = {n for n, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+        return len(ids) - (len(ids) > 0 and int(ids[-1]) in special)  # without [SEP] at the end
 
     def _states(self, model: Any, batch: Any, skip: int) -> tuple[Tensor, Packing]:
         """The states that pooling reads; for "cls" the last layer computes first rows only."""
@@ -292,12 +296,6 @@ def token_limit(embedding: Any, max_length: int | None) -> int:
     return min(max_length or positions, positions)
 
 
-def _tokenizer_in(folder: Path | None) -> Tokenizer:
-    if folder is None:
-        raise ConfigError("no tokenizer", where="embed", fix="Give tokenizer=")
-    return load_tokenizer(folder)
-
-
 def lowercased(tokenizer: Tokenizer) -> Tokenizer:
     """A copy of the tokenizer that lowercases first; the tokenizer itself if it already does."""
     definition = tokenizer.to_str()
@@ -307,10 +305,3 @@ def lowercased(tokenizer: Tokenizer) -> Tokenizer:
     tokenizer = Tokenizer.from_str(definition)
     tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])  # type: ignore[assignment]  # it is settable
     return tokenizer
-
-
-def _prompt_tokens(table: TokenTable, tokenizer: Tokenizer) -> int:
-    """The number of tokens of an encoded prompt, without a special token at the end."""
-    ids = table[0]
-    special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    return len(ids) - (len(ids) > 0 and int(ids[-1]) in special)

@@ -121,21 +121,16 @@ def padded(
     if causal or not kv_packing.is_uniform:  # without a mask, memory is linear in the length
         mask = kv_packing.mask()[:, None, None]  # [B, 1, 1, S]
         if causal:
-            mask = mask & _causal(q_packing, kv_packing)[:, None]  # [B, 1, T, S]
+            # The last query is at the position of the last key (``maps.causal_mask``).
+            ahead = kv_packing.length_tensor - q_packing.length_tensor  # [B]
+            rows, columns = (torch.arange(p.max_length, device=q.device) for p in (q_packing, kv_packing))
+            mask = mask & (columns <= (rows + ahead[:, None])[:, None, :, None])  # [B, 1, T, S]
         mask = mask.expand(count, 1, longest, kv_packing.max_length)
     if bias is not None:
         added = expand_bias(bias, longest, kv_packing.max_length).to(q.dtype)  # [H, T, S]
         mask = added if mask is None else torch.where(mask, added, NOWHERE)  # [B, H, T, S]
     out = F.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropout, scale=scale)
     return out.transpose(1, 2).flatten(0, 1)[q_packing.padded_rows]  # [N, H, K]
-
-
-def _causal(q_packing: Packing, kv_packing: Packing) -> Tensor:
-    """``[B, T, S]`` causal mask; the last query is at the position of the last key (``maps.causal_mask``)."""
-    ahead = kv_packing.length_tensor - q_packing.length_tensor  # [B]
-    rows = torch.arange(q_packing.max_length, device=q_packing.device)
-    columns = torch.arange(kv_packing.max_length, device=q_packing.device)
-    return columns <= (rows + ahead[:, None])[:, :, None]
 
 
 def varlen(
@@ -272,7 +267,9 @@ def attend(
         raise ConfigError(f"the {branch} branch has no dropout", where="attend", fix="Use branch=explicit")
     weights = None
     if branch == "explicit":
-        out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, factor, dropout, bias)
+        weights = textbook_weights(q, k, q_packing, kv_packing, causal, factor, bias)
+        parts = zip(weights, kv_packing.split(v), strict=True)  # [H, T, S] @ [H, S, K] -> [T, H, K]
+        out = torch.cat([(drop(w, dropout, True) @ v_i.transpose(0, 1)).transpose(0, 1) for w, v_i in parts])
     elif branch == "kernel":
         if not kernels.supports(q, k, v):
             reason = kernels.why_not() or "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
@@ -370,29 +367,6 @@ def _attend_padded(
         allowed = mask if allowed is None else mask & allowed
     weights = masked_softmax(scores, allowed)
     return drop(weights, dropout, True) @ v, weights
-
-
-# --- the explicit branch -------------------------------------------------------------------------
-
-
-def _explicit(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    q_packing: Packing,
-    kv_packing: Packing,
-    causal: bool,
-    scale: float,
-    p: float,
-    bias: Tensor | None,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The textbook formula, one sequence after the other."""
-    weights = textbook_weights(q, k, q_packing, kv_packing, causal, scale, bias)
-    outs = [
-        (drop(w, p, True) @ v_i.transpose(0, 1)).transpose(0, 1)  # [H, T, S] @ [H, S, K] -> [T, H, K]
-        for w, v_i in zip(weights, kv_packing.split(v), strict=True)
-    ]
-    return torch.cat(outs), weights
 
 
 # --- the faster branches -------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def attend_linear(
     check_rows(q, k, v, packing, "attend_linear")
     ones = v.new_ones(*v.shape[:2], 1)  # a last column of ones sums phi(K) along with phi(K) V^T
     rows = (_features(q), _features(k), torch.cat([v, ones], 2).float())
-    one = _causal if causal else _everywhere
+    one = _causal if causal else (lambda q, k, v: q @ (k.transpose(1, 2) @ v))
     outs = [
         one(*(x.transpose(0, 1) for x in (q_i, k_i, v_i)))  # [H, T, V + 1]
         for q_i, k_i, v_i in zip(*(packing.split(x) for x in rows), strict=True)
@@ -150,10 +150,6 @@ def attend_linear(
 def _features(x: Tensor) -> Tensor:
     """phi: positive, so that the weights are."""
     return F.elu(x.float()) + 1.0
-
-
-def _everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return q @ (k.transpose(1, 2) @ v)
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
