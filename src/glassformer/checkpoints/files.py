@@ -411,11 +411,7 @@ def sweep(parent: Path) -> None:
 
 
 def _sweep(parent: Path, name: str | None = None) -> None:
-    """Remove temporary folders unless their writer is running, and restore an old folder without a successor.
-
-    Args:
-        name: of the saved folder; None: all.
-    """
+    """Remove temporary folders whose writer has ended, and restore old folders without a successor."""
     for entry in os.listdir(parent):
         match, path = _LEFTOVER.fullmatch(entry), parent / entry
         if match is None or name not in (None, match[1]):

@@ -243,11 +243,7 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
 
 
 def _check_download(folder: Path, shown: str) -> None:
-    """Check downloaded files against their checksums, which are their names in the cache.
-
-    Raises:
-        CheckpointError: a file is not plain, too large, or has another checksum; it is removed.
-    """
+    """Check downloaded files against their checksums, their names in the cache; a wrong file is removed."""
     for file in sorted((*folder.iterdir(), *folder.glob("[0-9]_*/*"))):
         if not _is_needed(file.relative_to(folder).as_posix()):
             continue

@@ -116,7 +116,13 @@ def newest_state(folder: str | Path) -> str:
 
 
 def load_state(folder: str | Path) -> LoadedState:
-    """Load the newest complete checkpoint; damaged ones are skipped and listed in ``skipped``."""
+    """Load the newest complete checkpoint; damaged ones are skipped and listed in ``skipped``.
+
+    Raises:
+        CheckpointError: there is no complete checkpoint; the message has the error of the newest one.
+        NewerFormatError: a later version wrote the newest one. Older ones are not used instead, because the
+            next save would remove the newer one.
+    """
     folder = Path(folder)
     skipped: list[tuple[Path, str]] = []
     for step, path in reversed(list_states(folder)):
@@ -216,7 +222,11 @@ def resume_command(folder: str | Path, *options: str) -> str:
 
 
 def refuse_unfinished(folder: str | Path) -> None:
-    """Raise an error if ``folder`` is a run without a trained model."""
+    """Raise an error if ``folder`` is a run without a trained model.
+
+    Raises:
+        ConfigError: the training is not finished; the message has its step and the command to continue.
+    """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         return

@@ -123,12 +123,7 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
 
 
 def _refuse_others(settings: Mapping[str, Any], read: Sequence[str], kind: str, where: str) -> None:
-    """Raise CheckpointError for a setting that is neither used nor known to be harmless.
-
-    Args:
-        read: names of settings that are used.
-        kind: key of ``HARMLESS``.
-    """
+    """Raise CheckpointError for a setting that is neither used nor known to be harmless."""
     for key, value in settings.items():
         if key not in read and key not in HARMLESS[kind] and value not in (None, False, "", [], {}):
             fix = f"Known: {', '.join(read)}. {_USE_ENCODER}"

@@ -139,12 +139,7 @@ def _check_entries(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.Zi
 
 
 def _interpreted(code: bytes, file: Path) -> Any:
-    """The object that a pickle of tensors describes; nothing is called.
-
-    Raises:
-        PickleError: an opcode, name or call that tensors do not need.
-        CheckpointError: the pickle is truncated or inconsistent.
-    """
+    """The object that a pickle of tensors describes; nothing is called."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     try:

@@ -52,6 +52,9 @@ def augment(
     Args:
         size: (height, width) of the result; ignored for ``none`` and ``shift``, which keep the size.
         generator: a CPU generator, the source of all random numbers.
+
+    Raises:
+        ConfigError: unknown level.
     """
     if level not in LEVELS:
         raise BadValueError(f"no augmentation {level!r}", where="augment", fix=nearest(level, list(LEVELS)))
@@ -297,6 +300,9 @@ def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> Pixel
 
     Args:
         severity: 1 (hardly visible) to 5 (difficult for people, too).
+
+    Raises:
+        ConfigError: unknown kind or severity.
     """
     if kind not in KINDS:
         raise BadValueError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(KINDS)))
@@ -345,7 +351,11 @@ SEED = 0
 
 
 def sheet_columns(level: str) -> list[str]:
-    """The columns of the grid: original, every level up to ``level``, mixup and CutMix."""
+    """The columns of the grid: original, every level up to ``level``, mixup and CutMix.
+
+    Raises:
+        ConfigError: unknown level.
+    """
     if level not in LEVELS:
         raise BadValueError(f"no augmentation {level!r}", where="--augment", fix=nearest(level, list(LEVELS)))
     return ["original", *LEVELS[1 : LEVELS.index(level) + 1], *MIXES]

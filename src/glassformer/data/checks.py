@@ -277,7 +277,11 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
 
 
 def read_labels(labels: list[Any], key: str, where: str) -> list[Any]:
-    """The labels of a saved model, checked like those of a table."""
+    """The labels of a saved model, checked like those of a table.
+
+    Raises:
+        CheckpointError: a label is invalid or occurs twice.
+    """
     try:
         checked = check_labels(labels, key)
     except DataError as error:

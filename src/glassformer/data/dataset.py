@@ -120,7 +120,11 @@ class NamedSource:
 
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:
-    """Select the splits named in ``wanted`` (None: all), in the usual order."""
+    """Select the splits named in ``wanted`` (None: all), in the usual order.
+
+    Raises:
+        NoSplit: a split is missing.
+    """
     for split in wanted or ():
         if split not in available:
             names = ", ".join(available) or "none"

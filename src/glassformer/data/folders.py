@@ -115,11 +115,7 @@ def refuse_tables(folder: Path) -> None:
 def _named(
     folder: Path, endings: Collection[str] = READERS, besides: re.Pattern[str] = _PART
 ) -> dict[str, list[Path]]:
-    """Split -> files with its name: one file, or shards.
-
-    Args:
-        besides: allowed suffix of the split's name.
-    """
+    """Split -> files with its name: one file, or shards."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         split = SPLIT_OF.get(besides.sub("", path.stem).lower())
@@ -269,11 +265,7 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
-    """Class -> its files sorted by name, without hidden files.
-
-    Args:
-        given: the folder that the user gave, for messages.
-    """
+    """Class -> its files sorted by name, without hidden files."""
     classes = {
         sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_clutter(p))
         for sub in subfolders(folder)

@@ -46,7 +46,11 @@ class MaskSettings:
 
     @staticmethod
     def of(tokenizer: Tokenizer, share: float = 0.15, whole_words: bool = False) -> MaskSettings:
-        """The settings for the vocabulary of a tokenizer."""
+        """The settings for the vocabulary of a tokenizer.
+
+        Raises:
+            DataError: the vocabulary has no [MASK].
+        """
         vocabulary = Vocabulary.of(tokenizer)
         if vocabulary.mask is None:
             raise DataError(f"the vocabulary lacks {MASK}", where="tokenizer", fix=ANOTHER)
@@ -101,7 +105,11 @@ def clean_around(text: str, mask: str, clean: Any) -> str:
 def chunk_texts(
     tokenizer: Tokenizer, texts: Sequence[str], length: int, clean: Any = "none", block: int = 2048
 ) -> TokenTable:
-    """Encode texts without special tokens; longer texts are split into rows of at most ``length`` tokens."""
+    """Encode texts without special tokens; longer texts are split into rows of at most ``length`` tokens.
+
+    Raises:
+        DataError: no text has a token.
+    """
     parts: list[list[int]] = []
     for start in range(0, len(texts), block):
         cleaned = [clean_text(text, clean) for text in texts[start : start + block]]

@@ -184,7 +184,11 @@ def _both_sides(path: Path) -> str:
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
-    """The two columns of a table."""
+    """The two columns of a table.
+
+    Raises:
+        DataError: a column does not exist, there is only one, or several and none has a usual name.
+    """
     table.check_columns(source or None, target or None)
     if source is not None and source == target:
         raise UnclearColumnError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")

@@ -53,12 +53,7 @@ def strata(labels: Labels, held: int) -> Sequence[Any]:
 
 
 def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError | None:
-    """The error for classes with one example, which cannot be in both splits; None: there are none.
-
-    Args:
-        labels: one per example, without copies.
-        every: number of examples per class, including copies; None: there are no copies.
-    """
+    """The error for classes with one example, which cannot be in both splits; None: there are none."""
     counts = Counter(labels)
     lone = [label for label, count in counts.items() if count == 1]
     if not lone:
@@ -205,6 +200,9 @@ def stratified_folds(
     Args:
         groups: one key per example; examples of a group share a fold, stratified by the label of the first.
         blocks: each fold has one run of neighboring rows per class (``block_split``); the seed has no effect.
+
+    Raises:
+        DataError: a class has fewer (distinct) examples than folds.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -321,6 +319,10 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
         d: the section ``data`` of a recipe.
         judged_name: name of the split that is evaluated.
         apart: values of ``d.copies`` with which copies of an example may be in both splits.
+
+    Raises:
+        DataError: no training split, or a split that cannot be held out.
+        ConfigError: no split has that name.
     """
     splits = dict(dataset.splits)
     if "train" not in splits:
@@ -378,7 +380,11 @@ def _drawn(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
 
 
 def choose_judged(wanted: str, splits: Sequence[str]) -> str:
-    """Name of the split to evaluate: the requested one, or validation if there is no test split."""
+    """Name of the split to evaluate: the requested one, or validation if there is no test split.
+
+    Raises:
+        ConfigError: another requested split does not exist (the message suggests a similar name).
+    """
     if wanted not in (*splits, "test", "validation"):
         raise BadValueError(f"no split {wanted!r}", where="evaluate.split", fix=nearest(wanted, [*splits]))
     return wanted if wanted in splits else "validation"

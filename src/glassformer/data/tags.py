@@ -609,11 +609,7 @@ def _looks_like(seen: Sequence[str]) -> _Spelling | None:
 
 
 def _as_named(given: list[list[str]], seen: list[str], name: str, where: str, fix: str = "") -> TagReading:
-    """Convert tags by the scheme that the user names, in any spelling.
-
-    Raises:
-        DataError: a tag that the scheme does not have; the message names it.
-    """
+    """Convert tags by the scheme that the user names, in any spelling."""
     scheme: Scheme = KNOWN[name] or "BIO"
     allowed = {OUTSIDE, *("BI" if scheme == "BIO" else ALL_LETTERS)}
 

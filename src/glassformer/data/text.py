@@ -443,6 +443,9 @@ def bpe_tokenizer(
         texts: training texts; of both languages if they share a vocabulary.
         vocab_size: maximum number of tokens: 5 special tokens, 256 bytes, and merges.
         min_count: a pair that occurs less often is not merged.
+
+    Raises:
+        DataError: ``vocab_size`` has no room for the bytes.
     """
     least = len(SPECIAL_TOKENS) + BYTES
     if vocab_size < least:

@@ -140,11 +140,7 @@ def _names(text: str | None, where: str) -> list[dict[str, Any]]:
 
 
 def _new_tokens(added: list[dict[str, Any]], pieces: Mapping[str, Any], file: Path, where: str) -> set[str]:
-    """The added tokens that are not in the vocabulary.
-
-    Raises:
-        CheckpointError: a token has another id in the vocabulary, or the new ids do not follow its ids.
-    """
+    """The added tokens that are not in the vocabulary."""
     new = [token for token in added if pieces.get(token["content"]) != token["id"]]
     taken = {number for number in pieces.values() if isinstance(number, int)}
     for place, token in enumerate(sorted(new, key=lambda token: token["id"]), len(pieces)):
@@ -177,6 +173,9 @@ def byte_level(
 
     Args:
         more: text of ``added_tokens.json``; None: there is no such file.
+
+    Raises:
+        CheckpointError: a file has another format, or the vocabulary lacks the special tokens around a text.
     """
     pieces = _parsed(vocab, str(file))
     if not isinstance(pieces, dict):

@@ -149,6 +149,9 @@ class ImageTransform:
 
         Args:
             before: ``image_range`` if the file does not have it.
+
+        Raises:
+            ConfigError: an unsupported step.
         """
         try:
             return _read_settings({RANGE: before, **settings}, where)

@@ -24,7 +24,11 @@ from glassformer.runtime import computing
 
 
 def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
-    """Fit a vectorizer and transform the training texts: ``[n, W]`` sparse."""
+    """Fit a vectorizer and transform the training texts: ``[n, W]`` sparse.
+
+    Raises:
+        DataError: the texts contain no word.
+    """
     try:
         return vectorizer.fit_transform(train)
     except ValueError as error:  # "empty vocabulary"

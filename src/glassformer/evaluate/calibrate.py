@@ -80,6 +80,10 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     Args:
         logits: [n, K] of data that the model was not trained on.
         targets: [n] class indices.
+
+    Raises:
+        DataError: no example.
+        ShapeError: logits and targets do not fit.
     """
     from scipy.optimize import minimize_scalar
 
@@ -102,6 +106,9 @@ def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
     Args:
         probabilities: [n, K].
         targets: [n] class indices.
+
+    Raises:
+        ShapeError: they do not fit.
     """
     p, y = _fitting(probabilities, targets)
     stated, right = p.max(1), p.argmax(1) == y
@@ -231,6 +238,10 @@ def tune_threshold(
         positive: [n] probabilities of the second class.
         targets: [n] class indices, 0 or 1.
         metric: accuracy, macro_f1, or f1 of the second class.
+
+    Raises:
+        DataError: one class only.
+        InputError: an unknown metric.
     """
     p, y = np.asarray(positive, np.float64), np.asarray(targets)
     _check_metric(metric)
@@ -296,6 +307,11 @@ def tune_class_thresholds(
         probabilities: [n, K] of examples that the model was not trained on.
         targets: [n] class indices.
         metric: accuracy or macro_f1.
+
+    Raises:
+        DataError: fewer than two classes have examples.
+        InputError: an unsupported metric.
+        ShapeError: probabilities and targets do not fit.
     """
     p, y = _fitting(probabilities, targets)
     _check_metric(metric)

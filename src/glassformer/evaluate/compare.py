@@ -39,6 +39,9 @@ def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
 
     Args:
         right, baseline: [n] bool, whether each model has an example right.
+
+    Raises:
+        ShapeError: the lengths differ.
     """
     from scipy.stats import binomtest, chi2
 
@@ -142,6 +145,9 @@ def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000,
 
     Returns:
         [A, resamples].
+
+    Raises:
+        DataError: no examples.
     """
     if n < 1:
         raise DataError("no example to resample", where="bootstrap")

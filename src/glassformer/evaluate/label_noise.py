@@ -96,6 +96,10 @@ def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
     Args:
         has: [n, K], 0 or 1.
         probabilities: [n, K], out-of-fold, each of its own label.
+
+    Raises:
+        ShapeError: they do not fit.
+        DataError: no label that some examples have and others lack.
     """
     y, p = np.asarray(has).astype(np.int64), np.asarray(probabilities, np.float64)
     if y.ndim != 2 or y.shape != p.shape:

@@ -116,12 +116,7 @@ def number_cells(bounds: Sequence[float] | None) -> list[str]:
 def _predictions_file(
     path: str | Path, header: Sequence[str], texts: Sequence[Any], others: Mapping[str, Sequence[Any]] | None
 ) -> Iterator[Callable[..., None]]:
-    """Yields a function that writes the row of an example, given its index, prediction and cells.
-
-    Args:
-        texts: [n]; the second texts of pairs get an additional column ``text_pair``.
-        others: additional columns: name -> [n] values.
-    """
+    """Yields a function that writes the row of an example, given its index, prediction and cells."""
     extra: dict[str, Sequence[Any]] = (
         {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
     )

@@ -141,6 +141,9 @@ def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
     (``word word POS score ...``).
 
     Leading lines with ``#`` and a header are skipped.
+
+    Raises:
+        DataError: the file does not exist, or a line lacks two words and a score.
     """
     path = Path(path)
     lines = list(dropwhile(lambda line: line[1].startswith("#"), _lines(path)))
@@ -159,7 +162,11 @@ def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
 
 
 def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Question]]:
-    """Read analogies in Google's format: ``: section`` lines, then four words per line."""
+    """Read analogies in Google's format: ``: section`` lines, then four words per line.
+
+    Raises:
+        DataError: the file does not exist, or a line does not have four words.
+    """
     sections: dict[str, list[Question]] = {}
     current = "all"
     for row, line in _lines(Path(path)):

@@ -43,9 +43,6 @@ SHARED = ("d_model", "embedding_std", "embedding_dim", "vectors", "dropout", "he
 def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...], **values: Any) -> Any:
     """The preset, overridden by a recipe's model section; ``known``: supported keys in addition to
     ``SHARED``.
-
-    Raises:
-        ConfigError: the section sets an unsupported key.
     """
     for key in (f.name for f in fields(section) if f.default is None):
         if key not in (*SHARED, *known) and getattr(section, key) is not None:
@@ -133,11 +130,7 @@ def hog(image_size: tuple[int, ...] = (48, 48), patch_size: tuple[int, ...] = (8
 
 
 def _with_labels(preset: Any, section: Any, num_labels: int, known: tuple[str, ...], encoder: str) -> Any:
-    """See ``Family.configure``.
-
-    Raises:
-        ConfigError: the section sets a key other than ``known``.
-    """
+    """See ``Family.configure``."""
     defaults = {f.name: f.default for f in fields(section)}
     for key, value in defaults.items():
         if key not in known and getattr(section, key) != value:

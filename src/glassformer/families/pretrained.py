@@ -309,11 +309,7 @@ def _embedding_of(name: str | Path, revision: str | None) -> Any:
 
 
 def _config_in(settings: dict[str, Any], at: str) -> tuple[Family, Any]:
-    """The family of a ``config.json``, and our config: without pooling and head if it is the Hub's.
-
-    Raises:
-        CheckpointError: an unsupported kind of model, or inconsistent settings.
-    """
+    """The family of a ``config.json``, and our config: without pooling and head if it is the Hub's."""
     kind = settings.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
@@ -343,11 +339,7 @@ def _check_supported(settings: dict[str, Any], where: str) -> None:
 def _head(
     hub: HubLayout, tensors: Mapping[str, Tensor], settings: dict[str, Any], where: str
 ) -> dict[str, Any]:
-    """The pooling and head of these tensors; ``settings`` may name the class that saved them.
-
-    Raises:
-        CheckpointError: ``num_labels`` does not match the head.
-    """
+    """The pooling and head of these tensors; ``settings`` may name the class that saved them."""
     head = next((kind for name, kind in HEADS.items() if name in tensors), None)
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
