@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.harness.options import parse
 from benchmarks.harness.results import RESULTS, environment, write_result
 from benchmarks.quality.auto import METHODS
-from glassformer.data.messages import messages
+from glassformer.data.corpus import messages
 
 RESULT = RESULTS / "demo.json"
 SHOWN = ("ours", "svc", "tfidf", "embeddings")

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from glassformer.data.answer_doctor import examine_answered
-from glassformer.data.answered import AnsweredSplit, is_nested, load_answered
+from glassformer.data.answered import SIZES, AnsweredSplit, is_nested, load_answered
 from glassformer.data.dataset import Dataset
-from glassformer.data.facts import SIZES
 from glassformer.data.kinds import kind_of
 from glassformer.data.questions import Answers, Question
 from glassformer.errors import DataError

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.data import NAMED_SOURCES, load_text_dataset
-from glassformer.data.messages import messages, read_messages
+from glassformer.data.corpus import messages, read_messages
 from glassformer.errors import DataError
 
 

@@ -1,17 +1,21 @@
-"""A small generated corpus about countries, capitals, currencies and families.
+"""A small generated corpus about countries, capitals, currencies and families, and messages to a shop.
 
-Task: does a sentence name France, Germany, Italy, Spain or the UK? A European *city*, language or currency
-with another country does not count: 15 % of the sentences with a country are such traps, and 40 % of all
-sentences have a distractor clause. Word vectors can learn analogies from the corpus (country : capital,
+Task of the corpus: does a sentence name France, Germany, Italy, Spain or the UK? A European *city*, language
+or currency with another country does not count: 15 % of the sentences with a country are such traps, and
+40 % of all sentences have a distractor clause. Word vectors can learn analogies from the corpus (country : capital,
 country : currency, king - man + woman).
 """
 
 from __future__ import annotations
 
+import csv
 import random
 import re
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 from typing import Any
+
+import numpy as np
 
 from glassformer.data.dataset import TextSplit
 from glassformer.data.splits import split_by_distinct_text
@@ -275,3 +279,34 @@ def europe() -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
     """``europe_splits`` as a data set."""
     parts = europe_splits().items()
     return {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts}, LABELS, ()
+
+
+# --- messages to an online shop ---------------------------------------------------------------------
+# Written for this project: six intents, 66 messages each.
+
+TRAINING = 8  # messages per intent
+
+
+def read_messages() -> tuple[list[str], list[str]]:
+    """The messages and their intents, in the order of the file."""
+    text = files("glassformer.data").joinpath("messages.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    return [row["text"] for row in rows], [row["intent"] for row in rows]
+
+
+def messages(
+    per_intent: int = TRAINING, seed: int = 0
+) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
+    """Splits, intents, notes; ``train`` has ``per_intent`` random messages per intent, ``test`` the rest."""
+    texts, intents = read_messages()
+    names = tuple(sorted(set(intents)))
+    rng, of = np.random.default_rng(seed), np.array(intents)
+    train = np.sort(
+        np.concatenate([rng.permutation(np.flatnonzero(of == name))[:per_intent] for name in names])
+    )
+    test = np.setdiff1d(np.arange(len(texts)), train)
+    splits = {
+        split: TextSplit([texts[i] for i in rows], [intents[i] for i in rows], f"messages/{split}", [*rows])
+        for split, rows in (("train", train.tolist()), ("test", test.tolist()))
+    }
+    return splits, names, ()

@@ -47,7 +47,6 @@ from glassformer.data.folders import (
     text_files,
 )
 from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
-from glassformer.data.messages import messages
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column
 from glassformer.data.rejected import RejectedRow, check_request, lenient_table, way_out, without_bad_rows
@@ -348,7 +347,7 @@ NAMED_SOURCES = {
         description="396 messages to an online shop, written for this project, in six intents: 8 of each to "
         "learn from, 348 to be tested on",
         licence="as this package",
-        load=_generated("messages", messages),
+        load=_generated("messages", corpus.messages),
         language="en",
     ),
     "countries": NamedSource(

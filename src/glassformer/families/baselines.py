@@ -10,8 +10,7 @@ from typing import Any
 
 from glassformer.errors import NotForThisModelError, UnknownKeyError
 from glassformer.families.family import Family
-from glassformer.models.hog import HogImage, HogImageConfig
-from glassformer.models.linear import FeaturesConfig, LinearConfig, LinearText
+from glassformer.models.linear import FeaturesConfig, HogImage, HogImageConfig, LinearConfig, LinearText
 from glassformer.models.rnn import Rnn, RnnConfig
 from glassformer.models.textcnn import TextCnn, TextCnnConfig
 from glassformer.nn.embed import EmbeddingConfig
