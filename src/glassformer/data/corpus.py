@@ -2,8 +2,8 @@
 
 Task of the corpus: does a sentence name France, Germany, Italy, Spain or the UK? A European *city*, language
 or currency with another country does not count: 15 % of the sentences with a country are such traps, and
-40 % of all sentences have a distractor clause. Word vectors can learn analogies from the corpus (country : capital,
-country : currency, king - man + woman).
+40 % of all sentences have a distractor clause. Word vectors can learn analogies from the corpus
+(country : capital, country : currency, king - man + woman).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.data.spreadsheet import csv_dicts, csv_plain, csv_rows, csv_safe
+from glassformer.data.spreadsheet import csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import (
     CannotReadError,
@@ -231,38 +231,51 @@ def holds_numbers(path: str | Path) -> bool:
         return False
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[Iterator[dict[str, Any]]]:
-    """Yields the rows of a table as dicts; raises DataError if it cannot be read."""
+def _read(path: Path, begin: tuple[str, ...], made: Callable[[dict[str, str]], Any]) -> Iterator[Any]:
+    """What ``made`` makes of each row of a table whose header begins with ``begin``."""
+    line = 2
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            yield csv_dicts(file, strict=True)
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        fix = "Evaluate the run again, or remove the file"
-        raise CannotReadError(f"cannot be read ({error})", where=str(path), fix=fix) from None
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
+            reader = csv_rows(file)
+            header = next(reader, [])
+            if tuple(header[: len(begin)]) != begin:
+                what, fix = f"the header is not {','.join(begin)}", "Is it a predictions.csv?"
+                if tuple(header[: len(NUMBER_HEADER)]) == NUMBER_HEADER:
+                    what, fix = "holds predicted numbers, not labels", "Name a run of a classifier"
+                raise DataError(what, where=str(path), fix=fix)
+            names = list(map(csv_plain, header))
+            for cells in reader:
+                if len(cells) != len(header):
+                    raise ValueError(f"{len(cells)} cells under {len(header)} columns")
+                yield made(dict(zip(names, map(csv_plain, cells), strict=True)))
+                line = reader.line_num + 1  # where the next row begins
+    except OSError as error:
+        raise CannotReadError(error.strerror or "cannot be read", where=str(path)) from None
+    except DataError:
+        raise
+    except UnicodeDecodeError as error:
+        raise NotUtf8Error(f"not UTF-8 ({error.reason})", where=f"{path}: after line {line}") from None
+    except (csv.Error, ValueError) as error:
+        raise DataError(str(error), where=f"{path}: line {line}") from None
 
 
-def _text_of(row: Mapping[str, Any]) -> str:
-    text, second = csv_plain(row["text"]), row.get(SECOND_CELL)
-    return text if second is None else TextPair(text, csv_plain(second))
+def _text_of(row: Mapping[str, str]) -> str:
+    return TextPair(row["text"], row[SECOND_CELL]) if SECOND_CELL in row else row["text"]
 
 
 def read_numbers(path: str | Path) -> Iterator[NumberRow]:
-    """Read the rows of a ``predictions.csv`` with numbers.
+    """Read the rows of a ``predictions.csv`` with numbers; errors as in ``read_predictions``."""
 
-    Raises:
-        DataError: another kind of file, or a damaged one.
-    """
-    with _reading(Path(path)) as rows:
-        for row in rows:
-            label, predicted = (float(row[key]) if row[key] else None for key in ("label", "predicted"))
-            yield NumberRow(csv_plain(row["split"]), row["row"], _text_of(row), label, predicted)
+    def made(row: dict[str, str]) -> NumberRow:
+        label, predicted = (float(row[key]) if row[key] else None for key in ("label", "predicted"))
+        return NumberRow(row["split"], row["row"], _text_of(row), label, predicted)
+
+    return _read(Path(path), NUMBER_HEADER, made)
 
 
 def texts_in(path: Path) -> Iterator[str]:
-    """The texts of a ``predictions.csv``, pairs as ``TextPair``; raises DataError for other files."""
-    with _reading(path) as rows:
-        yield from map(_text_of, rows)
+    """The texts of a ``predictions.csv``, pairs as ``TextPair``; errors as in ``read_predictions``."""
+    return _read(path, BEGIN, _text_of)
 
 
 @dataclass(frozen=True)
@@ -288,40 +301,15 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
     Raises:
         DataError: the file does not exist, has another header, is not UTF-8, or has a damaged row.
     """
-    path, line = Path(path), 2
-    try:
-        with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
-            reader = csv_rows(file)
-            header = next(reader, [])
-            behind = [csv_plain(column) for column in header[len(HEADER) :]]
-            names = [column[2:] for column in takewhile(lambda column: column.startswith("p:"), behind)]
-            pairs = behind[len(names) : len(names) + 1] == [SECOND_CELL]
-            if tuple(header[: len(NUMBER_HEADER)]) == NUMBER_HEADER:
-                what, fix = "holds predicted numbers, not labels", "Name a run of a classifier"
-                raise DataError(what, where=str(path), fix=fix)
-            if tuple(header[: len(HEADER)]) != HEADER:
-                raise DataError(
-                    f"the header is not {','.join(HEADER)}", where=str(path), fix="Is it a predictions.csv?"
-                )
-            for cells in reader:
-                if len(cells) != len(header):
-                    raise ValueError(f"{len(cells)} cells under {len(header)} columns")
-                split, number, text, label, predicted = (csv_plain(cell) for cell in cells[:5])
-                if pairs:
-                    text = TextPair(text, csv_plain(cells[6 + len(names)]))
-                top, *each = (float(cell or "nan") for cell in cells[5 : 6 + len(names)])
-                yield Prediction(
-                    split, number, text, label, predicted, top, dict(zip(names, each, strict=True))
-                )
-                line = reader.line_num + 1  # where the next row begins
-    except OSError as error:
-        raise CannotReadError(error.strerror or "cannot be read", where=str(path)) from None
-    except DataError:
-        raise
-    except UnicodeDecodeError as error:
-        raise NotUtf8Error(f"not UTF-8 ({error.reason})", where=f"{path}: after line {line}") from None
-    except (csv.Error, ValueError) as error:
-        raise DataError(str(error), where=f"{path}: line {line}") from None
+
+    def made(row: dict[str, str]) -> Prediction:
+        behind = list(row)[len(HEADER) :]
+        names = list(takewhile(lambda column: column.startswith("p:"), behind))
+        shares = {name[2:]: float(row[name] or "nan") for name in names}
+        known = (row["label"], row["predicted"], float(row["probability"] or "nan"))
+        return Prediction(row["split"], row["row"], _text_of(row), *known, shares)
+
+    return _read(Path(path), HEADER, made)
 
 
 # --- baselines.csv --------------------------------------------------------------------------------
