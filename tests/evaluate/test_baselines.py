@@ -218,7 +218,7 @@ def test_the_usual_bag_is_64_wide_and_read_for_100_steps():
     assert np.array_equal(bag_of_embeddings(large, z, test, vocab_size=50), once)
     wider = bag_of_embeddings(train, y, test, vocab_size=50, num_classes=5)
     assert wider.shape == (7, 5)
-    assert bag_of_embeddings(train, y, test[:1], vocab_size=50, num_classes=2).shape == (1, 3)
+    assert bag_of_embeddings(train, y, test.select([0]), vocab_size=50, num_classes=2).shape == (1, 3)
 
 
 def test_pixels_are_scikit_learns_on_small_pictures():
