@@ -30,9 +30,6 @@ from typing import Any
 import numpy as np
 from captum.attr import IntegratedGradients, Occlusion
 from rich.console import Console
-from shap import PartitionExplainer
-from shap.maskers import Masker
-from shap.maskers._text import partition_tree
 
 from benchmarks.harness.command import command
 from benchmarks.harness.results import RESULTS
@@ -74,31 +71,32 @@ def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
     }
 
 
-class Shown(Masker):
-    """What SHAP masks: nothing itself, but the rows that ``Subject.logits`` keeps."""
-
-    def __init__(self, tokens: list[str]):
-        self.shape = (1, len(tokens))
-        tree = partition_tree(tokens, [])
-        tree[:, 2] = tree[:, 3] / tree[:, 3].max()  # as SHAP's own masker of texts
-        self.clustering = tree
-
-    def __call__(self, mask: np.ndarray, _: Any) -> tuple[np.ndarray]:
-        return (mask[None],)
-
-
 def owen(subject: Subject) -> np.ndarray:
     """SHAP's partition explainer with its default of 500 evaluations: Owen values over its own tree of the tokens."""
+    from shap import PartitionExplainer
+    from shap.maskers import Masker
+    from shap.maskers._text import partition_tree
+
     chosen, scores = subject.hideable, np.zeros(len(subject))
+    if len(chosen) < 2:
+        return scores
+    tree = partition_tree([subject.shown["tokens"][i] for i in chosen], [])
+    tree[:, 2] = tree[:, 3] / tree[:, 3].max()  # as SHAP's own masker of texts
+
+    class Shown(Masker):
+        """What SHAP masks: nothing itself, but the rows that ``Subject.logits`` keeps."""
+
+        shape, clustering = (1, len(chosen)), tree
+
+        def __call__(self, mask: np.ndarray, _: Any) -> tuple[np.ndarray]:
+            return (mask[None],)
 
     def logit(masks: np.ndarray) -> np.ndarray:
         keep = np.zeros((len(masks), len(subject)), bool)
         keep[:, chosen] = masks
         return subject.logits(keep)[:, subject.target]
 
-    if len(chosen) > 1:
-        tokens = [subject.shown["tokens"][i] for i in chosen]
-        scores[chosen] = PartitionExplainer(logit, Shown(tokens))(chosen[None], silent=True).values[0]
+    scores[chosen] = PartitionExplainer(logit, Shown())(chosen[None], silent=True).values[0]
     return scores
 
 
