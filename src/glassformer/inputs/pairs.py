@@ -36,9 +36,6 @@ def gather_pairs(given: Given, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: 
             input, with two texts per line, separated by a tab.
         sides: names of the two texts in messages.
         start: number of the first argument, for messages.
-
-    Raises:
-        DataError: a text without a second one, an unreadable file, or an unusable row.
     """
     found: list[Row] = []
     first: str | None = None

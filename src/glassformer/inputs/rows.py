@@ -78,9 +78,6 @@ def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
 
     Args:
         noun: plural noun for the inputs, for messages.
-
-    Raises:
-        DataError: there are none.
     """
     texts, one = [row.text for row in rows if row.error is None], noun.removesuffix("s")
     fix = f"Give at least one {one}"
@@ -100,9 +97,6 @@ def text_row(text: str, number: int, skip: bool) -> Row:
 
     Args:
         number: number of the argument, from 1.
-
-    Raises:
-        DataError: the text is unusable, without ``skip``.
     """
     return Row(text, error=_problem(text, f"TEXT {number}", skip, "Give another text"))
 
@@ -115,9 +109,6 @@ def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
 
     Args:
         lines: line number, from 1 -> line.
-
-    Raises:
-        DataError: an unusable line, without ``skip``.
     """
     rows = []
     for number in range(1, max(lines) + 1 if lines else 1):
@@ -128,11 +119,7 @@ def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
 
 
 def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool) -> Row:
-    """A row of a table; with ``skip`` an unusable one is marked.
-
-    Raises:
-        DataError: the row is unusable, without ``skip``.
-    """
+    """A row of a table; with ``skip`` an unusable one is marked."""
     cells = {name: as_cell(value) for name, value in given.items()}
     found = Row(text if isinstance(text, str) else "", number, str(path), cells)
     found.error = _problem(text, f"{path}, row {number}", skip)
@@ -171,11 +158,7 @@ def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
 
 
 def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
-    """The rows of a table or a ``.txt`` file, in order, including empty lines of a ``.txt`` file.
-
-    Raises:
-        DataError: an unreadable file, or (without ``skip``) an unusable row.
-    """
+    """The rows of a table or a ``.txt`` file, in order, including empty lines of a ``.txt`` file."""
     from glassformer.data.columns import find_text
     from glassformer.data.files import check_utf8, text_lines
     from glassformer.data.tables import is_plain
@@ -340,9 +323,6 @@ def gather_rows(given: Given, first: int = 1) -> list[Row]:
 
     Args:
         first: number of the first argument, for messages.
-
-    Raises:
-        DataError: a file is missing or unusable, or a text is empty; the message has file and row.
     """
     found: list[Row] = []
     for number, argument in enumerate(given.words, first):
@@ -423,11 +403,7 @@ def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
 
 
 def names_a_file(argument: str) -> bool:
-    """Whether an argument is a file, or has the extension of a supported file.
-
-    Raises:
-        DataError: it is a folder, or a file without an extension.
-    """
+    """Whether an argument is a file, or has the extension of a supported file."""
     from glassformer.data.tables import PLAIN, READERS
 
     refuse_folder(argument)
@@ -449,11 +425,7 @@ def names_a_file(argument: str) -> bool:
 
 
 def read_stdin() -> tuple[list[str], list[int]]:
-    """The non-blank lines of standard input, and their numbers from 1.
-
-    Raises:
-        DataError: the input is too large, not UTF-8, or empty.
-    """
+    """The non-blank lines of standard input, and their numbers from 1."""
     from glassformer.data.files import split_lines
 
     where = "standard input"
@@ -479,9 +451,6 @@ def read_with_columns(
     """The texts of a table or a ``.txt`` file, their row numbers, and their other columns (one dict per row).
 
     Columns of bytes (images) are left out.
-
-    Raises:
-        DataError: an unreadable file, or an unusable text.
     """
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text

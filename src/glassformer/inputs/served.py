@@ -37,11 +37,7 @@ class Item:
 
 
 class Served:
-    """Base class, for one text per example; other kinds of input override what differs.
-
-    Raises:
-        ConfigError: in the constructor, if the model cannot be served.
-    """
+    """Base class, for one text per example; other kinds of input override what differs."""
 
     kind: ClassVar[str] = "text"  # in ``Model`` of the server
     field: ClassVar[str] = "text"  # JSON field of one input; with "s" appended, of several

@@ -279,11 +279,7 @@ def spread(rows: np.ndarray, own: Sequence[Any], classes: Sequence[Any], instead
 
 
 def pos_weights(targets: np.ndarray, classes: list[Any], asked: Any) -> tuple[float, ...] | None:
-    """The weight of positive examples of each label ``[K]``; None: all are 1.
-
-    Raises:
-        ConfigError: an unknown keyword or label, or an invalid weight.
-    """
+    """The weight of positive examples of each label ``[K]``; None: all are 1."""
     if asked is None:
         return None
     if asked in ("balanced", "root"):
@@ -390,9 +386,6 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
     Args:
         probabilities: [n, K], of data that the model was not trained on.
         targets: [n, K], 0 or 1.
-
-    Raises:
-        ShapeError: the shapes do not match.
     """
     p, y = _checked(probabilities, targets)
     flat = y.reshape(-1)
@@ -407,10 +400,6 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
 def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
     """The temperature of each label ``[K]`` with the lowest smoothed log loss; if fewer than ``FEW`` examples
     have the label (or lack it), the common temperature of all labels.
-
-    Raises:
-        DataError: there are no examples.
-        ShapeError: the shapes do not match.
     """
     z, y = _checked(logits, targets)
 
@@ -496,10 +485,6 @@ class LabelSetMeter:
             probabilities: [b, K].
             targets: [b, K], 0 or 1.
             predicted: [b, K] bool, if thresholds decide; None: probabilities above 0.5.
-
-        Raises:
-            ShapeError: the shapes do not match each other or the labels.
-            NotFiniteError: a probability is NaN or infinite.
         """
         p, y = np.asarray(probabilities, np.float32), np.asarray(targets).astype(bool)
         if p.ndim != 2 or p.shape[1] != len(self.classes) or y.shape != p.shape:
@@ -525,9 +510,6 @@ class LabelSetMeter:
             precision, recall, f1, support, predicted, average_precision, calibration_error),
             labels_per_example (mean, true and predicted) and together (pairs of labels, see
             ``data.label_sets.together``, with ``predicted``: how often both were predicted).
-
-        Raises:
-            DataError: no example was counted.
         """
         from sklearn.metrics import f1_score, precision_recall_fscore_support
 

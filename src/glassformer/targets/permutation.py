@@ -51,9 +51,6 @@ def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> 
         measure: one of ``Numbers.compared``.
         targets: [n] true numbers.
         predicted: [S, n], predictions with S seeds.
-
-    Raises:
-        ShapeError: the shapes do not match.
     """
     true, seeds = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
     if true.ndim != 1 or seeds.shape[1:] != true.shape:
@@ -100,9 +97,6 @@ def permutation(
         measure: one of ``Numbers.compared``.
         targets, ours, theirs: [n] true numbers, and the predictions of the two models.
         resamples: number of random exchanges, each of about half of the examples.
-
-    Raises:
-        ShapeError: the shapes do not match.
     """
     true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
     if true.ndim != 1 or not true.shape == a.shape == b.shape:

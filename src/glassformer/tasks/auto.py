@@ -147,10 +147,6 @@ def fit_auto(
 
     Args:
         data: X, y, validation and sample weights, as passed to ``fit``.
-
-    Raises:
-        DataError: unusable examples or labels.
-        CheckpointError: ``checkpoints`` holds those of another training.
     """
     if asks_for_encoder(clf) or world()[1] > 1:  # processes that share one training
         alone = usual(clf)

@@ -87,12 +87,7 @@ def check_name(model: str) -> None:
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's tokenizer, one from a file, or one trained on ``texts`` after cleaning.
-
-    Raises:
-        ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint would get a new vocabulary.
-        CheckpointError: the checkpoint has no tokenizer.
-    """
+    """The checkpoint's tokenizer, one from a file, or one trained on ``texts`` after cleaning."""
     check_name(model.model)
     kinds = {"word": word_tokenizer, "wordpiece": wordpiece_tokenizer}
     scratch = is_from_scratch(model.model)
@@ -157,9 +152,6 @@ def build_model(
         head: ``spans`` predicts start and end of an answer; a checkpoint's own spans head is kept.
         solved: whether the head will be fitted by a regression first; ``pooling = auto`` is then the pooling
             of the checkpoint's ``modules.json``.
-
-    Raises:
-        ConfigError: an unknown name, a setting that the model does not have, or too large a ``max_length``.
     """
     if is_from_scratch(model.model):
         vectors = read_word_table(model, tokenizer, table, seed)
@@ -296,11 +288,7 @@ def usual_pooling(base: Any) -> Any:
 
 
 def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:
-    """A checkpoint's recurrent or convolutional encoder with a new head; unset settings are the checkpoint's.
-
-    Raises:
-        ConfigError: a setting that this kind of model does not have.
-    """
+    """A checkpoint's recurrent or convolutional encoder with a new head; unset settings stay as they are."""
     base, configure = checkpoint.config, checkpoint.family.configure
     assert configure is not None  # only Transformers have none
     config = configure(base, model, num_labels)
@@ -319,10 +307,6 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
 
     Intermediate pieces of BPE merges may have ids beyond the embedding table (``Vocabulary.steps``); their
     new rows are copies of the unknown token's.
-
-    Raises:
-        CheckpointError: the tokenizer has other ids beyond the table, or its padding token is not the one
-            that the checkpoint's position offset belongs to.
     """
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
     _check_padding(known, checkpoint)

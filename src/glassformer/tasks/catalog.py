@@ -97,11 +97,7 @@ TARGETS = {
 
 
 def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> Any:
-    """The task of a recipe after applying its ``data.target``, which ``overrides`` may set too.
-
-    Raises:
-        ConfigError: ``target`` is not supported.
-    """
+    """The task of a recipe after applying its ``data.target``, which ``overrides`` may set too."""
     data = values.get("data")
     target = data.get("target") if isinstance(data, Mapping) else None
     asked = {key.removeprefix("data."): value for key, value in parse_settings(overrides).items()}
@@ -147,12 +143,7 @@ def task_with(estimator: type) -> Task | None:
 
 
 def task_of(folder: str | Path) -> Task:
-    """The task of a run folder, from its recipe or else its metrics; the default task if neither names one.
-
-    Raises:
-        ConfigError: config.toml is not TOML.
-        CheckpointError: there is no config.toml, and metrics.json is not a JSON object.
-    """
+    """The task of a run folder, from its recipe or else its metrics; the default if neither names one."""
     path, metrics = Path(folder) / "config.toml", Path(folder) / "metrics.json"
     if path.is_file():
         return TASKS[_task_in(read_toml(path))]
@@ -165,11 +156,7 @@ def _task_in(config: Mapping[str, Any]) -> str:
 
 
 def known_recipe(folder: str | Path) -> KnownRecipe:
-    """The recipe information that a run's report shows.
-
-    Raises:
-        ConfigError: config.toml is not TOML.
-    """
+    """The recipe information that a run's report shows."""
     path, inputs = Path(folder) / "config.toml", task_of(folder).estimator.INPUTS
     known = known_recipe_of(read_toml(path) if path.is_file() else {})
     return replace(known, noun=inputs.noun, shape=inputs.shape, has_images=inputs.has_images)
@@ -194,11 +181,7 @@ def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:
-    """Build a recipe from the contents of a TOML file.
-
-    Raises:
-        ConfigError: an unknown task or key (the message suggests one), or a value of the wrong type.
-    """
+    """Build a recipe from the contents of a TOML file."""
     task = task_with_target(values.get("task", DEFAULT_TASK), values, overrides)
     if not isinstance(task, str) or task not in TASKS:
         raise BadValueError(f"no task {task!r}", where=f"{where}, task", fix=nearest(str(task), list(TASKS)))

@@ -26,10 +26,6 @@ def evaluate_epochs(
     Returns:
         One record per epoch: ``epoch`` (from 1), ``step``, ``batch_loss`` (mean over its steps), and the
         split's ``n``, ``accuracy``, ``accuracy_interval``, ``macro_f1``, ``log_loss``.
-
-    Raises:
-        ConfigError: no weights of epochs were saved.
-        CheckpointError: saved weights that are damaged, or of another model.
     """
     clf, folder = context.estimator, context.folder / "checkpoints" / "epochs"
     epochs = kept_epochs(folder)

@@ -43,11 +43,7 @@ class OutOfFold(ABC):
         self.recipe, self.splits, self.estimator, self.train = recipe, splits, estimator, splits.train
 
     def assign(self, folds: int) -> np.ndarray:
-        """The fold of each training example ``[n]``; examples of one group share a fold.
-
-        Raises:
-            DataError: fewer groups than folds.
-        """
+        """The fold of each training example ``[n]``; examples of one group share a fold."""
         kind, group = self.GROUP
         groups = groups_of(self.train)
         if (count := len(set(groups))) < folds:

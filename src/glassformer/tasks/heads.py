@@ -71,9 +71,6 @@ def fit_head(
         kind: ``linear`` (logistic regression) or ``knn`` (nearest neighbors).
         neighbors: number of neighbors for ``knn``.
         C: inverse regularization strength for ``linear``, as in scikit-learn.
-
-    Raises:
-        ConfigError: an unknown kind, or a number out of range.
     """
     if kind not in KINDS:
         raise ConfigError(f"no head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
@@ -94,11 +91,7 @@ def fit_head(
 
 
 def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str) -> Head:
-    """Restore a head from the arrays of ``tensors()``.
-
-    Raises:
-        CheckpointError: the arrays do not fit vectors of ``width`` numbers and this number of classes.
-    """
+    """Restore a head from the arrays of ``tensors()``."""
     shapes = {name: array.shape for name, array in tensors.items()}
     if shapes == {"weight": (classes, width), "bias": (classes,)}:
         return LinearHead(tensors["weight"], tensors["bias"])
@@ -113,11 +106,7 @@ def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Normalize each row to length 1; a row of zeros stays.
-
-    Raises:
-        DataError: a row holds NaN or infinity, or its norm exceeds fp32 (about 1e19).
-    """
+    """Normalize each row to length 1; a row of zeros stays."""
     vectors = np.asarray(vectors, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -94,11 +94,7 @@ def describe_outcome(result: Mapping[str, Any]) -> str:
 
 
 def read_outcome(result: Any, where: str) -> dict[str, Any] | None:
-    """Validate the result of the check from a file; None if it was not measured.
-
-    Raises:
-        CheckpointError: an invalid record.
-    """
+    """Validate the result of the check from a file; None if it was not measured."""
     if result is None:
         return None
     numbers = [result.get(name) for name in METRICS] if isinstance(result, dict) else [None]

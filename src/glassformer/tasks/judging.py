@@ -65,9 +65,6 @@ def split_to_evaluate(
     Args:
         needed: noun of the targets that it must have, for the message; empty: examples are enough.
         also: returns more text for the log line, given the data set.
-
-    Raises:
-        DataError: there is no such split, or data that cannot be read.
     """
     splits = own_data(context) if source is None else load(context.recipe, source)
     if rejected := splits.dataset.rejected:

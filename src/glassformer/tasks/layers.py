@@ -32,11 +32,7 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def layers_over(preset: EncoderConfig, model: Any) -> EncoderConfig:
-    """The preset's layers with a model section's settings applied.
-
-    Raises:
-        ConfigError: sizes that do not fit together, or a window for attention without one.
-    """
+    """The preset's layers with a model section's settings applied."""
     if model.attention_window is not None and model.attention != "local":
         what = "only local attention has a window"
         raise NotForThisModelError(

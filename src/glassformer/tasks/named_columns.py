@@ -61,9 +61,6 @@ class NamedColumns:
         Args:
             y: targets; a column of ``X`` that equals them is an error.
             names: the columns to read; others are ignored.
-
-        Raises:
-            DataError: ambiguous columns, or a column that equals ``y``.
         """
         warn_of_order(X, y)
         vars(self).pop("feature_names_in_", None)
@@ -87,9 +84,6 @@ class NamedColumns:
 
         Args:
             width: number of columns per example, if it differs from ``fit``.
-
-        Raises:
-            DataError: a missing column, or ambiguous columns.
         """
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
         origin, most = origin or self.NOUN, width or self.columns_per_example()
@@ -131,11 +125,7 @@ class NamedColumns:
         return {} if names is None else {"columns": names.tolist()}
 
     def read_columns(self, about: Mapping[str, Any], where: str) -> None:
-        """Restore the names from ``glassformer.json``; folders of earlier versions have none.
-
-        Raises:
-            CheckpointError: invalid names.
-        """
+        """Restore the names from ``glassformer.json``; folders of earlier versions have none."""
         names = about.get("columns")
         if names is not None:
             fits = isinstance(names, list) and all(isinstance(name, str) for name in names)

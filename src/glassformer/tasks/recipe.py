@@ -19,11 +19,7 @@ def recipe_names() -> dict[str, Path]:
 
 
 def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
-    """The contents of a recipe's file, with name and task filled in, and the file's name for messages.
-
-    Raises:
-        ConfigError: no such recipe (the message suggests one), or not TOML.
-    """
+    """The contents of a recipe's file, with name and task filled in, and the file's name for messages."""
     known = recipe_names()
     path = Path(name_or_path)
     if str(name_or_path) in known:

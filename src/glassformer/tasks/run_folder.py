@@ -37,11 +37,7 @@ class Run:
 
     @classmethod
     def of(cls, folder: str | Path) -> Run:
-        """Open a finished run.
-
-        Raises:
-            CheckpointError: it has no metrics.json.
-        """
+        """Open a finished run."""
         folder = Path(folder)
         return cls(folder, read_json(folder / "metrics.json"), folder / "report.html")
 
@@ -64,11 +60,7 @@ class NotMainProcess(Exception):
 
 @contextmanager
 def main_process_only() -> Iterator[None]:
-    """Context manager after training: only the first of several processes evaluates and writes the results.
-
-    Raises:
-        NotMainProcess: in all other processes.
-    """
+    """Context after training: only the first of several processes evaluates and writes the results."""
     if world()[0]:
         raise NotMainProcess
     with the_others_ended():
@@ -112,9 +104,6 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
 
     Args:
         columns: key of the recipe's section ``data`` -> name of the column.
-
-    Raises:
-        ConfigError: recipes of this task have no such key.
     """
     for key in columns:
         if not hasattr(recipe.data, key):
@@ -242,9 +231,6 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
 
     New runs on a user's data keep copies of an example in one split; a run that started before this setting
     existed keeps its splits.
-
-    Raises:
-        ConfigError: the run started with another value of ``copies``.
     """
     data, config, changes = recipe.data, folder / "config.toml", {}
     begun_as: Any = read_run_recipe(folder) if config.is_file() else None

@@ -52,9 +52,6 @@ def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
     Args:
         parts: the splits that are needed. If one has changed but the training split has not, it is used and
             a line is logged.
-
-    Raises:
-        DataError: a needed split and the training split have changed, so that they may overlap.
     """
     data, source = context.task.load(context.recipe), context.recipe.data.source
     changed = changed_parts(context.folder, data)

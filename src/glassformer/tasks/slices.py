@@ -25,12 +25,7 @@ REPEAT = "Name a column whose values repeat; put numbers and dates into classes 
 
 
 def check_column(context: RunContext, source: str | None, column: str) -> None:
-    """Check ``--by`` before the evaluation.
-
-    Raises:
-        ConfigError: a task without one prediction per row, no such column, or a column whose values hardly
-            repeat.
-    """
+    """Check ``--by`` before the evaluation."""
     if not hasattr(getattr(context.estimator, "kind_", None), "meter"):
         what = f"{context.recipe.task} is not evaluated by a column"
         raise NotForThisModelError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
@@ -50,9 +45,6 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
         ``column``, and ``groups``, the most frequent first: ``value`` (``""`` for an empty cell) and the same
         metrics as for the whole split. Values beyond the 30 most frequent form a last group, whose ``value``
         is None and whose ``values`` is their number.
-
-    Raises:
-        ConfigError: the data are not a single table, or no such column.
     """
     split, answers, clf = context.data.judged, context.answers, context.estimator
     path = Path(str(split.origin))

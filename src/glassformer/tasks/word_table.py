@@ -33,10 +33,6 @@ def read_word_table(
     Args:
         table: the training texts, for ``vectors = "word2vec"``. Training uses one thread, so that the same
             seed gives the same bits.
-
-    Raises:
-        ConfigError: ``freeze_vectors`` without vectors, or vectors of another width than ``embedding_dim``.
-        CheckpointError: no such vectors, or another format.
     """
     if model.vectors is None:
         if model.freeze_vectors:
@@ -76,10 +72,6 @@ def begin_with_vectors(
     Args:
         name: ``word2vec`` (trained on ``table``, with one thread), a run, or a file of vectors.
         first: the first column for the vectors; earlier columns are left unchanged.
-
-    Raises:
-        ConfigError: no token has a vector, or the vectors are wider than the table.
-        CheckpointError: no such vectors, or another format.
     """
     weight = network.embeddings.tokens.weight
     room = weight.shape[1] - first
@@ -108,9 +100,6 @@ def begin_with_vectors(
 def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
     """Copy word vectors into the rows of the tokens that have one; other rows are scaled to the same
     standard deviation.
-
-    Raises:
-        ConfigError: no token has a vector.
     """
     rows, vector_rows = _shared(vectors, tokenizer)
     weight = network.embeddings.tokens.weight
@@ -126,11 +115,7 @@ def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name:
 
 
 def _shared(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The tokens that have a vector: their rows in the token table, and in the vectors.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """The tokens that have a vector: their rows in the token table, and in the vectors."""
     # Sorted, since the order of the vocabulary changes between processes, and with it the rounding of sums.
     known = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
     pairs = [(row, vectors.number(token)) for row, token in known]

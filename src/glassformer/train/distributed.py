@@ -134,9 +134,6 @@ def join(strategy: str, device: torch.device, seed: int) -> Ranks:
 
     Args:
         strategy: ``auto`` and ``ddp``: every process has all weights; ``fsdp``: weights are sharded.
-
-    Raises:
-        ConfigError: the other processes do not connect within ``TIMEOUT``; see also ``world``.
     """
     rank, size = world()
     if size < 2:

@@ -255,11 +255,7 @@ class Training:
         return path if path.parent == folder or not self.ranks.leads else None
 
     def load(self, folder: Path) -> LoadedState:
-        """Continue from the newest complete checkpoint; damaged newer ones are listed in ``skipped``.
-
-        Raises:
-            CheckpointError: no complete checkpoint, or one with other data or settings.
-        """
+        """Continue from the newest complete checkpoint; damaged newer ones are listed in ``skipped``."""
         found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
         check_fingerprint(found, self.fingerprint, self.before)
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]

@@ -111,11 +111,7 @@ class FastTraining:
         self.train_sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing)
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """Train, and yield one history record per round.
-
-        Raises:
-            GlassformerError: the loss or a vector is not finite.
-        """
+        """Train, and yield one history record per round."""
         self.compile()
         with ThreadPoolExecutor(self.threads) as pool:
             while self.round < self.total_rounds:
@@ -185,11 +181,7 @@ class FastTraining:
             raise self._diverged(f"vectors are no longer finite after round {self.round}")
 
     def save(self, folder: Path) -> Path:
-        """Write a checkpoint; if killed, the previous one stays complete.
-
-        Raises:
-            GlassformerError: a vector is not finite.
-        """
+        """Write a checkpoint; if killed, the previous one stays complete."""
         self._check()
         dim = self.config.dim
         tensors = {k: torch.from_numpy(t[:, :dim].copy()) for k, t in self._tables()}
@@ -199,11 +191,7 @@ class FastTraining:
         return save_state(folder, self.round, tensors, state)
 
     def load(self, folder: Path) -> None:
-        """Continue from the newest complete checkpoint.
-
-        Raises:
-            CheckpointError: no complete checkpoint, or one with another corpus or other settings.
-        """
+        """Continue from the newest complete checkpoint."""
         found = load_state(folder)
         check_fingerprint(found, self.fingerprint, self.before)
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
@@ -231,9 +219,6 @@ def run_fast(
 
     With a ``folder``, a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and
     at the end. On Ctrl-C, SIGTERM or SIGHUP the current round is finished and saved.
-
-    Raises:
-        Interrupted: such a signal was received; a second one stops at once without saving.
     """
     every, signals = training.config.checkpoint_every or training.rounds, Signals()
     if folder is not None:

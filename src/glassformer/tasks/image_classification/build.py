@@ -35,11 +35,7 @@ SHAPE_KEYS = (
 
 
 def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
-    """The encoder with a classification head, for images of the transform's size.
-
-    Raises:
-        ConfigError: a setting that this kind of model does not have, or sizes that do not fit.
-    """
+    """The encoder with a classification head, for images of the transform's size."""
     if is_image_architecture(model.model):
         config = scratch_config(model, transform, num_labels)
         built: Any = family_of(config).model(config)

@@ -41,11 +41,7 @@ class Corpus:
 
 
 def load_corpus(recipe: PretrainRecipe) -> Corpus:
-    """Load the texts of a recipe without duplicates, and without texts of excluded splits.
-
-    Raises:
-        DataError: no such source, none of the splits, or too few texts.
-    """
+    """Load the texts of a recipe without duplicates, and without texts of excluded splits."""
     d = recipe.data
     dataset = load_text_dataset(
         d.source, text_column=d.text_column, seed=d.split_seed, on_bad_row=d.on_bad_row, labels=False

@@ -37,11 +37,7 @@ class Pictures:
 
 
 def load(recipe: PatchesRecipe) -> Pictures:
-    """Load the images of a recipe's sources, without labels, and hold some out.
-
-    Raises:
-        DataError: no such source, none of the splits, or too few images.
-    """
+    """Load the images of a recipe's sources, without labels, and hold some out."""
     d = recipe.data
     images: list[Any] = []
     counts: dict[str, int] = {}
@@ -98,11 +94,7 @@ def _folders(path: Path) -> bool:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Log lines about the images, after a check that all are readable.
-
-    Raises:
-        DataError: an unreadable image.
-    """
+    """Log lines about the images, after a check that all are readable."""
     data = context.data
     image_range = initial_image_range(
         *as_classifiers(context.recipe.image, context.recipe.model), context.folder

@@ -61,11 +61,7 @@ def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
 
 
 def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
-    """Load the questions of a recipe and split them; or load another source, without splitting.
-
-    Raises:
-        DataError: no such source, no training split, no answers.
-    """
+    """Load the questions of a recipe and split them; or load another source, without splitting."""
     dataset = read(recipe, source)
     if source is not None:
         return as_they_are(dataset)
@@ -73,11 +69,7 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
 
 
 def own_questions(recipe: AnsweringRecipe) -> list[Question]:
-    """The recipe's own questions, which are answered at the end of a run.
-
-    Raises:
-        DataError: a question without a context.
-    """
+    """The recipe's own questions, which are answered at the end of a run."""
     pairs = [text.partition(BETWEEN) for text in recipe.evaluate.questions]
     for i, (_, bar, context) in enumerate(pairs):
         if not bar or not context.strip():
@@ -199,11 +191,7 @@ class AnswersOutOfFold(OutOfFold):
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Metrics of a saved model on its own test split, or on other data.
-
-    Raises:
-        DataError: no split with answers, or data that cannot be read.
-    """
+    """Metrics of a saved model on its own test split, or on other data."""
     split = split_to_evaluate(context, source, load, "questions", "split with answers")
     with context.count("evaluating", len(split)) as progress:
         return _metrics(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]

@@ -227,11 +227,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return Labelled(texts, targets)
 
     def _others(self, texts: Any, labels: Any) -> Labelled:
-        """Validation texts with class indices.
-
-        Raises:
-            DataError: a label that was not seen in training.
-        """
+        """Validation texts with class indices."""
         texts = check_texts(self.rows_of(texts, "validation"), "validation")
         labels = check_labels(labels, "validation labels")
         if len(labels) != len(texts):

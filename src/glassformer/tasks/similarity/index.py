@@ -56,11 +56,7 @@ def is_index(path: str | Path) -> bool:
 
 
 def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the index to a folder.
-
-    Raises:
-        CheckpointError: it exists and ``overwrite`` is False, or is not one of ours.
-    """
+    """Write the index to a folder."""
 
     def write(folder: Path) -> None:
         about = {
@@ -86,9 +82,6 @@ def load_index(path: str | Path, model: str) -> TextIndex:
 
     Args:
         model: the digest of the model that will embed the queries.
-
-    Raises:
-        CheckpointError: no such folder, a damaged one, or the vectors of other weights.
     """
     folder = Path(path)
     if not is_index(folder):

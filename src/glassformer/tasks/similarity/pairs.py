@@ -63,11 +63,7 @@ class Pairs:
 
 
 def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
-    """Validate pairs of texts and their optional scores.
-
-    Raises:
-        DataError: no pairs, a row that is not a pair of texts, or scores that are not finite numbers.
-    """
+    """Validate pairs of texts and their optional scores."""
     rows = read_rows(X, origin, "pairs", most=2)
     if not rows:
         raise TooFewExamplesError("no pairs", where=origin, fix="Give at least two")
@@ -198,12 +194,7 @@ def scaled(scores: np.ndarray | None, span: tuple[float, float]) -> np.ndarray |
 
 
 def chosen_loss(loss: str, pairs: Pairs | None) -> str:
-    """The loss for the pairs (None: texts with labels); for ``auto`` one that fits them.
-
-    Raises:
-        ConfigError: the loss does not fit the pairs.
-        DataError: all scores are equal.
-    """
+    """The loss for the pairs (None: texts with labels); for ``auto`` one that fits them."""
     if pairs is None:
         if loss == "negatives":
             fix = "Use cosine or cosent, or give pairs that belong together"
@@ -280,9 +271,6 @@ def split_of_labels(
 
     Args:
         groups: one key per text; texts with the same key go to the same split.
-
-    Raises:
-        DataError: an impossible share, or too few texts of a class.
     """
     with suppress(DataError):
         kept, out = grouped_split(targets.tolist(), groups, share, seed)
@@ -301,11 +289,7 @@ def split_of_labels(
 
 
 def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, seed: int) -> Pairs:
-    """For each text, ``per_text`` pairs with texts of its class (score 1) and as many with others (score 0).
-
-    Raises:
-        DataError: only one class.
-    """
+    """For each text ``per_text`` pairs with its class (score 1), and as many with other classes (score 0)."""
     if len(np.unique(targets)) < 2:
         raise OneClassError(
             "all texts have one label", where="labels", fix="Give texts of two classes or more"

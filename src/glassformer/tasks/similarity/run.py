@@ -36,11 +36,7 @@ SHOWN_DIGITS = 5
 
 
 def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
-    """Load the pairs of a recipe and split them; or load another source, without splitting.
-
-    Raises:
-        DataError: no such source, an unclear column, or no training pairs.
-    """
+    """Load the pairs of a recipe and split them; or load another source, without splitting."""
     d = recipe.data
     dataset = load_scored_pairs(
         d.source if source is None else source,

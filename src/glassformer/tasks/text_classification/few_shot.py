@@ -68,11 +68,6 @@ def fit_few_shot(
 
     Args:
         data: X, y, validation and sample weights, as passed to ``fit``.
-
-    Raises:
-        ConfigError: random weights, a checkpoint with a pooling that classifiers do not have, or a setting
-            that would have no effect.
-        DataError: pairs, multi-label data, or sample weights.
     """
     started = time.perf_counter()
     _check_settings(clf)
@@ -196,11 +191,7 @@ def _settings(clf: Any) -> dict[str, Any]:
 
 
 def _pooling(sentences: Sentences, name: str) -> str:
-    """The classifier's pooling that equals the checkpoint's.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The classifier's pooling that equals the checkpoint's."""
     steps = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
     unusual = (
         "lowercased texts" if sentences.lowercase else "a prompt" if sentences.prompt(None, None) else ""

@@ -55,11 +55,7 @@ def preview_texts(context: RunContext) -> DataPreview:
 
 
 def own_sentences(settings: EvaluateConfig) -> list[str]:
-    """The recipe's example sentences, and those of its file if it exists.
-
-    Raises:
-        DataError: the file is not text.
-    """
+    """The recipe's example sentences, and those of its file if it exists."""
     file = find_in_data(settings.sentences_file) if settings.sentences_file else None
     return [*settings.sentences, *(read_lines(file)[0] if file else ())]
 

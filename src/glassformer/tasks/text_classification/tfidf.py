@@ -71,11 +71,6 @@ def fit_tfidf(
 
     Args:
         data: X, y, validation and sample weights, as passed to ``fit``.
-
-    Raises:
-        ConfigError: a setting for layers, tokens or training steps.
-        DataError: unusable examples or labels, or no n-gram that occurs in ``min_count`` texts.
-        CheckpointError: ``checkpoints`` has checkpoints of another model.
     """
     started = time.perf_counter()
     check_settings(clf)
@@ -126,11 +121,7 @@ def fit_tfidf(
 
 
 def _model(section: Any, width: int, outputs: int) -> Any:
-    """The model named by the recipe's section, with zero weights.
-
-    Raises:
-        ConfigError: a setting that it does not have.
-    """
+    """The model named by the recipe's section, with zero weights."""
     preset = TEXT_ARCHITECTURES[section.model](width)
     family = family_of(preset)
     assert family.configure is not None
@@ -274,11 +265,7 @@ class Problem:
 
 
 def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
-    """Collect features, targets and weights.
-
-    Raises:
-        DataError: every example has the weight 0.
-    """
+    """Collect features, targets and weights."""
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
     positive = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight) if kind.binary else None
     return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)

@@ -68,10 +68,6 @@ def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
     """Load the sentences of a recipe, with tags in its scheme, and split them; or load another source,
     without splitting.
-
-    Raises:
-        DataError: no such source, no training split, no tags, or tags that look like a scheme in another
-            spelling.
     """
     dataset = read(recipe, source)
     if source is not None:
@@ -226,11 +222,7 @@ class TagsOutOfFold(OutOfFold):
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Metrics of a saved tagger on its own test split, or on other data.
-
-    Raises:
-        DataError: no tagged split, or data that cannot be read.
-    """
+    """Metrics of a saved tagger on its own test split, or on other data."""
     split = split_to_evaluate(context, source, load, "sentences", "tagged split")
     scheme = context.estimator.scheme_
     true = context.estimator.true_tags(split.tags, split.words, split.origin)

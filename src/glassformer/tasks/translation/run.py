@@ -29,12 +29,7 @@ SEARCHES = (("greedy", 1), ("beam", 0))  # name and beam width; 0: the recipe's
 
 
 def load(recipe: TranslationRecipe) -> Splits:
-    """Load the pairs of a recipe and split them; also checks what the evaluation needs.
-
-    Raises:
-        DataError: no such source, a missing side, no training split, or nothing left to train on.
-        GlassformerError: sacrebleu is not installed.
-    """
+    """Load the pairs of a recipe and split them; also checks what the evaluation needs."""
     need_sacrebleu()
     if recipe.evaluate.sentences:
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")
@@ -51,11 +46,7 @@ def load(recipe: TranslationRecipe) -> Splits:
 
 
 def need_sacrebleu() -> None:
-    """Check that sacrebleu is installed, before hours of training.
-
-    Raises:
-        GlassformerError: it is not.
-    """
+    """Check that sacrebleu is installed, before hours of training."""
     translation_scores(["a"], ["a"])
 
 

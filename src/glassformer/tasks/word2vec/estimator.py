@@ -439,11 +439,7 @@ class Word2Vec(Estimator, VectorsConfig):
 
 
 def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
-    """Words, their counts ``[V]``, vectors ``[V, D]``, and context vectors if they were saved.
-
-    Raises:
-        CheckpointError: files that are damaged, or do not match.
-    """
+    """Words, their counts ``[V]``, vectors ``[V, D]``, and context vectors if they were saved."""
     listed, tensors = read_json(folder / "words.json"), read_tensors(folder)
     where = str(folder / "words.json")
     words, counts = (listed.get(name) for name in ("words", "counts"))

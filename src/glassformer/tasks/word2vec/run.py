@@ -47,10 +47,6 @@ def load_texts(data: CorpusConfig) -> Texts:
     words.
 
     Texts are compared after cleaning. An excluded split that the source does not have is ignored.
-
-    Raises:
-        ConfigError: ``exclude`` contains an unknown name of a split.
-        DataError: no such source, a split that it does not have, or no text is left.
     """
     hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
     named = load_text_dataset(
@@ -120,11 +116,7 @@ def load(recipe: VectorsRecipe) -> Words:
 
 
 def check_judge(settings: JudgeConfig) -> None:
-    """Check the recipe's tests and analogies before training.
-
-    Raises:
-        ConfigError: a test that is neither known nor a file, or an analogy that is not three words.
-    """
+    """Check the recipe's tests and analogies before training."""
     check_tests(settings.tests, "judge.tests")
     for question in settings.analogies:
         if len(question.split()) != 3:
