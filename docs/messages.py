@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from glassformer import errors
-from glassformer.inputs.served import RequestTooLargeError
+from glassformer.inputs.inputs import RequestTooLargeError
 from glassformer.tasks.word2vec.estimator import UnknownWord
 from glassformer.train.callbacks import Interrupted
 

@@ -209,8 +209,7 @@ def commands_of(text: str) -> list[list[str]]:
 def test_keys_and_recipes_in_the_commands_of_a_page_exist(page: Path):
     """Keys after --set, recipes and studies; tests/cli/test_options.py has verbs and options."""
     from glassformer.config import key_places
-    from glassformer.tasks.catalog import recipe_classes
-    from glassformer.tasks.recipe import recipe_names, study_names
+    from glassformer.tasks.catalog import recipe_classes, recipe_names, study_names
 
     keys = {key for cls in recipe_classes().values() for key in key_places(cls)} | {"KEY", "key", "unit"}
     ships = {**recipe_names(), **study_names()}
@@ -232,7 +231,7 @@ def test_the_reader_of_commands():
 def test_results_pages_are_those_of_the_result_files():
     from glassformer.report.published import in_form, measured, measured_finding, measured_study
     from glassformer.report.published_page import pages
-    from glassformer.tasks.recipe import recipe_names
+    from glassformer.tasks.catalog import recipe_names
 
     results, files = ROOT / "benchmarks" / "results", recipe_names()
     made = pages(

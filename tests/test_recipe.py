@@ -94,7 +94,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "recipes"
     (folder / "text").mkdir(parents=True)
     (folder / "text" / "porridge.toml").write_text('summary = "Oats"\n[train]\nepochs = 4\n')
-    monkeypatch.setattr("glassformer.tasks.recipe.RECIPES", folder)
+    monkeypatch.setattr("glassformer.tasks.catalog.RECIPES", folder)
     return folder
 
 

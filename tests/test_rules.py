@@ -16,8 +16,7 @@ from glassformer.data.vocabulary import NAMES, PREFIX, SPACES, SPECIAL_TOKENS
 from glassformer.families import FAMILIES
 from glassformer.study.grid import expand, load_study
 from glassformer.targets import TARGETS
-from glassformer.tasks.catalog import load_recipe, recipe_classes
-from glassformer.tasks.recipe import recipe_names, study_names
+from glassformer.tasks.catalog import load_recipe, recipe_classes, recipe_names, study_names
 
 ROOT = Path(__file__).parents[1]
 

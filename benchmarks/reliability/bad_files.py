@@ -37,8 +37,7 @@ from glassformer.families.bert import bert
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.runtime import peak_memory_mb
-from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.catalog import load_recipe, recipe_names
 
 DAMAGES = ("removed", "cut", "flipped", "swapped", "grown", "emptied")
 MOST_MB, MOST_SECONDS = 500, 2.0

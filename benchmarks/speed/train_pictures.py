@@ -47,7 +47,7 @@ from glassformer.models.image import ImageEncoder as ViT
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype, set_seed
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.image_classification.build import build_model
+from glassformer.tasks.image_classification.estimator import build_model
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import ImageClassification

@@ -10,7 +10,7 @@ import pytest
 from glassformer.cli.calibrate import few_mistakes
 from glassformer.config import read_toml
 from glassformer.report.published import published_rows
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.catalog import recipe_names
 
 from .tiny import TINY, sentences, settings, write_csv
 

@@ -9,8 +9,7 @@ import pytest
 
 from glassformer.cli.options import recipe_keys
 from glassformer.cli.recipes import commented, default_recipe, needs_files
-from glassformer.tasks.catalog import TASKS, load_recipe
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names
 
 from .tiny import sentences, settings, write_csv
 

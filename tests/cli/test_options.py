@@ -20,7 +20,7 @@ from glassformer.cli.options import recipes, run_folders, studies
 from glassformer.outputs import printable
 from glassformer.process import READING
 from glassformer.serve.limits import Limits
-from glassformer.tasks.recipe import recipe_names, study_names
+from glassformer.tasks.catalog import recipe_names, study_names
 
 ROOT = Path(__file__).parents[2]
 ROOT_COMMAND: Any = typer.main.get_command(app)

@@ -11,9 +11,8 @@ from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml, to_dict
 from glassformer.data.masking import share_of_several
 from glassformer.errors import ConfigError, ShortModelWarning
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.catalog import load_recipe, recipe_names
 from glassformer.tasks.question_answering.run import load as load_answers
-from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.token_tagging.run import load
 
 from .tiny import sentences, sets, write_csv

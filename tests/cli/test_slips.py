@@ -19,8 +19,7 @@ from glassformer.cli.train import choose_recipe
 from glassformer.config import lay_over
 from glassformer.config.synonyms import KEYS, SAID
 from glassformer.errors import ConfigError
-from glassformer.tasks.catalog import recipe_classes
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.catalog import recipe_classes, recipe_names
 
 from .tiny import sentences, settings, write_csv
 

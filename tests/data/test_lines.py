@@ -16,8 +16,8 @@ from glassformer.data.tables import StreamedTable, read_table, stop
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import _lines
-from glassformer.inputs.pairs import gather_pairs
 from glassformer.inputs.rows import Given, read_rows
+from glassformer.inputs.texts import gather_pairs
 from glassformer.process import ENCODING
 
 ENDS = {"LF": "\n", "CR LF": "\r\n", "CR": "\r", "CR CR LF": "\r\r\n"}

@@ -15,7 +15,7 @@ from glassformer.targets.answer_span import answer_figures
 from glassformer.targets.multiclass import Classes, ClassificationMeter
 from glassformer.targets.multilabel import LabelSetMeter
 from glassformer.targets.token_tags import tag_figures
-from glassformer.tasks.decisions import abstention
+from glassformer.tasks.classifier import abstention
 
 RARE = (2, 5, 19, 199)  # examples of each class
 

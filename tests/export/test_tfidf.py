@@ -14,7 +14,7 @@ from glassformer.data.ngrams import Ngrams
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError
 from glassformer.export.plain_ngrams import features, numbered
-from glassformer.tasks.export import export
+from glassformer.tasks.card import export
 
 TEXTS = [
     "The ferry was late, and nobody said why!",

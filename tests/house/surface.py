@@ -224,7 +224,7 @@ def recipes() -> dict[str, Any]:
     from glassformer.config import read_toml, to_dict
 
     load = found("load_recipe", "glassformer.tasks.catalog", "glassformer.recipe")
-    places = "glassformer.tasks.recipe", "glassformer.recipe"
+    places = "glassformer.tasks.catalog", "glassformer.recipe"
     shipped, studies = found("recipe_names", *places)(), found("study_names", *places)()
     keys = {
         task: {

@@ -9,8 +9,7 @@ import pytest
 
 from glassformer.report.published import measured_study, without_company
 from glassformer.study.grid import load_study
-from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.recipe import recipe_names, study_names
+from glassformer.tasks.catalog import load_recipe, recipe_names, study_names
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

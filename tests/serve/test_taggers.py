@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.inputs.served import Served
+from glassformer.inputs.inputs import Served
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 

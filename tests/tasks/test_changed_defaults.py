@@ -7,8 +7,7 @@ from tests.checkpoints.test_settings import altered
 
 import glassformer as gf
 from glassformer.config import values_in_files
-from glassformer.tasks.catalog import TASKS, load_recipe
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names
 
 BEFORE = {"model": "all-minilm-l6-v2", "head_start": "random", "calibration": "none"}
 NOW = {"model": "auto", "head_start": "solved", "calibration": "auto"}

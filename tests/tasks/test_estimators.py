@@ -14,10 +14,9 @@ from sklearn.exceptions import NotFittedError
 import glassformer as gf
 from glassformer.config import build, settings_of, to_toml, values_before
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.tasks.catalog import TASKS, load_recipe
+from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names
 from glassformer.tasks.estimator import Estimator
 from glassformer.tasks.load import estimators
-from glassformer.tasks.recipe import recipe_names
 from glassformer.train.callbacks import Callback
 
 KINDS = [task.estimator for task in TASKS.values()]

@@ -27,7 +27,7 @@ from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.decisions import Classifier
+from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import with_settings
 from glassformer.tasks.image_classification.estimator import ImageModel
 from glassformer.tasks.image_classification.recipe import (

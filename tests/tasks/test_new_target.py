@@ -35,7 +35,7 @@ from glassformer.serve.models import load_models
 from glassformer.targets.multiclass import Classes, ClassificationMeter
 from glassformer.targets.target import read_object
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.decisions import Classifier
+from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import with_settings
 from glassformer.tasks.labelled import labelled
 from glassformer.tasks.sections import RecipeKeys

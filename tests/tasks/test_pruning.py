@@ -9,8 +9,8 @@ import torch
 import glassformer as gf
 from glassformer.errors import BadValueError, InputError, NotForThisModelError
 from glassformer.nn.feedforward import GatedFeedForward
+from glassformer.tasks.adapters import _keep, unit_importance
 from glassformer.tasks.load import load
-from glassformer.tasks.pruning import _keep, unit_importance
 
 TEXTS = ["a wonderful film", "a dull film", "it was not dull", "wonderful , it was not"] * 4
 LABELS = ["pos", "neg", "pos", "neg"] * 4

@@ -18,11 +18,10 @@ from glassformer.data.tables import READERS, read_table
 from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError
 from glassformer.tasks.catalog import build_recipe, task_with
 from glassformer.tasks.classifier import Supervised
-from glassformer.tasks.labelled import load_other, with_known_labels
+from glassformer.tasks.judging import is_named, own_data, training_part
+from glassformer.tasks.labelled import column_as_text, load_other, with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
-from glassformer.tasks.same_data import is_named, own_data, training_part
-from glassformer.tasks.slices import column_as_text
 from glassformer.tasks.task import Log, RunContext
 from glassformer.train.callbacks import Count, uncounted
 

@@ -35,7 +35,7 @@ from glassformer.errors import (
     NothingGivenError,
     WrongArgumentError,
 )
-from glassformer.tasks.recipe import study_names
+from glassformer.tasks.catalog import study_names
 
 MOST_SEEDS = 100
 

@@ -268,7 +268,7 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
 
 def _tuned(checkpoint: Any) -> str:
     from glassformer.tasks.build import own_pooling
-    from glassformer.tasks.image_classification.build import usual_pooling
+    from glassformer.tasks.image_classification.estimator import usual_pooling
 
     if checkpoint.family.configure is not None:
         return "all of it under a new head"

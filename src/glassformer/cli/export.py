@@ -87,8 +87,8 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
 
     from glassformer.data.splits import labelled
     from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.judging import own_data
     from glassformer.tasks.run_folder import read_run_recipe
-    from glassformer.tasks.same_data import own_data
     from glassformer.tasks.task import RunContext
 
     if not (Path(run) / "config.toml").is_file():

@@ -34,7 +34,7 @@ from glassformer.errors import (
     NotForThisModelError,
 )
 from glassformer.outputs import check_folder_path
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.catalog import recipe_names
 
 
 def recipe_for_folds(

@@ -31,7 +31,7 @@ from glassformer.errors import (
 )
 from glassformer.finite import json_text
 from glassformer.inputs.rows import SKIP_HINT, STDIN, read_stdin
-from glassformer.tasks.recipe import DEFAULT_TASK
+from glassformer.tasks.catalog import DEFAULT_TASK
 
 # --- run folders ------------------------------------------------------------------------------------
 
@@ -128,14 +128,14 @@ MARKS = ("config.toml", "glassformer.json", "config.json")  # files of a run, a 
 
 def recipes(incomplete: str) -> list[str]:
     """Names of shipped recipes that begin with ``incomplete``."""
-    from glassformer.tasks.recipe import recipe_names
+    from glassformer.tasks.catalog import recipe_names
 
     return [name for name in recipe_names() if name.startswith(incomplete)]
 
 
 def studies(incomplete: str) -> list[str]:
     """Names of shipped studies that begin with ``incomplete``, and runs."""
-    from glassformer.tasks.recipe import study_names
+    from glassformer.tasks.catalog import study_names
 
     return [name for name in study_names() if name.startswith(incomplete)] + run_folders(incomplete)
 

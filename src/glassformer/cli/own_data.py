@@ -27,8 +27,8 @@ from glassformer.errors import (
     WrongArgumentError,
 )
 from glassformer.finite import json_text
+from glassformer.tasks.catalog import recipe_names
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
 from glassformer.train.config import no_class_weight
 

@@ -15,7 +15,7 @@ from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError
 from glassformer.outputs import check_new_file, write_text_whole
-from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
+from glassformer.tasks.catalog import DEFAULT_TASK, recipe_names, recipe_values
 
 KEYS = ("name", "task", "summary")
 

@@ -84,7 +84,7 @@ def write_page(path: Path) -> None:
         InputError: no such folder.
     """
     from glassformer.report.published_page import pages
-    from glassformer.tasks.recipe import recipe_names
+    from glassformer.tasks.catalog import recipe_names
 
     if path.suffix != ".md" or not path.parent.is_dir():
         raise BadValueError(

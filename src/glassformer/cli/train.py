@@ -44,8 +44,8 @@ from glassformer.cli.own_data import (
     with_model,
 )
 from glassformer.errors import BadValueError
+from glassformer.tasks.catalog import recipe_names
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:

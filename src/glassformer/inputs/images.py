@@ -49,9 +49,8 @@ from glassformer.errors import (
 )
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.finite import json_text
-from glassformer.inputs.inputs import Inputs, options
+from glassformer.inputs.inputs import Inputs, Item, RequestTooLargeError, Served, options
 from glassformer.inputs.rows import SKIP_HINT, STDIN, Given, Row, read_columns
-from glassformer.inputs.served import Item, RequestTooLargeError, Served
 from glassformer.inputs.start import check_start
 from glassformer.process import without_warnings
 

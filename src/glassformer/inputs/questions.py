@@ -13,10 +13,9 @@ from glassformer.data.questions import check_questions
 from glassformer.data.tables import PLAIN
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.windows import joined_questions
-from glassformer.inputs.inputs import Inputs
-from glassformer.inputs.pairs import gather_pairs, pairs_in
+from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, Served
 from glassformer.inputs.rows import STDIN, Given, Row, counted, is_picture, names_a_file, refuse_unreadable
-from glassformer.inputs.served import CHARS_PER_TOKEN, Item, Served
+from glassformer.inputs.texts import gather_pairs, pairs_in
 
 SIDES = ("question", "text")
 

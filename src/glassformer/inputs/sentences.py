@@ -8,9 +8,8 @@ from typing import Any
 
 from glassformer.data.tagged import list_words
 from glassformer.data.windows import joined_rows
-from glassformer.inputs.inputs import Gathered, Inputs, chosen
+from glassformer.inputs.inputs import CHARS_PER_TOKEN, Gathered, Inputs, Item, Served, chosen
 from glassformer.inputs.rows import Given, Row, gather_rows, refuse_unreadable
-from glassformer.inputs.served import CHARS_PER_TOKEN, Item, Served
 from glassformer.inputs.texts import two_columns
 
 

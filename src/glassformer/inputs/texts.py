@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.data.columns import TEXT_COLUMNS, find_text, parquet_texts
+from glassformer.data.columns import TEXT_COLUMNS, find_text, parquet_texts, trained_sides
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import DoctorReport, examine
+from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.pairs import SCORED_SOURCES, load_scored_pairs
 from glassformer.data.rejected import with_others
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import STREAMED, StreamedTable
+from glassformer.data.tables import PLAIN, STREAMED, StreamedTable
 from glassformer.data.text import TokenTable, Windows
-from glassformer.data.text_pairs import TextPair, check_inputs
-from glassformer.errors import ConfigError, DataError, NotForThisModelError
-from glassformer.inputs.inputs import Gathered, Inputs, options
-from glassformer.inputs.pairs import gather_pairs
+from glassformer.data.text_pairs import TextPair, check_inputs, join_sides
+from glassformer.errors import (
+    ConfigError,
+    DataError,
+    MissingValueError,
+    NotForThisModelError,
+    WrongInputError,
+)
+from glassformer.inputs.inputs import Gathered, Inputs, Item, Served, options
 from glassformer.inputs.rows import (
+    SKIP_HINT,
+    STDIN,
     Given,
     Layout,
     Row,
     carried,
+    counted,
     gather_rows,
+    is_picture,
+    names_a_file,
+    read_columns,
+    read_stdin,
     refusal,
     refuse_unreadable,
     row_of,
     unreadable_row,
     usable,
 )
-from glassformer.inputs.served import Item, Served
 from glassformer.reading import Unchanged
 
 COLUMNS = ("text_column", "label_column", "label_separator", "pair_column", "number_format")
@@ -295,3 +308,106 @@ TINY_TEXTS = (
     "a cat runs",
     "the cat",
 )
+
+
+SIDES_OF_A_PAIR = ("first text", "second text")
+
+
+def gather_pairs(given: Given, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: int = 1) -> list[Row]:
+    """One row per pair, in order; rows of a file have their row numbers and other columns.
+
+    Args:
+        given: texts, two per pair, and files: tables with two columns, ``.txt`` files and ``-`` for standard
+            input, with two texts per line, separated by a tab.
+        sides: names of the two texts in messages.
+        start: number of the first argument, for messages.
+    """
+    found: list[Row] = []
+    first: str | None = None
+    for number, argument in enumerate(given.words, start):
+        is_file = argument == STDIN or (names_a_file(argument) and not is_picture(argument))
+        if first is not None and is_file:
+            raise _alone(first, sides)
+        if argument == STDIN:
+            found += _of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", given.skip)
+        elif is_file:
+            found += counted(partial(_of_file, Path(argument)), given)
+        elif first is None:
+            first = argument
+        else:
+            found.append(_row(first, argument, None, "", given.skip, f"TEXT {number - 1} and {number}"))
+            first = None
+    if first is not None:
+        raise _alone(first, sides)
+    return found
+
+
+def _alone(text: str, sides: tuple[str, str]) -> DataError:
+    shown = text if len(text) <= 40 else f"{text[:40]}..."
+    if sides == SIDES_OF_A_PAIR:
+        fix = "Give two texts for each pair, or a table of two columns"
+        return WrongInputError(
+            f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix
+        )
+    first, second = sides
+    what = f"this model reads a {first} with a {second}, and {shown!r} has none"
+    fix = f'Give both, "{first.upper()}" "{second.upper()}", or a table with columns {first} and context'
+    return DataError(what, where="TEXT", fix=fix)
+
+
+def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
+    """A row with one pair; an unusable pair raises an error or, with ``skip``, is marked.
+
+    Args:
+        where: position of texts from the command line, for messages; empty for texts of a file.
+    """
+    try:
+        (pair,) = join_sides([first], [second])
+    except DataError as error:
+        if not skip:
+            fix = "Give another text" if where else error.fix or "Correct it"
+            raise DataError(
+                error.what, where=where or f"{file}, row {row}", fix=f"{fix}, {SKIP_HINT}"
+            ) from None
+        sides = (side if isinstance(side, str) else "" for side in (first, second))
+        return Row(TextPair(*sides), row, file, error=error.what)
+    return Row(pair, row, file)
+
+
+def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[Row]:
+    found = []
+    for number, line in lines:
+        first, tab, second = line.rstrip("\r\n").partition("\t")
+        if not tab and not skip:
+            fix = "Write both texts of a pair in one line, separated by a tab"
+            raise DataError("no tab", where=f"{file}, row {number}", fix=fix)
+        found.append(_row(first, second, number, file, skip))
+    return found
+
+
+def _of_file(path: Path, given: Given) -> list[Row]:
+    if path.suffix.lower() == PLAIN:
+        check_utf8(path)
+        lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
+        if not lines:
+            fix = "Write both texts of a pair in one line, separated by a tab"
+            raise MissingValueError("the file has no texts", where=str(path), fix=fix)
+        return _of_lines(lines, str(path), given.skip)
+
+    def columns(table: Any) -> tuple[str, str]:
+        sides = trained_sides(table.names, given.text_column, given.pair_column, str(path), given.trained)
+        if sides.said:
+            given.say(sides.said)
+        return sides.first, sides.second
+
+    return pairs_in(path, columns, given)
+
+
+def pairs_in(path: Path, choose: Callable[[Any], tuple[str, ...]], given: Given) -> list[Row]:
+    """The pairs in two columns of a table."""
+    return [
+        row
+        if row.error is not None
+        else replace(_row(first, second, row.row, row.file, given.skip), given=row.given)
+        for (first, second), row in read_columns(path, choose, given)
+    ]

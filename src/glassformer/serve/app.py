@@ -26,7 +26,7 @@ from glassformer import __version__
 from glassformer.errors import NotFiniteError
 from glassformer.explain.render import asset
 from glassformer.finite import json_text
-from glassformer.inputs.served import Served
+from glassformer.inputs.inputs import Served
 from glassformer.outputs import printable
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glassformer.errors import InputError, NotFiniteError
-from glassformer.inputs.served import Item
+from glassformer.inputs.inputs import Item
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import Problem, of_input

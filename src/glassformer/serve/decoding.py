@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from glassformer.inputs.images import ServedImages
-from glassformer.inputs.served import Item, Served
+from glassformer.inputs.inputs import Item, Served
 from glassformer.runtime import return_freed_memory
 from glassformer.serve.problems import Problem
 

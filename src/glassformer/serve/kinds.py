@@ -25,7 +25,7 @@ from glassformer.config import plain
 from glassformer.data.batching import pack_texts
 from glassformer.data.tags import kind_of_tag
 from glassformer.errors import InputError
-from glassformer.inputs.served import Item
+from glassformer.inputs.inputs import Item
 from glassformer.runtime import computing
 from glassformer.serve import schema
 from glassformer.serve.problems import Problem, of_input

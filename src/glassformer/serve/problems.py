@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from glassformer.config import nearest
 from glassformer.errors import InputError, NotFiniteError, counted
-from glassformer.inputs.served import RequestTooLargeError
+from glassformer.inputs.inputs import RequestTooLargeError
 
 CODES = {  # status -> error code
     401: "wrong-key",

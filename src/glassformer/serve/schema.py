@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import CLS, SEP
 from glassformer.inputs.images import ServedImages
-from glassformer.inputs.served import Served
+from glassformer.inputs.inputs import Served
 from glassformer.inputs.texts import ServedTexts
 from glassformer.serve.problems import Problem
 

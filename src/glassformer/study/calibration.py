@@ -38,12 +38,12 @@ from glassformer.finite import json_text
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
-from glassformer.tasks.decisions import Classifier, abstaining, abstention, check_abstain, fitted_decision
+from glassformer.tasks.classifier import Classifier, abstaining, abstention, check_abstain, fitted_decision
 from glassformer.tasks.int8 import describe_outcome, obstacle, refuse_int8
+from glassformer.tasks.judging import own_data
 from glassformer.tasks.labelled import load_other, with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
-from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import RunContext
 
 Say = Callable[[str], None]

@@ -23,8 +23,7 @@ from typing import Any
 
 from glassformer.config import build, key_places, lay_over, nearest, read_toml, to_dict
 from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
-from glassformer.tasks.catalog import build_recipe, load_recipe
-from glassformer.tasks.recipe import study_names
+from glassformer.tasks.catalog import build_recipe, load_recipe, study_names
 
 # Settings that affect which examples are evaluated, and so must be equal in all arms.
 SPLIT_KEYS = (

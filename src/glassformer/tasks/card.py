@@ -1,8 +1,9 @@
-"""Collect the facts for a saved model's card (README.md) from its estimator and run."""
+"""A saved model's card (README.md) from its estimator and run; exports for other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from glassformer.checkpoints.files import card_path, read_json, replace_text, wi
 from glassformer.config import read_toml
 from glassformer.errors import InputError
 from glassformer.runtime import versions
+
 
 MOST_COUNT = 2**53  # upper bound for a number of examples in a saved file
 
@@ -160,3 +162,23 @@ def _spread(value: Any) -> str:
     """Format a number, or the smallest and largest of several."""
     low, high = float(np.min(value)), float(np.max(value))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def export(
+    clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Export an estimator, check the export on ``samples``, and return the results of the check.
+
+    Args:
+        form: ``hf`` or ``onnx``.
+        run: the run that the estimator comes from, for the model card of the ``hf`` form.
+        options: arguments of ``export_onnx``.
+    """
+    from glassformer.export.hf_folder import export_hf
+    from glassformer.export.onnx_folder import export_onnx
+
+    if form == "hf":
+        return export_hf(
+            clf, folder, samples, partial(card_of, clf, None if run is None else run_around(run))
+        )
+    return export_onnx(clf, folder, samples, **options)

@@ -48,9 +48,9 @@ from glassformer.runtime import (
 )
 from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.card import counted, counts_in, write_card
+from glassformer.tasks.catalog import recipe_values
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
 from glassformer.tasks.named_columns import NamedColumns
-from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, KeepEpochs, Progress, run_with
 from glassformer.train.config import CHOSEN, FitConfig, settled, warn_of_few, warn_of_idle
 from glassformer.train.distributed import Ranks, join, refuse_several

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,37 +16,42 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from glassformer.config import listed
+from glassformer.config import listed, nearest
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.copies import groups_of
+from glassformer.data.files import pass_over
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import each
 from glassformer.data.mending import mended
 from glassformer.data.rejected import SKIP, or_else, summary
 from glassformer.data.splits import Splits, as_they_are, split_up, stratified_subset
+from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import (
+    CheckpointError,
+    ConfigError,
     DataError,
     NoSuchColumnError,
     NoSuchSplitError,
+    NotForThisModelError,
     OneClassError,
     UnclearColumnError,
 )
 from glassformer.evaluate.predictions import SIMPLE, write_simple
+from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
 from glassformer.targets.multiclass import Classes, unseen, without_unseen
 from glassformer.targets.multilabel import HALF, one_vs_rest, tune_thresholds
 from glassformer.targets.regression import furthest
 from glassformer.tasks import judging
-from glassformer.tasks.decisions import abstention
-from glassformer.tasks.epochs import evaluate_epochs
-from glassformer.tasks.export import export
+from glassformer.tasks.card import export
+from glassformer.tasks.classifier import abstention
 from glassformer.tasks.folds import LabelsOutOfFold
-from glassformer.tasks.judging import measure_of, score_splits
-from glassformer.tasks.same_data import own_data, training_part
+from glassformer.tasks.judging import measure_of, own_data, score_splits, training_part
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
-from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.callbacks import Count, epoch_weights, kept_epochs, uncounted
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
@@ -546,3 +553,153 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
     For multi-label: label sets, and the confidence of the least confident label decision."""
     labels = getattr(clf, "answers", clf.decide)(probabilities).tolist()
     return labels, clf.kind_.confidence(probabilities, clf.chosen(probabilities)).tolist()
+
+
+# --- the weights of each epoch --------------------------------------------------------------------
+
+
+def evaluate_epochs(
+    context: RunContext, evaluate: Callable[[], dict[str, Any]], final: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Metrics of a split for the saved weights of each epoch. The model's weights are restored at the end.
+
+    Args:
+        evaluate: computes the split's metrics with the model's current weights.
+        final: the metrics of the final model, reused for an epoch with the same weights.
+
+    Returns:
+        One record per epoch: ``epoch`` (from 1), ``step``, ``batch_loss`` (mean over its steps), and the
+        split's ``n``, ``accuracy``, ``accuracy_interval``, ``macro_f1``, ``log_loss``.
+    """
+    clf, folder = context.estimator, context.folder / "checkpoints" / "epochs"
+    epochs = kept_epochs(folder)
+    if not epochs:
+        able = hasattr(context.recipe.train, "keep_epochs")
+        fix = "Train with --set keep_epochs=true" if able else "Leave --every-epoch out"
+        raise ConfigError("no epoch's weights were kept", where=str(folder), fix=fix)
+    ended = {name: tensor.clone() for name, tensor in clf.model_.state_dict().items()}
+    losses, out = _batch_losses(context.folder / "history.jsonl"), []
+    try:
+        for epoch, path in epochs:
+            step, weights = epoch_weights(path)
+            _load_weights(clf, weights, path)
+            same = final is not None and all(torch.equal(ended[name], w) for name, w in weights.items())
+            metrics = final if same and final is not None else evaluate()
+            keys = ("n", "accuracy", "accuracy_interval", "macro_f1", "log_loss")
+            record = {"epoch": epoch, "step": step, "batch_loss": losses.get(epoch)}
+            out.append(record | {key: metrics[key] for key in keys})
+    finally:
+        clf.model_.load_state_dict(ended)
+        clf._compute_model = None
+    return out
+
+
+def _load_weights(clf: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
+    own = clf.model_.state_dict()
+    for name, tensor in weights.items():
+        if name not in own or own[name].shape != tensor.shape:
+            raise CheckpointError(f"{name} is of another model", where=str(path), fix="Train again")
+    clf.model_.load_state_dict(own | dict(weights))
+    clf._compute_model = None  # a cached copy of the old weights
+
+
+def _batch_losses(history: Path) -> dict[int, float]:
+    """Epoch (from 1) -> mean loss of its steps."""
+    if not history.is_file():
+        return {}
+    by_epoch: dict[int, list[float]] = {}
+    with open(history, encoding="utf-8") as file:
+        for record in map(json.loads, file):
+            if record["kind"] == "step":
+                by_epoch.setdefault(record["epoch"] + 1, []).append(record["loss"])
+    return {epoch: sum(losses) / len(losses) for epoch, losses in by_epoch.items()}
+
+
+# --- metrics per value of a column, such as shop, language or month -------------------------------
+
+
+MOST_VALUES = 30  # number of values that are shown separately; the rest form one group
+FEW_VALUES = 5  # up to this number of values, rare ones are allowed too
+OPTION = "--by"
+REPEAT = "Name a column whose values repeat; put numbers and dates into classes in the table first"
+
+
+def check_column(context: RunContext, source: str | None, column: str) -> None:
+    """Check ``--by`` before the evaluation."""
+    if not hasattr(getattr(context.estimator, "kind_", None), "meter"):
+        what = f"{context.recipe.task} is not evaluated by a column"
+        raise NotForThisModelError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
+    path = Path(source or str(getattr(context.recipe.data, "source", "")))
+    if path.suffix.lower() in READERS and path.is_file():
+        _check_repeats(column, list(_column(path, column).values()))
+
+
+def slices(context: RunContext, column: str) -> dict[str, Any]:
+    """Metrics for the rows of each value of another column of the evaluated table.
+
+    Args:
+        context: after ``evaluate_saved``, with the evaluated split and its predictions.
+        column: a column of that table. Texts are stripped; numbers are written as in JSON.
+
+    Returns:
+        ``column``, and ``groups``, the most frequent first: ``value`` (``""`` for an empty cell) and the same
+        metrics as for the whole split. Values beyond the 30 most frequent form a last group, whose ``value``
+        is None and whose ``values`` is their number.
+    """
+    split, answers, clf = context.data.judged, context.answers, context.estimator
+    path = Path(str(split.origin))
+    if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
+        what, fix = f"{split.origin} is not a single table with other columns", "Give one table by --data"
+        raise ConfigError(what, where=OPTION, fix=fix)
+    known = _column(path, column)
+    values = [known.get(row, "") for row in split.rows]
+    counts = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    own, rest = dict(counts[:MOST_VALUES]), len(counts) - MOST_VALUES
+
+    def group(about: dict[str, Any], here: np.ndarray) -> dict[str, Any]:
+        part, outputs = split.select(np.flatnonzero(here).tolist()), answers[here]
+        return about | metrics_from(clf, part, outputs, context.recipe, clf.chosen(outputs))
+
+    groups = [group({"value": value}, np.array([v == value for v in values])) for value in own]
+    if rest > 0:
+        groups.append(group({"value": None, "values": rest}, np.array([v not in own for v in values])))
+    return {"column": column, "groups": groups}
+
+
+def _column(path: Path, column: str) -> dict[int, str]:
+    """Row number -> the column's value as text."""
+    table = read_table(path, pass_over)
+    if column not in table.names:
+        what = f"{path} has no column {column!r}"
+        raise ConfigError(what, where=OPTION, fix=nearest(column, table.names))
+    return column_as_text(table, column)
+
+
+def column_as_text(table: Table, column: str) -> dict[int, str]:
+    """Row number -> the column's value as text; empty for missing values."""
+    names = table.class_names.get(column)
+    return {row: _text(value, names) for row, value in zip(table.rows, table.read(column), strict=True)}
+
+
+def _text(value: Any, names: Sequence[str] | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str):
+        return value.strip()
+    if names and isinstance(value, int) and 0 <= value < len(names):
+        return names[value]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json_text(value, default=str)
+
+
+def _check_repeats(column: str, values: Sequence[str]) -> None:
+    """Raise ConfigError if most values occur only once, or most rows have a rare value."""
+    counts = Counter(values)
+    single = sum(n == 1 for n in counts.values())
+    covered = sum(n for _, n in counts.most_common(MOST_VALUES))
+    if len(counts) > FEW_VALUES and (2 * single > len(counts) or 2 * covered < len(values)):
+        what = (
+            f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows per value to evaluate"
+        )
+        raise ConfigError(what, where=OPTION, fix=REPEAT)

@@ -45,7 +45,7 @@ from glassformer.runtime import choose_device, computing, drawing_own, own_gener
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
-from glassformer.tasks.decisions import accuracy
+from glassformer.tasks.classifier import accuracy
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
 from glassformer.tasks.named_columns import NamedColumns
@@ -389,8 +389,7 @@ def open_backbone(name: str) -> Any:
 
         return Embedder(name)
     from glassformer.inputs.images import build_transform
-    from glassformer.tasks.image_classification.build import build_model
-    from glassformer.tasks.image_classification.estimator import ImageClassifier
+    from glassformer.tasks.image_classification.estimator import ImageClassifier, build_model
 
     clf = ImageClassifier(name)
     configs = clf.configs()

@@ -26,7 +26,8 @@ from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions, world
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, known_recipe
-from glassformer.tasks.labelled import evaluate_every_epoch
+from glassformer.tasks.judging import KEY, check_resumed, part_digests
+from glassformer.tasks.labelled import check_column, evaluate_every_epoch, slices
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import (
     Run,
@@ -38,8 +39,6 @@ from glassformer.tasks.run_folder import (
     with_columns,
     with_lock,
 )
-from glassformer.tasks.same_data import KEY, check_resumed, part_digests
-from glassformer.tasks.slices import check_column, slices
 from glassformer.tasks.task import DataPreview, Log, RunContext, write_json
 from glassformer.train.callbacks import (
     GO_ON,

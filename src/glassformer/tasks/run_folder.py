@@ -24,7 +24,7 @@ from glassformer.report.notebook import Records, run_html
 from glassformer.report.run import read_history
 from glassformer.runtime import the_others_ended, world
 from glassformer.tasks.catalog import build_recipe
-from glassformer.tasks.same_data import is_named
+from glassformer.tasks.judging import is_named
 
 
 @dataclass

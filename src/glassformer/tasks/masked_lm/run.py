@@ -19,9 +19,9 @@ from glassformer.data.splits import grouped_choice
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, NoSuchSplitError, TooFewExamplesError, counted
 from glassformer.inputs.texts import TINY_TEXTS
+from glassformer.tasks.judging import own_data
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
-from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 COUNTED = 2000  # number of texts for the report's statistics of masks

@@ -43,7 +43,7 @@ from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import join_patches
 from glassformer.runtime import computes, computing
 from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
-from glassformer.tasks.image_classification.build import SHAPE_KEYS, scratch_config
+from glassformer.tasks.image_classification.estimator import SHAPE_KEYS, scratch_config
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.tasks.masked_patches.recipe import (
     PatchesRecipe,

@@ -20,9 +20,9 @@ from glassformer.data.sources import split_files
 from glassformer.data.splits import grouped_choice
 from glassformer.errors import MissingValueError, NoSuchSplitError, TooFewExamplesError, counted
 from glassformer.inputs.images import initial_image_range
+from glassformer.tasks.judging import own_data
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
-from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 

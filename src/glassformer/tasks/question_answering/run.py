@@ -34,7 +34,7 @@ from glassformer.targets.answer_span import (
     error_of,
     scores_of,
 )
-from glassformer.tasks.export import export
+from glassformer.tasks.card import export
 from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.judging import fit, score_splits, split_to_evaluate
 from glassformer.tasks.question_answering.estimator import QuestionAnswerer, best_answers

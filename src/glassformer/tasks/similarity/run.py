@@ -22,7 +22,7 @@ from glassformer.evaluate.predictions import table_file
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.similarity import Similarity, correlations, retrieval, tfidf_vectors
 from glassformer.tasks.build import is_from_scratch
-from glassformer.tasks.export import export
+from glassformer.tasks.card import export
 from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.judging import split_to_evaluate
 from glassformer.tasks.similarity.estimator import Embedder

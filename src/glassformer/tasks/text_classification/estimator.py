@@ -58,8 +58,7 @@ from glassformer.tasks.build import (
     is_linear,
     save_tokenizer,
 )
-from glassformer.tasks.classifier import Supervised
-from glassformer.tasks.decisions import Classifier
+from glassformer.tasks.classifier import Classifier, Supervised
 from glassformer.tasks.estimator import Fit, with_settings
 from glassformer.tasks.text_classification.language import warn_of_language
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig

@@ -43,7 +43,7 @@ from glassformer.targets.token_tags import (
     tag_figures,
     word_log_loss,
 )
-from glassformer.tasks.export import export
+from glassformer.tasks.card import export
 from glassformer.tasks.folds import OutOfFold
 from glassformer.tasks.judging import fit, score_splits, split_to_evaluate
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
