@@ -14,7 +14,6 @@ from glassformer.config import read_toml
 from glassformer.errors import InputError
 from glassformer.runtime import versions
 
-
 MOST_COUNT = 2**53  # upper bound for a number of examples in a saved file
 
 
