@@ -25,12 +25,20 @@ from glassformer.errors import (
     UnknownModelError,
 )
 from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
-from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
+from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of
 from glassformer.finite import json_text
 from glassformer.inputs.start import check_start
 from glassformer.models.sentences import Normalize, Sentences
 from glassformer.nn.positions import Learned
-from glassformer.tasks.layers import given, layers_over
+from glassformer.tasks.layers import (
+    SHAPE,
+    embedding_dropout,
+    given,
+    head_over,
+    layers_over,
+    refuse_given,
+    with_new_head,
+)
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 from glassformer.types import HeadKind
@@ -40,25 +48,8 @@ POOLED = {"mean": "mean", "cls": "first", "max": "max"}
 POOLED_UNIT = POOLED | {"mean": "unit-mean", "cls": "unit-first"}
 SMALLEST = 31  # vocabulary size of an architecture that is only inspected
 SHAPE_KEYS = (
-    "d_model",
-    "num_layers",
-    "num_heads",
-    "d_ff",
-    "norm",
-    "norm_eps",
-    "activation",
-    "positions",
-    "final_norm",
-    "embedding_norm",
-    "damp_repeats",
-    "zero_init",
-    "attention",
-    "attention_window",
-    "init_std",
-    "embedding_std",
-    "bidirectional",
-    "embedding_dim",
-    "vectors",
+    *SHAPE,
+    *("embedding_norm", "damp_repeats", "embedding_std", "bidirectional", "embedding_dim", "vectors"),
 )
 
 
@@ -177,10 +168,7 @@ def build_model(
         if vectors is not None:
             fill_word_table(built, vectors, tokenizer, model.vectors or "")
         return built
-    if set_keys := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
-        raise NotForThisModelError(
-            f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
-        )
+    refuse_given(model, SHAPE_KEYS)
     return _from_checkpoint(
         model, text, tokenizer, num_labels, head, solved, pairs and model.pairs == "apart"
     )
@@ -231,38 +219,15 @@ def _from_checkpoint(
             where="max_length",
             fix=f"Use {limit} or less",
         )
-    has_pooler = base.pooling == "pooler"
     pooling = model.pooling
     if pooling == "auto":
         pooling = own_pooling(checkpoint) if own or apart else usual_pooling(base)
         if apart:  # a pooler was trained on pairs; ``nn/pairs.py`` normalizes the vectors of the two texts
             pooling = "mean" if pooling == "pooler" else pooling.removeprefix("unit-")
-    new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
-    config = with_dropout(  # off by default
-        base,
-        model.dropout or 0.0,
-        model.attention_dropout or 0.0,
-        model.embedding_dropout,
-        model.feed_forward_dropout,
-    )
-    final = _with_head(
-        replace(
-            config,
-            encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
-            head="classification",
-            pooling=pooling,
-            num_labels=num_labels,
-            head_type=model.head,
-            head_hidden=model.head_hidden,
-            head_dropout=model.head_dropout,
-            head_activation=model.head_activation,
-            head_input_dropout=model.head_input_dropout,
-            head_norm=model.head == "mlp" and getattr(checkpoint.family.hub, "own_head", None) is not None,
-            sides="apart" if apart else None,
-        ),
-        head,
-    )
-    built = checkpoint.build(final, new_head=True)
+    head_norm = model.head == "mlp" and getattr(checkpoint.family.hub, "own_head", None) is not None
+    fields = head_over(model, num_labels) | {"head_type": model.head, "head_norm": head_norm}
+    config, new = with_new_head(base, model, pooling, sides="apart" if apart else None, **fields)
+    built = checkpoint.build(_with_head(config, head), new_head=True)
     built.weights_source = checkpoint.weights_source
     if head == "classification" or checkpoint.head != head:
         built.weights_source += f"; new (random): {', '.join([*new, f'{head} head'])}"
@@ -357,7 +322,7 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         "d_model": model.d_model,
         "positions": model.positions,
         "norm": model.embedding_norm,
-        "dropout": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
+        "dropout": embedding_dropout(model),
         "token_width": model.embedding_dim,
         "frozen": model.freeze_vectors,
         "damp_repeats": model.damp_repeats,
@@ -371,14 +336,9 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         config,
         embedding=replace(config.embedding, max_positions=max_length, **given(embedding)),
         encoder=layers_over(config.encoder, model),
-        head="classification",
-        num_labels=num_labels,
         pooling=pooling,
         head_type=model.head,
-        head_hidden=model.head_hidden,
-        head_dropout=model.head_dropout,
-        head_activation=model.head_activation,
-        head_input_dropout=model.head_input_dropout,
+        **head_over(model, num_labels),
         **given({"embedding_std": model.embedding_std, "init_std": model.init_std}),
     )
 

@@ -306,11 +306,8 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
         """The class index of each label ``[n]``, int64 (for multi-label ``[n, K]``, 0 or 1).
 
-        Args:
-            origin, rows: name of the labels and their row numbers, for error messages.
-
         Raises:
-            DataError: a label that was not seen in training.
+            DataError: a label that was not seen in training; the message has ``origin`` and its row.
         """
         return self.kind_.encode(labels, self.classes_.tolist(), origin, rows)
 

@@ -86,6 +86,24 @@ def training_part(context: RunContext) -> Any:
 
 
 Scored = Callable[[Any], tuple[dict[str, Any], Any]]  # split -> its metrics and predictions
+Metrics = Callable[..., tuple[dict[str, Any], Any]]  # estimator, split, resamples, progress -> the same
+TRAINING_SAMPLE = 500  # training examples that are evaluated, to show overfitting
+
+
+def read_source(load_dataset: Callable[..., Any], recipe: Any, source: str | None, *columns: str) -> Any:
+    """The data set of a recipe, or of another source; ``columns``: the recipe's keys of its columns."""
+    d = recipe.data
+    known = {key: getattr(d, key) for key in (*columns, "on_bad_row")}
+    part = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
+    return load_dataset(d.source if source is None else source, **known, **part)
+
+
+def nothing_held_out(splits: Any, noun: str, predictions: str) -> list[str]:
+    """A line for the preview if no examples are held out; ``noun`` and ``predictions`` name them."""
+    if splits.validation is not None or splits.judged is not None:
+        return []
+    what = f"no held-out {noun}: nothing will evaluate the {predictions}"
+    return [f"{what}; --set test_size=0.1 holds out a tenth"]
 
 
 def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
@@ -124,6 +142,19 @@ def score_splits(context: RunContext, scored: Scored, sample: Any, measure: str)
         out["seconds"]["inference"] = time.perf_counter() - started
         out["openings"] = {splits.judged_name: 1}
     return out
+
+
+def evaluate_splits(context: RunContext, metrics: Metrics, measure: str) -> dict[str, Any]:
+    """``score_splits``; of the training split some examples, without intervals."""
+    train = context.data.train
+    few = train.select(range(min(TRAINING_SAMPLE, len(train))))
+
+    def scored(split: Any) -> tuple[dict[str, Any], Any]:
+        bootstrap = 0 if split is few else context.recipe.evaluate.bootstrap
+        with context.count("evaluating", len(split)) as progress:
+            return metrics(context.estimator, split, bootstrap, progress)
+
+    return score_splits(context, scored, few, measure)
 
 
 def split_to_evaluate(

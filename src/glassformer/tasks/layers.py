@@ -1,29 +1,20 @@
-"""Encoder layers of a from-scratch model, from a preset and a recipe's model section."""
+"""Settings of a recipe's model section applied to a preset or a checkpoint, for texts and images."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from glassformer.errors import NotForThisModelError
+from glassformer.families.pretrained import with_dropout
 from glassformer.nn.encoder import EncoderConfig
 
-SAME = (  # settings with the same name in both
-    "d_model",
-    "num_layers",
-    "num_heads",
-    "d_ff",
-    "norm",
-    "activation",
-    "dropout",
-    "attention_dropout",
-    "feed_forward_dropout",
-    "stochastic_depth",
-    "final_norm",
-    "zero_init",
-    "attention",
-    "attention_window",
-)
+SIZES = ("d_model", "num_layers", "num_heads", "d_ff")
+# Settings of an encoder that is trained from scratch; a checkpoint has its own.
+LAYERS = (*SIZES, "norm", "activation", "final_norm", "zero_init", "attention", "attention_window")
+SHAPE = (*LAYERS, "norm_eps", "positions", "init_std")
+DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth")
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
@@ -31,11 +22,41 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
+def refuse_given(model: Any, keys: Sequence[str]) -> None:
+    """Raise ConfigError if one of these settings is given, which a checkpoint cannot follow."""
+    if set_keys := [key for key in keys if getattr(model, key) is not None]:
+        what = f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own"
+        raise NotForThisModelError(what, where="model")
+
+
 def layers_over(preset: EncoderConfig, model: Any) -> EncoderConfig:
     """The preset's layers with a model section's settings applied."""
     if model.attention_window is not None and model.attention != "local":
-        what = "only local attention has a window"
-        raise NotForThisModelError(
-            what, where="attention_window", fix="Leave it out, or set attention = local"
-        )
-    return replace(preset, **given({key: getattr(model, key) for key in SAME} | {"eps": model.norm_eps}))
+        what, fix = "only local attention has a window", "Leave it out, or set attention = local"
+        raise NotForThisModelError(what, where="attention_window", fix=fix)
+    values = {key: getattr(model, key) for key in (*LAYERS, *DROPOUTS)}
+    return replace(preset, **given(values | {"eps": model.norm_eps}))
+
+
+def embedding_dropout(model: Any) -> float | None:
+    """Dropout on the embeddings: that of the sub-layers, unless it is set separately."""
+    return model.dropout if model.embedding_dropout is None else model.embedding_dropout
+
+
+def head_over(model: Any, num_labels: int) -> dict[str, Any]:
+    """The fields of a model's config for a new classification head."""
+    same = ("head_hidden", "head_dropout", "head_activation", "head_input_dropout")
+    about = {"head": "classification", "num_labels": num_labels}
+    return about | {key: getattr(model, key) for key in same}
+
+
+def with_new_head(base: Any, model: Any, pooling: str, **fields: Any) -> tuple[Any, list[str]]:
+    """A checkpoint's config with a new head, and the new parts besides the head.
+
+    Dropout is off by default. ``fields``: further fields of the config.
+    """
+    rates = model.dropout or 0.0, model.attention_dropout or 0.0
+    config = with_dropout(base, *rates, model.embedding_dropout, model.feed_forward_dropout)
+    encoder = replace(config.encoder, stochastic_depth=model.stochastic_depth)
+    is_new = pooling == "attention" or (pooling == "pooler" and base.pooling != "pooler")
+    return replace(config, encoder=encoder, pooling=pooling, **fields), [f"{pooling} pooling"] * is_new

@@ -21,7 +21,7 @@ from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError
 from glassformer.evaluate.predict import predict_pictures
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
-from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
+from glassformer.families.pretrained import Checkpoint, read_checkpoint
 from glassformer.finite import finite
 from glassformer.inputs.images import (
     Images,
@@ -40,7 +40,15 @@ from glassformer.tasks.image_classification.recipe import (
     ImageModelConfig,
     ImageRecipe,
 )
-from glassformer.tasks.layers import given, layers_over
+from glassformer.tasks.layers import (
+    SHAPE,
+    embedding_dropout,
+    given,
+    head_over,
+    layers_over,
+    refuse_given,
+    with_new_head,
+)
 from glassformer.train.features import (
     cached_layers,
     can_be_cached,
@@ -210,24 +218,7 @@ class ImageClassifier(ImageModel, Classifier, ImageFitConfig):
     RECIPE = ImageRecipe
 
 
-SHAPE_KEYS = (
-    "patch_size",
-    "stem",
-    "d_model",
-    "num_layers",
-    "num_heads",
-    "d_ff",
-    "norm",
-    "norm_eps",
-    "activation",
-    "positions",
-    "class_token",
-    "final_norm",
-    "zero_init",
-    "attention",
-    "attention_window",
-    "init_std",
-)
+SHAPE_KEYS = ("patch_size", "stem", "class_token", *SHAPE)
 
 
 def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
@@ -238,10 +229,7 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         source = f"{model.model}; {NEW}" if built.fixed else f"random ({model.model}, from scratch)"
         built.weights_source = "; ".join([source, *_unseen(built)])
         return built
-    if set_keys := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
-        raise NotForThisModelError(
-            f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
-        )
+    refuse_given(model, SHAPE_KEYS)
     checkpoint = read_checkpoint(model.model, model.revision)
     base = checkpoint.config
     if checkpoint.family.model.reads != "images":
@@ -257,38 +245,13 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     if base.embedding.image_size != transform.size:
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
     pooling = usual_pooling(checkpoint) if model.pooling == "auto" else model.pooling
-    has_pooler = base.pooling == "pooler"
-    new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
-    config = with_dropout(
-        base,
-        model.dropout or 0.0,
-        model.attention_dropout or 0.0,
-        model.embedding_dropout,
-        model.feed_forward_dropout,
-    )
+    head_type = "linear" if model.head == "auto" else model.head
+    config, new = with_new_head(base, model, pooling, head_type=head_type, **head_over(model, num_labels))
     size = {"image_size": transform.size, "patch_dropout": model.patch_dropout}
-    config = replace(
-        config,
-        embedding=replace(config.embedding, **size),
-        encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
-        head="classification",
-        pooling=pooling,
-        num_labels=num_labels,
-        head_type="linear" if model.head == "auto" else model.head,
-        head_hidden=model.head_hidden,
-        head_dropout=model.head_dropout,
-        head_activation=model.head_activation,
-        head_input_dropout=model.head_input_dropout,
-    )
+    config = replace(config, embedding=replace(config.embedding, **size))
     built = checkpoint.build(config, new_head=True)
-    built.weights_source = "; ".join(
-        [
-            checkpoint.weights_source,
-            *notes,
-            f"new (random): {', '.join([*new, 'classification head'])}",
-            *_unseen(built),
-        ]
-    )
+    parts = f"new (random): {', '.join([*new, 'classification head'])}"
+    built.weights_source = "; ".join([checkpoint.weights_source, *notes, parts, *_unseen(built)])
     return built
 
 
@@ -323,18 +286,13 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
         "positions": model.positions,
         "class_token": model.class_token,
         "patch_dropout": model.patch_dropout,
-        "dropout": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
+        "dropout": embedding_dropout(model),
     }
-    head = {"head_type": None if model.head == "auto" else model.head, "head_hidden": model.head_hidden}
+    head = head_over(model, num_labels) | {"head_type": None if model.head == "auto" else model.head}
     return replace(
         config,
         embedding=replace(config.embedding, **given(embedding)),
         encoder=layers_over(config.encoder, model),
-        head="classification",
-        num_labels=num_labels,
         pooling=config.pooling if model.pooling == "auto" else model.pooling,
-        head_dropout=model.head_dropout,
-        head_activation=model.head_activation,
-        head_input_dropout=model.head_input_dropout,
         **given(head | {"init_std": model.init_std}),
     )

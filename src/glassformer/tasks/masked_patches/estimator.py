@@ -45,6 +45,7 @@ from glassformer.runtime import computes, computing
 from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
 from glassformer.tasks.image_classification.estimator import SHAPE_KEYS, scratch_config
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.tasks.layers import refuse_given
 from glassformer.tasks.masked_patches.recipe import (
     PatchesRecipe,
     PatchFitConfig,
@@ -300,9 +301,7 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
         built = MaskedAutoencoder(scratch_config(shape, transform, 1), sizes)
         built.weights_source = f"random ({model.model}, from scratch)"
         return built
-    if given := [key for key in SHAPE_KEYS if getattr(shape, key) is not None]:
-        what = f"{given[0]} belongs to from-scratch models; {model.model!r} has its own"
-        raise ConfigError(what, where="model")
+    refuse_given(shape, SHAPE_KEYS)
     checkpoint = read_checkpoint(model.model, model.revision)
     if checkpoint.family.model.reads != "images":
         raise NotForThisModelError(f"{model.model!r} does not read images", where="model", fix="Use MaskedLM")

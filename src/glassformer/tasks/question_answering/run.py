@@ -36,12 +36,11 @@ from glassformer.targets.answer_span import (
 )
 from glassformer.tasks.card import export
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.judging import fit, score_splits, split_to_evaluate
+from glassformer.tasks.judging import evaluate_splits, fit, nothing_held_out, read_source, split_to_evaluate
 from glassformer.tasks.question_answering.estimator import QuestionAnswerer, best_answers
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
-TRAINING_SAMPLE = 500  # training questions that are evaluated, to show overfitting
 PREDICTIONS = "predictions.jsonl"
 AROUND = 400  # characters of a long context that are shown on either side of an answer
 BETWEEN = " | "  # separates question and context in a recipe's own questions
@@ -49,15 +48,8 @@ BETWEEN = " | "  # separates question and context in a recipe's own questions
 
 def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
     """Read all questions of a recipe, or of another source."""
-    d = recipe.data
-    return load_answered(
-        d.source if source is None else source,
-        question_column=d.question_column,
-        context_column=d.context_column,
-        answer_column=d.answer_column,
-        on_bad_row=d.on_bad_row,
-        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
-    )
+    columns = ("question_column", "context_column", "answer_column")
+    return read_source(load_answered, recipe, source, *columns)
 
 
 def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
@@ -82,15 +74,11 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the questions; the data doctor also checks the windows."""
     splits = context.data
     own_questions(context.recipe)
-    train = splits.train
-    none = sum(not own.texts for own in train.answers or ())
+    none = sum(not own.texts for own in splits.train.answers or ())
     note = f"{none:,} training questions have no answer" if none else "every training question has an answer"
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {note}"]
-    if splits.validation is None and splits.judged is None:
-        what = "no held-out questions: nothing will evaluate the answers"
-        lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
-    used = {"train": train, "validation": splits.validation, splits.judged_name: splits.judged}
-    dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
+    lines += nothing_held_out(splits, "questions", "answers")
+    dataset = replace(splits.dataset, splits=splits.parts())
 
     def doctor() -> Any:
         windows = {name: context.estimator.encode(split.questions) for name, split in dataset.splits.items()}
@@ -104,13 +92,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     model, recipe, splits = context.estimator, context.recipe, context.data
-    few, judged = splits.train.select(range(min(TRAINING_SAMPLE, len(splits.train)))), splits.judged
-
-    def scored(split: AnsweredSplit) -> tuple[dict[str, Any], list[Candidates]]:
-        with context.count("evaluating", len(split)) as progress:
-            return _metrics(model, split, 0 if split is few else recipe.evaluate.bootstrap, progress)
-
-    out = score_splits(context, scored, few, MEASURE)
+    out, judged = evaluate_splits(context, _metrics, MEASURE), splits.judged
     out["threshold"] = model.threshold_
     out["answers"] = {"max_length": model.length_, "max_answer_length": model.max_answer_length}
     if out["test"] is not None:

@@ -59,6 +59,7 @@ from glassformer.tasks.build import (
 )
 from glassformer.tasks.estimator import FORMAT, Estimator, Fit, digest, fitted, with_settings
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
+from glassformer.tasks.layers import SIZES, refuse_given
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.pairs import (
@@ -88,7 +89,6 @@ from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import refuse_several
 
 LONGEST = 256  # default maximum number of tokens, if the checkpoint has none
-SHAPE = ("d_model", "num_layers", "num_heads", "d_ff")
 ROUNDED = 1e-6  # maximum rounding error of a cosine in fp32
 BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows per matrix product; maximum number of pairs returned
 CANDIDATES = 32  # additional nearest rows in bf16 whose cosines are computed in fp32
@@ -675,16 +675,14 @@ def build_encoder(
         ConfigError: not a text model, sizes for a checkpoint, or too many tokens.
         CheckpointError: weights that cannot be loaded.
     """
-    shape = {key: getattr(model, key) for key in SHAPE}
     built: Any
     pooling = "mean"
     if is_from_scratch(model.model):
+        shape = {key: getattr(model, key) for key in SIZES}
         wide = ModelConfig(model=model.model, dropout=model.dropout or None, **shape)
         built = build_model(wide, TextConfig(max_length=how.max_length or LONGEST), tokenizer, 2)
     else:
-        if given := [key for key, value in shape.items() if value is not None]:
-            what = f"{given[0]} belongs to from-scratch models; {model.model!r} has its own"
-            raise NotForThisModelError(what, where="model")
+        refuse_given(model, SIZES)
         checkpoint = fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model)
         built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0)
         if checkpoint.family.hub is not None:

@@ -24,7 +24,7 @@ from glassformer.targets.similarity import Similarity, correlations, retrieval, 
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import export
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.judging import split_to_evaluate
+from glassformer.tasks.judging import nothing_held_out, read_source, split_to_evaluate
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
@@ -37,18 +37,10 @@ SHOWN_DIGITS = 5
 
 def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
     """Load the pairs of a recipe and split them; or load another source, without splitting."""
-    d = recipe.data
-    dataset = load_scored_pairs(
-        d.source if source is None else source,
-        first=d.first,
-        second=d.second,
-        score=d.score,
-        on_bad_row=d.on_bad_row,
-        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
-    )
+    dataset = read_source(load_scored_pairs, recipe, source, "first", "second", "score")
     if source is not None:
         return as_they_are(dataset)
-    return split_up(dataset, d, recipe.evaluate.split)
+    return split_up(dataset, recipe.data, recipe.evaluate.split)
 
 
 def pairs_of(split: ScoredSplit) -> Pairs:
@@ -68,14 +60,9 @@ def preview_data(context: RunContext) -> DataPreview:
     first, second, score = dataset.columns
     what = f"how alike {first!r} and {second!r} are: {score!r}" if score else "all pairs belong together"
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
-    if splits.judged is None:
-        lines.append(
-            "no held-out pairs: nothing will evaluate the model; --set test_size=0.1 holds out a tenth"
-        )
-    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    kept = {name: split for name, split in parts.items() if split is not None}
-    doctor = None if not kept else lambda: examine_scored(dataset.name, kept, dataset.rejected)
-    return DataPreview(lines, dataset.rejected, doctor)
+    lines += nothing_held_out(splits, "pairs", "model")
+    parts = splits.parts()
+    return DataPreview(lines, dataset.rejected, lambda: examine_scored(dataset.name, parts, dataset.rejected))
 
 
 def fit(context: RunContext, **options: Any) -> None:

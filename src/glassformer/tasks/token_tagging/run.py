@@ -45,24 +45,15 @@ from glassformer.targets.token_tags import (
 )
 from glassformer.tasks.card import export
 from glassformer.tasks.folds import OutOfFold
-from glassformer.tasks.judging import fit, score_splits, split_to_evaluate
+from glassformer.tasks.judging import evaluate_splits, fit, nothing_held_out, read_source, split_to_evaluate
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
-TRAINING_SAMPLE = 500  # training sentences that are evaluated, to show overfitting
-
 
 def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
     """Read all sentences of a recipe, or of another source."""
-    d = recipe.data
-    return load_tagged(
-        d.source if source is None else source,
-        words_column=d.words_column,
-        tags_column=d.tags_column,
-        on_bad_row=d.on_bad_row,
-        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
-    )
+    return read_source(load_tagged, recipe, source, "words_column", "tags_column")
 
 
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
@@ -96,15 +87,11 @@ def preview_data(context: RunContext) -> DataPreview:
     scheme = read_tags(splits.train.tags or (), setting).scheme
     known = _kinds(splits.train, scheme)
     lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
-    if splits.validation is None and splits.judged is None:
-        lines.append(
-            "no held-out sentences: nothing will evaluate the tags; --set test_size=0.1 holds out a tenth"
-        )
+    lines += nothing_held_out(splits, "sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
         if unseen := sorted(_kinds(split, scheme) - known):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
-    used = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
+    dataset = replace(splits.dataset, splits=splits.parts())
     return DataPreview(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
 
 
@@ -117,13 +104,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
     started = time.perf_counter()
     context.log("evaluating")
     tagger, recipe, splits = context.estimator, context.recipe, context.data
-    few, judged = splits.train.select(range(min(TRAINING_SAMPLE, len(splits.train)))), splits.judged
-
-    def scored(split: TaggedSplit) -> tuple[dict[str, Any], list[np.ndarray]]:
-        with context.count("evaluating", len(split)) as progress:
-            return _metrics(tagger, split, 0 if split is few else recipe.evaluate.bootstrap, progress)
-
-    out = score_splits(context, scored, few, MEASURE)
+    out, judged = evaluate_splits(context, _metrics, MEASURE), splits.judged
     out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
     if out["test"] is not None:
         if recipe.evaluate.baselines:

@@ -20,7 +20,7 @@ from glassformer.data.text import detokenize
 from glassformer.evaluate.predictions import table_file
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.target_text import TargetText, translation_scores
-from glassformer.tasks.judging import split_to_evaluate
+from glassformer.tasks.judging import nothing_held_out, read_source, split_to_evaluate
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
@@ -33,16 +33,8 @@ def load(recipe: TranslationRecipe) -> Splits:
     need_sacrebleu()
     if recipe.evaluate.sentences:
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")
-    d = recipe.data
-    dataset = load_pairs(
-        d.source,
-        source_column=d.source_column,
-        target_column=d.target_column,
-        limit=d.limit,
-        seed=d.split_seed,
-        on_bad_row=d.on_bad_row,
-    )
-    return split_up(dataset, d, recipe.evaluate.split)
+    dataset = read_source(load_pairs, recipe, None, "source_column", "target_column")
+    return split_up(dataset, recipe.data, recipe.evaluate.split)
 
 
 def need_sacrebleu() -> None:
@@ -54,9 +46,7 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the pairs."""
     pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
-    if pairs.validation is None and pairs.judged is None:
-        what = "no held-out pairs: nothing will evaluate the translations"
-        lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
+    lines += nothing_held_out(pairs, "pairs", "translations")
     return DataPreview(lines, pairs.dataset.rejected)
 
 
