@@ -74,11 +74,7 @@ class Row:
 
 
 def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
-    """The inputs of the rows without an error.
-
-    Args:
-        noun: plural noun for the inputs, for messages.
-    """
+    """The inputs of the rows without an error; ``noun``: plural noun for them, for messages."""
     texts, one = [row.text for row in rows if row.error is None], noun.removesuffix("s")
     fix = f"Give at least one {one}"
     if not rows:
@@ -93,11 +89,7 @@ def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
 
 
 def text_row(text: str, number: int, skip: bool) -> Row:
-    """A row for a text from the command line; with ``skip`` an unusable one is marked.
-
-    Args:
-        number: number of the argument, from 1.
-    """
+    """A row for argument ``number`` (from 1) of the command line; with ``skip`` an unusable one is marked."""
     return Row(text, error=_problem(text, f"TEXT {number}", skip, "Give another text"))
 
 
@@ -105,11 +97,7 @@ EMPTY = "the line is empty"
 
 
 def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
-    """One row per line; empty lines are kept and marked, with any ``skip``.
-
-    Args:
-        lines: line number, from 1 -> line.
-    """
+    """One row per line (its number from 1 -> line); empty lines are kept and marked, with any ``skip``."""
     rows = []
     for number in range(1, max(lines) + 1 if lines else 1):
         line = lines.get(number, "").rstrip("\r\n")
@@ -139,11 +127,7 @@ def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, in
 
 
 def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
-    """Read the rows of a file; the error for an unusable row also states how many others there are.
-
-    Args:
-        read: reads the file with the given settings.
-    """
+    """``read`` the rows of a file; the error for an unusable row also states how many others there are."""
     try:
         return read(given)
     except DataError as error:
@@ -220,13 +204,8 @@ def carried(names: Sequence[str], say: Callable[[str], None]) -> list[str]:
 
 
 def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str], names: Sequence[str]) -> Row:
-    """An unusable row with its readable cells.
-
-    Args:
-        texts: the columns of texts.
-        names: all columns, in the order of the file. Of a row with a wrong number of cells, only those before
-            the texts are kept, since others may be under wrong names.
-    """
+    """An unusable row with its readable cells. If it has a wrong number of cells, only those before the
+    ``texts`` (columns of texts) are kept, since others may be under wrong names; ``names``: all columns."""
     values: dict[str, Any] = getattr(error, "values", {})
     if getattr(error, "ragged", False):
         values = {name: values.get(name) for name in takewhile(lambda name: name not in texts, names)}
@@ -278,10 +257,8 @@ def layout_of(rows: Sequence[Row]) -> Layout:
 
 
 def columns_beside(layout: Layout, taken: Sequence[str]) -> dict[str, Callable[[Row], str]]:
-    """Name in the table of predictions -> function that returns the cell of a row, for the user's columns.
-
-    A column with a name in ``taken`` is renamed to ``given:NAME``.
-    """
+    """Name in the table of predictions (``given:NAME`` if it is ``taken``) -> function of a row's cell, for
+    the user's columns."""
     out: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
     for name in layout.columns:
         shown = f"given:{name}" if name in (*taken, *out) or name.startswith(("p:", "given:")) else name
@@ -319,11 +296,8 @@ OTHER_ENDS = (
 
 
 def gather_rows(given: Given, first: int = 1) -> list[Row]:
-    """One row per text, in order; rows of a file have their row numbers and other columns.
-
-    Args:
-        first: number of the first argument, for messages.
-    """
+    """One row per text, in order; rows of a file have their numbers and columns. ``first``: number of the
+    first argument."""
     found: list[Row] = []
     for number, argument in enumerate(given.words, first):
         if argument == STDIN:
@@ -384,11 +358,8 @@ def no_picture(argument: str) -> DataError:
 
 
 def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
-    """Raise DataError for an input that no text model reads: a folder, an image, a missing file.
-
-    Args:
-        skip: unusable texts raise no error.
-    """
+    """Raise DataError for an input that no text model reads: a folder, an image, a missing file, or without
+    ``skip`` an unusable text."""
     from glassformer.data.files import check_file
 
     for number, argument in enumerate(given, 1):
@@ -448,10 +419,8 @@ def read_stdin() -> tuple[list[str], list[int]]:
 def read_with_columns(
     path: Path, text_column: str | None, say: Callable[[str], None]
 ) -> tuple[list[str], list[int], list[dict[str, Any]]]:
-    """The texts of a table or a ``.txt`` file, their row numbers, and their other columns (one dict per row).
-
-    Columns of bytes (images) are left out.
-    """
+    """Texts of a table or a ``.txt`` file, their row numbers, and their other columns except bytes (one dict
+    per row)."""
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text
     from glassformer.data.files import read_lines

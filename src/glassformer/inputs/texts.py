@@ -356,11 +356,8 @@ def _alone(text: str, sides: tuple[str, str]) -> DataError:
 
 
 def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
-    """A row with one pair; an unusable pair raises an error or, with ``skip``, is marked.
-
-    Args:
-        where: position of texts from the command line, for messages; empty for texts of a file.
-    """
+    """A row with one pair; an unusable pair raises an error or, with ``skip``, is marked. ``where``: position
+    of arguments."""
     try:
         (pair,) = join_sides([first], [second])
     except DataError as error:

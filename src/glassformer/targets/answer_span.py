@@ -263,12 +263,8 @@ class Candidates:
 
 
 def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int, kept: int = KEPT) -> list[Candidates]:
-    """The best spans of each question over all its windows; a span in several windows has its best score.
-
-    Args:
-        logits: ``[N, 2]``, start and end logits of every token of ``rows``.
-        max_answer: maximum number of tokens of an answer.
-    """
+    """The best spans of each question over all its windows, of at most ``max_answer`` tokens, from the logits
+    ``[N, 2]`` of all tokens; a span in several windows has its best score."""
     spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.count)]
     null = np.full(rows.count, np.inf)
     starts = rows.table.starts
@@ -294,11 +290,8 @@ def _rank(span: tuple[float, int, int]) -> tuple[float, int, int]:
 
 
 def best_spans(logits: np.ndarray, longest: int, kept: int) -> list[tuple[float, int, int]]:
-    """The ``kept`` spans of at most ``longest`` tokens with the highest sum: score, first token, last token.
-
-    Args:
-        logits: ``[T, 2]`` of the tokens of the context. All spans are searched.
-    """
+    """The ``kept`` best of all spans of at most ``longest`` tokens, from logits ``[T, 2]``: score, first
+    token, last token."""
     count = len(logits)
     if count == 0:
         return []
@@ -315,15 +308,8 @@ def best_spans(logits: np.ndarray, longest: int, kept: int) -> list[tuple[float,
 
 
 def best_threshold(leads: Sequence[float], answered: Sequence[float], unanswered: Sequence[float]) -> float:
-    """The threshold of ``Candidates.lead`` with the highest mean metric on validation questions.
-
-    Args:
-        leads: ``lead`` of each question.
-        answered: metric (such as F1) of each question if the best span is predicted.
-        unanswered: metric of each question if no answer is predicted.
-
-    Returns:
-        A finite number between two leads, in the middle of the best interval.
+    """The threshold of ``Candidates.lead`` with the highest mean metric, in the middle of the best interval,
+    from the lead of each validation question and its metric (such as F1) if it is answered, and if it is not.
     """
     lead = np.clip(np.asarray(leads, float), -1e6, 1e6)
     order = np.argsort(lead, kind="stable")

@@ -717,11 +717,8 @@ class ClassificationMeter:
         return roc, precision
 
     def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
-        """95 % intervals of accuracy and macro-F1.
-
-        Accuracy depends only on the confusion matrix, and resampling the examples is equivalent to a
-        multinomial draw of its cells.
-        """
+        """95 % intervals of accuracy and macro-F1. Resampling examples is a multinomial draw of the confusion
+        matrix."""
         n, rng = int(self._confusion.sum()), np.random.default_rng(seed)
         true, predicted = np.nonzero(self._confusion)
         share = self._confusion[true, predicted] / n

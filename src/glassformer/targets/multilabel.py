@@ -380,13 +380,9 @@ def binary_loss(logits: ArrayLike, targets: ArrayLike) -> float:
 
 
 def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
-    """The threshold of each label with the best F1 ``[K]``; if fewer than ``FEW`` examples have the label (or
-    lack it), the threshold with the best micro-F1.
-
-    Args:
-        probabilities: [n, K], of data that the model was not trained on.
-        targets: [n, K], 0 or 1.
-    """
+    """The threshold ``[K]`` with the best F1 of each label, from probabilities and targets ``[n, K]`` of data
+    that the model was not trained on; if fewer than ``FEW`` examples have the label (or lack it), that with
+    the best micro-F1."""
     p, y = _checked(probabilities, targets)
     flat = y.reshape(-1)
     common = tune_threshold(p.reshape(-1), flat, "f1")[0] if 0 < flat.sum() < flat.size else HALF
@@ -414,11 +410,8 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
 
 
 def label_curve(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[dict[str, Any]]:
-    """The calibration curve: mean probability and share of positives in non-empty bins of equal width.
-
-    Args:
-        probabilities, targets: [n], of one label, or of all labels, flattened.
-    """
+    """The calibration curve ``[n]``: mean probability and share of positives in non-empty bins of equal
+    width."""
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     place = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
     return [
@@ -479,13 +472,8 @@ class LabelSetMeter:
     def update(
         self, probabilities: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None
     ) -> None:
-        """Count one batch.
-
-        Args:
-            probabilities: [b, K].
-            targets: [b, K], 0 or 1.
-            predicted: [b, K] bool, if thresholds decide; None: probabilities above 0.5.
-        """
+        """Count one batch: probabilities and targets ``[b, K]``; ``predicted`` ``[b, K]`` bool, if thresholds
+        decide."""
         p, y = np.asarray(probabilities, np.float32), np.asarray(targets).astype(bool)
         if p.ndim != 2 or p.shape[1] != len(self.classes) or y.shape != p.shape:
             raise ShapeError(

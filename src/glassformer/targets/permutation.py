@@ -45,13 +45,8 @@ class Permutation:
 
 
 def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> Statistic:
-    """The statistic of a measure for each seed; 0 for resamples in which it is undefined.
-
-    Args:
-        measure: one of ``Numbers.compared``.
-        targets: [n] true numbers.
-        predicted: [S, n], predictions with S seeds.
-    """
+    """The statistic of a measure of ``Numbers.compared``, for true numbers ``[n]`` and predictions ``[S, n]``
+    with S seeds; 0 for resamples in which it is undefined."""
     true, seeds = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
     if true.ndim != 1 or seeds.shape[1:] != true.shape:
         raise ShapeError(f"answers {seeds.shape} are not of {len(true)} examples")

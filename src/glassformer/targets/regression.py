@@ -352,12 +352,9 @@ class Numbers(ByPermutation, Classes):
 
     def _chosen_by_far(self, est: Any, splits: Any, train: Any, held: np.ndarray) -> dict[str, Any] | None:
         """Report outliers among the validation numbers that cause most of the loss that selected the best
-        epoch: how many, the first of them, their share of the loss, the epoch, and whether the training
-        numbers span orders of magnitude, so that they need not be typing errors. None if there are none.
-
-        Args:
-            held: predictions for the validation examples, ``[n]``.
-        """
+        epoch: how many, the first, their share of the loss, the epoch, and whether the training numbers span
+        orders of magnitude, so that they need not be typing errors. None if there are none. ``held``:
+        predictions ``[n]``."""
         if train.monitor != "loss" or not train.keep_best:
             return None
         true, learned = (np.asarray(split.labels, np.float64) for split in (splits.validation, splits.train))

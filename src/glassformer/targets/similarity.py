@@ -101,12 +101,8 @@ def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
 def judged(
     first: np.ndarray, second: np.ndarray, wanted: np.ndarray | None, texts: Sequence[str]
 ) -> dict[str, float]:
-    """Validation metrics for vectors of length 1: loss, and Spearman or the share of partners found.
-
-    Args:
-        wanted: scores from 0 to 1; None: all pairs are positive.
-        texts: the second texts.
-    """
+    """Validation metrics for vectors of length 1: loss, and Spearman with the scores ``wanted`` (0 to 1) or,
+    if None, the share of partners found among the second texts."""
     cosines = (first * second).sum(1)
     if wanted is None:
         return {"loss": float(1 - cosines.mean()), "score": retrieval(first @ second.T, texts)["found"]}
@@ -129,11 +125,8 @@ def correlations(
 
 
 def tfidf_vectors(train: Any, pairs: Any) -> tuple[Any, Any]:
-    """L2-normalized TF-IDF vectors of both sides, sparse ``[n, W]``, fitted to the training texts.
-
-    Args:
-        train, pairs: splits with the texts as ``first`` and ``second``.
-    """
+    """L2-normalized TF-IDF vectors of both sides (``first``, ``second``) of pairs, sparse ``[n, W]``, fitted
+    to the training texts."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(sublinear_tf=True)

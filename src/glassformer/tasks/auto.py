@@ -141,13 +141,8 @@ def asks_for_encoder(clf: Any) -> bool:
 def fit_auto(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit an estimator of texts or images with ``model="auto"``.
-
-    It takes over the fitted state of the winner, and has ``tried_``: score and time of each candidate.
-
-    Args:
-        data: X, y, validation and sample weights, as passed to ``fit``.
-    """
+    """Fit an estimator with ``model="auto"`` on the arguments of ``fit``: it takes over the fitted state of
+    the winner, and has ``tried_``: score and time of each candidate."""
     if asks_for_encoder(clf) or world()[1] > 1:  # processes that share one training
         alone = usual(clf)
     else:
@@ -404,11 +399,8 @@ class Search:
         return best
 
     def can_end_early(self, found: Sequence[Candidate]) -> bool:
-        """After an interruption: whether to end with the best candidate so far, and skip the others.
-
-        Args:
-            found: all candidates.
-        """
+        """After an interruption: whether to end with the best candidate so far, and skip the others of
+        ``found``."""
         stops = [call for call in self.calls if isinstance(call, StopOnSignal)]
         if not (self.tried and any(call.best_so_far for call in stops)):
             return False

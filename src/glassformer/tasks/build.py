@@ -268,11 +268,8 @@ def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_la
 
 
 def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
-    """The checkpoint, with an embedding row for every id of its tokenizer.
-
-    Intermediate pieces of BPE merges may have ids beyond the embedding table (``Vocabulary.steps``); their
-    new rows are copies of the unknown token's.
-    """
+    """The checkpoint, with an embedding row for every id of its tokenizer. Intermediate pieces of BPE merges
+    may have ids beyond the table (``Vocabulary.steps``); their rows are copies of the unknown token's."""
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
     _check_padding(known, checkpoint)
     if id_count(tokenizer) > rows == known.steps(tokenizer) and known.unk is not None:
@@ -282,11 +279,9 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
 
 
 def _check_padding(known: Vocabulary, checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError if position ids start after ``pad_token_id`` and that is not the padding token.
-
-    RoBERTa-style models number only the tokens that differ from ``pad_token_id``. If the tokenizer pads with
-    another one, real tokens would have had other position ids in training than here.
-    """
+    """Raise CheckpointError if position ids start after ``pad_token_id`` and that is not the padding token:
+    RoBERTa numbers only tokens other than ``pad_token_id``, so real tokens would have had other position ids
+    in training."""
     positions = getattr(checkpoint.config.embedding, "positions", None)
     if not isinstance(positions, Learned) or positions.offset == 0:
         return

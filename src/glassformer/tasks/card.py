@@ -18,10 +18,8 @@ MOST_COUNT = 2**53  # upper bound for a number of examples in a saved file
 
 
 def counted(fit: Any) -> dict[str, int]:
-    """Number of training and validation examples of a fit; empty if examples have no targets.
-
-    Validation data in another form (an Embedder's pairs) are not counted.
-    """
+    """Number of training and validation examples of a fit; empty if examples have no targets (an Embedder's
+    pairs)."""
     if (targets := getattr(fit.examples, "targets", None)) is None:
         return {}
     held = {"validation": len(fit.held[1])} if isinstance(fit.held, tuple) else {}
@@ -36,12 +34,8 @@ def counts_in(about: Mapping[str, Any]) -> dict[str, int]:
 
 
 def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
-    """The model card of a fitted estimator, for ``README.md``.
-
-    Args:
-        run: the run's folder, for its recipe, metrics and data checks.
-        form: arguments for ``report.card.Form``: how the saved folder is opened.
-    """
+    """The model card of a fitted estimator, for ``README.md``, with the facts of the folder ``run``.
+    ``form``: arguments for ``report.card.Form``: how the saved folder is opened."""
     from glassformer.report.card import Form, Model, model_card
 
     tag, use = getattr(estimator.RECIPE, "CARD", ("", ""))
@@ -166,13 +160,8 @@ def _spread(value: Any) -> str:
 def export(
     clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Export an estimator, check the export on ``samples``, and return the results of the check.
-
-    Args:
-        form: ``hf`` or ``onnx``.
-        run: the run that the estimator comes from, for the model card of the ``hf`` form.
-        options: arguments of ``export_onnx``.
-    """
+    """Export an estimator as ``hf`` (its card has the facts of ``run``) or ``onnx`` (``options``: arguments
+    of ``export_onnx``), check the export on ``samples``, and return the results of the check."""
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
 

@@ -56,11 +56,8 @@ if TYPE_CHECKING:
 
 
 class Tasks(MutableMapping[str, "Task"]):
-    """Name -> ``Task``, imported on first use.
-
-    A process that predicts texts must start within seconds, so it imports nothing for images or plots;
-    reading a recipe imports no task.
-    """
+    """Name -> ``Task``, imported on first use: predicting texts imports nothing for images or plots, and
+    reading a recipe imports no task."""
 
     def __init__(self, names: Iterable[str]):
         self._tasks: dict[str, Task | None] = dict.fromkeys(names)
@@ -143,12 +140,8 @@ def recipe_classes() -> dict[str, type]:
 
 
 def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -> None:
-    """Raise ConfigError unless the recipe's task predicts labels.
-
-    Args:
-        words: also accept tasks that label words.
-        folds: also accept tasks that can be cross-validated.
-    """
+    """Raise ConfigError unless the recipe's task predicts labels, or labels words (``words``), or can be
+    cross-validated (``folds``)."""
     able = [
         name
         for name, task in TASKS.items()

@@ -380,10 +380,8 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     # --- files -----------------------------------------------------------------------------------
 
     def _order(self) -> list[int] | None:
-        """Order of the head's rows in a file: for imported models the original order, so that adapters fit.
-
-        A threshold applies to the second class, so with one the order cannot change.
-        """
+        """Order of the head's rows in a file: for imported models the original one, so that adapters fit,
+        except with a threshold, which applies to the second class."""
         return self.class_order_ if self.threshold_ is None else None
 
     def _write_model(self, folder: Path) -> None:

@@ -24,12 +24,7 @@ NAME = "out-of-fold"  # name of the split in metrics and predictions
 
 
 class OutOfFold(ABC):
-    """Cross-validation of one recipe.
-
-    Args:
-        recipe, splits: the recipe and its data.
-        estimator: the class to train.
-    """
+    """Cross-validation of one recipe and its data, with an estimator class."""
 
     NOUN: ClassVar[str] = "examples"
     ANSWERS: ClassVar[str] = "probabilities.npy"  # file of a fold's predictions; may be a .json
@@ -80,11 +75,7 @@ class OutOfFold(ABC):
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         """Write the out-of-fold predictions of all folds, and return their entries of metrics.json.
-
-        Args:
-            answers: for each fold the row numbers of its examples, and the result of ``per_example``.
-            found: the metrics of each fold.
-        """
+        ``answers``: row numbers and ``per_example`` of each fold; ``found``: its metrics."""
 
 
 class LabelsOutOfFold(OutOfFold):

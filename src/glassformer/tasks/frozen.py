@@ -32,17 +32,8 @@ def fit_frozen(
     weights: np.ndarray | None = None,
     held: tuple[Sequence[Any], Sequence[Any]] | None = None,
 ) -> tuple[str, Any] | None:
-    """Fit the baseline for a text classifier or regressor.
-
-    Args:
-        est: the fitted estimator that the baseline is compared with.
-        weights: ``[n]``, of the training texts; None: equal weights.
-        held: validation texts and labels, which choose thresholds.
-
-    Returns:
-        The baseline's name and the fitted estimator; None if the encoder is not downloaded, or if ``est`` is
-        the same model.
-    """
+    """Fit the baseline that ``est`` is compared with; ``held`` (texts, labels) chooses thresholds. Returns
+    its name and estimator; None if the encoder is not downloaded, or if ``est`` is the same model."""
     if is_frozen(est) or not is_available(ENCODER):
         return None
     name, settings = NAME, {key: getattr(est, key) for key in sorted(obeyed(est.SECTIONS.values(), "frozen"))}

@@ -65,13 +65,8 @@ Head = LinearHead | NearestHead
 def fit_head(
     vectors: np.ndarray, targets: np.ndarray, kind: Kind = "linear", neighbors: int = 5, C: float = 1.0
 ) -> Head:
-    """Fit a head on the vectors ``[n, E]`` of examples with class indices ``targets`` ``[n]``.
-
-    Args:
-        kind: ``linear`` (logistic regression) or ``knn`` (nearest neighbors).
-        neighbors: number of neighbors for ``knn``.
-        C: inverse regularization strength for ``linear``, as in scikit-learn.
-    """
+    """Fit a head on vectors ``[n, E]`` with class indices ``[n]``: ``linear`` (logistic regression with
+    inverse strength ``C``, as in scikit-learn) or ``knn`` (nearest neighbors)."""
     if kind not in KINDS:
         raise ConfigError(f"no head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
     if neighbors < 1 or not C > 0:

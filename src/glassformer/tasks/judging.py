@@ -49,12 +49,8 @@ def check_resumed(folder: Path, data: Any, source: str) -> None:
 
 
 def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
-    """Load the data of a finished run, split as in its recipe.
-
-    Args:
-        parts: the splits that are needed. If one has changed but the training split has not, it is used and
-            a line is logged.
-    """
+    """Load the data of a finished run, split as in its recipe. If one of the needed ``parts`` has changed but
+    the training split has not, it is used and a line is logged."""
     data, source = context.task.load(context.recipe), context.recipe.data.source
     changed = changed_parts(context.folder, data)
     if changed is None:
@@ -120,12 +116,8 @@ def fit(context: RunContext, **options: Any) -> None:
 
 
 def score_splits(context: RunContext, scored: Scored, sample: Any, measure: str) -> dict[str, Any]:
-    """Metrics of the splits, for metrics.json. The predictions for the test split (or its substitute) become
-    ``context.answers``.
-
-    Args:
-        sample: training examples, whose metrics show overfitting.
-    """
+    """Metrics of the splits and a ``sample`` of the training examples (which show overfitting), for
+    metrics.json. The predictions for the test split (or its substitute) become ``context.answers``."""
     splits = context.data
     out: dict[str, Any] = {
         "train": scored(sample)[0] | {"of": len(splits.train)},
@@ -165,12 +157,8 @@ def split_to_evaluate(
     needed: str = "",
     also: Callable[[Any], str] = lambda dataset: "",
 ) -> Any:
-    """The split to evaluate, of a run's own data or of another source; logs its size.
-
-    Args:
-        needed: noun of the targets that it must have, for the message; empty: examples are enough.
-        also: returns more text for the log line, given the data set.
-    """
+    """The split to evaluate, of a run's own data or of another source; logs its size, and ``also`` of the
+    data set. ``needed``: noun of the targets that it must have; empty: examples are enough."""
     splits = own_data(context) if source is None else load(context.recipe, source)
     if rejected := splits.dataset.rejected:
         context.log(summary(rejected, listed=False))

@@ -106,11 +106,8 @@ def estimators() -> dict[str, type[Estimator]]:
 
 
 def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
-    """Message and fix for a folder of ``transformers`` that is not a classifier.
-
-    Args:
-        other: description of its head's outputs; empty: it has no head for classes.
-    """
+    """Message and fix for a folder of ``transformers`` with a head for ``other`` outputs, or (if empty)
+    without one for classes."""
     what = f"holds a model whose head is for {other}" if other else "holds a model without a head for classes"
     tuned = "TextClassifier(path)" if checkpoint.family.model.reads == "texts" else "ImageClassifier(path)"
     return what, f"Open it with load_pretrained, or fine-tune it with {tuned}"
@@ -179,11 +176,8 @@ def _task_learning(checkpoint: Checkpoint, kind: Classes) -> Task:
 
 
 def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
-    """Raise CheckpointError if ``config.json`` asks for another function on the logits than the target's.
-
-    ``function_to_apply`` is a key for pipelines of transformers; the others are for cross-encoders of
-    sentence-transformers.
-    """
+    """Raise CheckpointError if ``config.json`` asks for another function on the logits than the target's, by
+    a key of transformers' pipelines or of sentence-transformers' cross-encoders."""
     supported = {"softmax"} if kind.joint else {"sigmoid"} if kind.binary else {"none"}
     function = settings.get("function_to_apply")
     if function is not None and function not in supported:
@@ -197,11 +191,9 @@ def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
 
 
 def _of_transformers(folder: Path) -> Any:
-    """The estimator for a folder that ``transformers`` wrote.
-
-    Texts are truncated to the limit of its tokenizer and position embeddings. Labels are sorted, as
-    ``classes_`` always is, and the rows of the head with them.
-    """
+    """The estimator for a folder that ``transformers`` wrote. Texts are truncated to the limit of its
+    tokenizer and position embeddings; labels are sorted, as ``classes_`` always is, and the rows of the head
+    with them."""
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
     if (task := task_opening(checkpoint)) is not None:

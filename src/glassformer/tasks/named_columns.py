@@ -56,12 +56,8 @@ class NamedColumns:
         return False
 
     def fit_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
-        """The examples of ``X`` for ``fit``; a table becomes a list, and its column names are stored.
-
-        Args:
-            y: targets; a column of ``X`` that equals them is an error.
-            names: the columns to read; others are ignored.
-        """
+        """The examples of ``X`` for ``fit``, which must not hold ``y``; a table becomes a list, and its
+        column names (or only ``names``) are stored."""
         warn_of_order(X, y)
         vars(self).pop("feature_names_in_", None)
         self.n_features_in_, self._warned_positions = 1, False
@@ -80,11 +76,8 @@ class NamedColumns:
         return out
 
     def rows_of(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
-        """The examples of ``X`` for prediction; a table becomes a list of the columns that ``fit`` used.
-
-        Args:
-            width: number of columns per example, if it differs from ``fit``.
-        """
+        """The examples of ``X`` for prediction; a table becomes a list of the columns that ``fit`` used, or
+        of ``width`` columns."""
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
         origin, most = origin or self.NOUN, width or self.columns_per_example()
         names = getattr(self, "feature_names_in_", None)

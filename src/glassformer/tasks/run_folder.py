@@ -100,11 +100,7 @@ def trained_column(folder: str | Path) -> str | None:
 
 
 def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
-    """The recipe with other column names, for evaluation on other data.
-
-    Args:
-        columns: key of the recipe's section ``data`` -> name of the column.
-    """
+    """The recipe with other columns (key of its section ``data`` -> name), for evaluation on other data."""
     for key in columns:
         if not hasattr(recipe.data, key):
             known = [k for k in vars(recipe.data) if k.endswith("_column")]
@@ -167,11 +163,8 @@ def remove_first_files(folder: Path) -> None:
 
 
 def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) -> None:
-    """Raise ConfigError if a run cannot be started, or resumed, in ``folder``.
-
-    Args:
-        killed: whether a process was killed there; a run without a step does not count then.
-    """
+    """Raise ConfigError if a run cannot be started, or resumed, in ``folder``. A run without a step whose
+    process was ``killed`` does not count."""
     config = folder / "config.toml"
     check_folder_path(folder)
     if killed and not resume and not is_begun(folder):
@@ -226,12 +219,8 @@ def _differing(there: dict[str, Any], here: dict[str, Any], above: str = "") -> 
 
 def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
     """The recipe with the settings for splitting data that the run in the folder started with, or else the
-    defaults of new runs; and whether to leave out unreadable images after splitting, so that splits stay the
-    same.
-
-    New runs on a user's data keep copies of an example in one split; a run that started before this setting
-    existed keeps its splits.
-    """
+    defaults of new runs (copies of an example in one split); and whether to leave out unreadable images after
+    splitting, so that splits stay the same."""
     data, config, changes = recipe.data, folder / "config.toml", {}
     begun_as: Any = read_run_recipe(folder) if config.is_file() else None
     before = begun_as and begun_as.data

@@ -28,12 +28,8 @@ PASSES = 3  # epochs for a masked language model, which has many texts
 def read_word_table(
     model: ModelConfig, tokenizer: Tokenizer, table: TokenTable | None, seed: int
 ) -> Word2Vec | None:
-    """The word vectors named by ``model.vectors``; None if it is not set.
-
-    Args:
-        table: the training texts, for ``vectors = "word2vec"``. Training uses one thread, so that the same
-            seed gives the same bits.
-    """
+    """The word vectors named by ``model.vectors``; None if it is not set. ``word2vec`` trains them on
+    ``table`` with one thread, so that the same seed gives the same bits."""
     if model.vectors is None:
         if model.freeze_vectors:
             raise ConfigError(
@@ -63,16 +59,9 @@ def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int
 def begin_with_vectors(
     network: Any, name: str, tokenizer: Tokenizer, table: TokenTable, seed: int, first: int = 0
 ) -> None:
-    """Initialize token embeddings with word vectors, shifted to mean 0 and scaled to the table's standard
-    deviation. They are trained further.
-
-    Masked words are predicted with the same table, so from the first step on, words with similar contexts get
-    similar probabilities.
-
-    Args:
-        name: ``word2vec`` (trained on ``table``, with one thread), a run, or a file of vectors.
-        first: the first column for the vectors; earlier columns are left unchanged.
-    """
+    """Initialize token embeddings, from column ``first`` on, with word vectors (``word2vec``: trained on
+    ``table``; or a run or file), shifted to mean 0 and scaled to the table's standard deviation. Masked words
+    are predicted with the same table, so words with similar contexts start with similar probabilities."""
     weight = network.embeddings.tokens.weight
     room = weight.shape[1] - first
     if name == TRAINED_HERE:
@@ -98,8 +87,7 @@ def begin_with_vectors(
 
 
 def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
-    """Copy word vectors into the rows of the tokens that have one; other rows are scaled to the same
-    standard deviation.
+    """Copy word vectors into the rows of tokens that have one; the others are scaled to the same deviation.
     """
     rows, vector_rows = _shared(vectors, tokenizer)
     weight = network.embeddings.tokens.weight

@@ -130,11 +130,8 @@ ALONE = Ranks()
 
 
 def join(strategy: str, device: torch.device, seed: int) -> Ranks:
-    """Connect to the other processes that ``torchrun`` has started; returns ``ALONE`` for a single process.
-
-    Args:
-        strategy: ``auto`` and ``ddp``: every process has all weights; ``fsdp``: weights are sharded.
-    """
+    """Connect to the other processes that ``torchrun`` has started (``fsdp``: weights are sharded; otherwise
+    each process has all); returns ``ALONE`` for a single process."""
     rank, size = world()
     if size < 2:
         return ALONE
@@ -161,9 +158,7 @@ def _connect(size: int, backend: str) -> None:
 
 @dataclass
 class Share:
-    """This process's rows of a batch; ``idle``: there are fewer rows than processes, and none for
-    this one.
-    """
+    """This process's rows of a batch; ``idle``: there are fewer rows than processes, none for this one."""
 
     batch: Any
     idle: bool

@@ -42,11 +42,8 @@ MAX_ROW_BYTES = 1 << 29  # of the features of an image data set if upper layers 
 
 
 def can_be_cached(model: Any, *changes: float) -> bool:
-    """Whether the input of the head is the same at every step: nothing below is trained or random.
-
-    Args:
-        changes: rates of random changes of the input; each must be 0.
-    """
+    """Whether the head's input is the same at every step: nothing below is trained or random, and no rate of
+    ``changes`` is above 0."""
     if not (model.has_attention and model.has_features):
         return False
     below = model.embeddings, model.encoder
@@ -81,13 +78,8 @@ def features_of(
     device: torch.device,
     home: Path | None = None,
 ) -> Tensor:
-    """The result of ``compute`` ``[n, ...]`` in the model's dtype, from the cache if possible.
-
-    Damaged cached features are recomputed; a cache that is not writable is ignored.
-
-    Args:
-        inputs, setting: the arrays and the settings that determine the features, for the cache key.
-    """
+    """The result of ``compute`` ``[n, ...]`` in the model's dtype, from the cache if possible (under
+    ``inputs`` and ``setting``). Damaged features are recomputed; a cache that is not writable is ignored."""
     folder = (home or cache_folder() / "features") / _key(model, inputs, setting)
     with suppress(CheckpointError):
         verify_folder(folder)
@@ -126,10 +118,8 @@ def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) ->
 
 
 def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
-    """Remove the least recently used features until at most ``most`` bytes are left.
-
-    ``fresh`` counts as the most recently used, in case the clock was set back.
-    """
+    """Remove the least recently used features beyond ``most`` bytes; ``fresh`` counts as the last used,
+    whatever the clock."""
     folders = [path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")]
     total = 0
     for folder in sorted(folders, key=lambda path: (path != fresh, -path.stat().st_mtime)):
@@ -205,9 +195,7 @@ def text_features(model: Any, table: Any, batch_tokens: int, device: torch.devic
 def image_features(
     model: Any, table: PixelTable, transform: Any, batch_size: int, device: torch.device, layers: int = 0
 ) -> Tensor:
-    """The input of the head for each image ``[n, D]``, or the output of the lowest ``layers`` ``[n,
-    T, D]``.
-    """
+    """The head's input for each image ``[n, D]``, or the output ``[n, T, D]`` of the lowest ``layers``."""
 
     def compute() -> np.ndarray:
         what = layers or "features"
@@ -225,11 +213,8 @@ def on_features(
     batch_tokens: int,
     how: str = "mean",
 ) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """Batches, objective and validation logits for training on features.
-
-    The last is a function that computes the logits of the validation texts, or None without any. ``how``:
-    "mean" or "max" of the logits of a text's windows.
-    """
+    """Batches, objective and a function for validation logits (None: no validation texts) of training on
+    features. ``how``: "mean" or "max" of the logits of a text's windows."""
 
     def prepare(table: Any) -> Tensor:
         return text_features(model, table, batch_tokens, stream.device)

@@ -62,9 +62,7 @@ def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None
 
 @dataclass(frozen=True)
 class Sizes:
-    """Padded batch sizes: multiples of ``step`` tokens in ``count`` sequences of at most
-    ``longest`` tokens.
-    """
+    """Padded batch sizes: multiples of ``step`` tokens in ``count`` sequences of up to ``longest`` tokens."""
 
     step: int
     count: int

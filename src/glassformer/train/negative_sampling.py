@@ -143,11 +143,8 @@ def kernel(width: int) -> Kernel:
         state,
     ):
         """Train on sentences ``first`` to ``last``; the learning rate ``rate`` decreases by ``fall`` per
-        word.
-
-        Returns:
-            Number of pairs; summed loss of the windows with a computed loss; number of pairs in these.
-        """
+        word. Returns the number of pairs; the summed loss of the windows with a computed loss; the number of
+        pairs in these."""
         longest = 0
         for i in range(first, last):
             longest = max(longest, starts[i + 1] - starts[i])
@@ -210,9 +207,7 @@ def compiled_by() -> str:
 
 
 def random_state(*numbers: int) -> np.uint64:
-    """The initial state of a random generator, from the seed and the position in the training
-    (SplitMix64).
-    """
+    """The initial state of a random generator, from seed and position in the training (SplitMix64)."""
     x = 0
     for number in numbers:
         x = (x + number + 0x9E3779B97F4A7C15) % 2**64

@@ -151,11 +151,9 @@ class MasterOptimizer:
             self.start_share = 0.0
 
     def _make(self, config: FitConfig) -> list[torch.optim.Optimizer]:
-        """AdamW or Adam for all weights, or Muon for the matrices of the encoder and AdamW for the rest.
-
-        Weights with the same learning-rate factor and weight decay form a group. Muon (Jordan et al., 2024)
-        orthogonalizes updates, scaled so that learning rates are comparable to AdamW's.
-        """
+        """AdamW or Adam for all weights, in groups of one learning-rate factor and weight decay; or for the
+        matrices of the encoder Muon (Jordan et al., 2024), which orthogonalizes updates, scaled to AdamW's
+        learning rates."""
         num_layers = 1 + max((depth for n in self.params if (depth := _depth(n)) is not None), default=-1)
         groups: dict[bool, dict[tuple[float, float], list[Tensor]]] = {True: {}, False: {}}
         for name, master in self.masters.items():
@@ -217,8 +215,7 @@ class MasterOptimizer:
 
     def _share_of_newest(self) -> float:
         """The share of this step's weights in the average, with bias correction (Kingma and Ba, 2015, section
-        3), so that the initial weights have no share.
-        """
+        3)."""
         self.averaged += 1
         return (1.0 - self.decay) / (1.0 - self.decay ** self.averaged.item())
 

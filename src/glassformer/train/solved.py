@@ -62,12 +62,7 @@ class Solved:
                 raise Interrupted(f"stopped before the weights were fitted; {GO_ON}")
 
     def done(self, loss: float, evaluation: dict[str, Any]) -> None:
-        """Report the step to the callbacks.
-
-        Args:
-            loss: training loss.
-            evaluation: metrics as in the history.
-        """
+        """Report the step, with its training loss and metrics as in the history, to the callbacks."""
         seconds = round(time.perf_counter() - self.began, 3)
         self.step = self.epoch = 1
         info: dict[str, Any] = {"step": 1, "epoch": 0, "loss": loss, "lr": 0.0, "tokens": 0}

@@ -40,14 +40,8 @@ class SolvedHead:
 def solve_classes(
     vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None, seed: int = 0
 ) -> SolvedHead:
-    """Multinomial logistic regression.
-
-    Args:
-        vectors: ``[n, D]``.
-        targets: ``[n]`` class numbers from 0; each class occurs.
-        weights: ``[n]`` example weights; None: all equal.
-        seed: random seed of the folds.
-    """
+    """Multinomial logistic regression on vectors ``[n, D]``; targets ``[n]`` are class numbers from 0, each
+    occurs."""
     classes = int(targets.max()) + 1
 
     def solve(rows: np.ndarray, strength: float, made: dict) -> tuple[np.ndarray, np.ndarray]:
@@ -158,10 +152,8 @@ def _of(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def _folds(
     targets: np.ndarray | None, seed: int, n: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (training rows, held-out rows) of stratified folds of at most ``MOST`` rows.
-
-    Examples of classes with fewer than ``FOLDS`` examples are training rows in every fold.
-    """
+    """Yield (training rows, held-out rows) of stratified folds of at most ``MOST`` rows; a class with fewer
+    than ``FOLDS`` examples is in training only."""
     rng = np.random.default_rng(seed)
     n = len(targets) if targets is not None else n or 0
     order = np.sort(rng.permutation(n)[:MOST])

@@ -90,9 +90,8 @@ class History(Sequence[dict[str, Any]]):
 
     @classmethod
     def restored(cls, kept: Any, tensors: Mapping[str, Tensor]) -> History:
-        """The inverse of ``rest`` and ``tensors``; in checkpoints of format 1 ``kept`` is a list of
-        all records.
-        """
+        """The inverse of ``rest`` and ``tensors``; in checkpoints of format 1 ``kept`` is a list of all
+        records."""
         if isinstance(kept, list):
             return cls(kept)
         made = cls()
@@ -119,13 +118,8 @@ def numerics(device: str) -> dict[str, Any]:
 
 
 def warn_of_other_bits(computed: list[dict[str, Any]], ours: dict[str, Any], where: str) -> None:
-    """Warn if a resumed training will not equal an uninterrupted one bit for bit.
-
-    Args:
-        computed: all ``numerics`` of the training so far.
-        ours: the current ``numerics``.
-        where: position in the training, such as "step 7".
-    """
+    """Warn if a training resumed at ``where`` ("step 7") will not equal an uninterrupted one bit for bit,
+    since a ``numerics`` of its steps so far differs from ours."""
     theirs = next((other for other in computed if other != ours), None)
     if theirs is None:
         return

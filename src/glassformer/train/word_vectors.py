@@ -52,9 +52,8 @@ def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.
 
 
 def vectors_before(size: int, dim: int, seed: int, told: dict[str, dict[str, float]]) -> np.ndarray:
-    """The initial vectors of a saved training, which recorded their norms: older versions started
-    half as wide.
-    """
+    """The initial vectors of a saved training, by the norms that it recorded: older versions started half as
+    wide."""
     wide, narrow = (first_vectors(size, dim, seed, by) for by in ("sgd", "adam"))
     mean = told["before"]["mean"]
     return min(wide, narrow, key=lambda first: abs(norms(first)["mean"] - mean))
@@ -215,11 +214,9 @@ class FastTraining:
 def run_fast(
     training: FastTraining, folder: Path | None, log: Callable[[dict[str, Any]], None] = lambda record: None
 ) -> None:
-    """Train to the end; ``log`` is called with each history record.
-
-    With a ``folder``, a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and
-    at the end. On Ctrl-C, SIGTERM or SIGHUP the current round is finished and saved.
-    """
+    """Train to the end; ``log`` is called with each history record. Checkpoints go to ``folder`` every
+    ``checkpoint_every`` rounds (0: each epoch), at the end, and on Ctrl-C, SIGTERM or SIGHUP after the
+    current round."""
     every, signals = training.config.checkpoint_every or training.rounds, Signals()
     if folder is not None:
         signals.listen()

@@ -74,10 +74,8 @@ def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
 def robustness(
     clf: ImageClassifier, split: ImageSplit, count: Count = uncounted, seed: int = 0
 ) -> dict[str, Any]:
-    """Accuracy and macro F1 on changed images: kind of change -> one record per severity.
-
-    Images are changed after scaling and before normalization; random choices depend only on ``seed``.
-    """
+    """Accuracy and macro F1 on images changed before normalization: kind of change -> one record per
+    severity."""
     import torch
 
     table = read_pictures(split.images, clf.transform_, split.origin, split.rows)

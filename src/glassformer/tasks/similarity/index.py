@@ -78,11 +78,7 @@ def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -
 
 
 def load_index(path: str | Path, model: str) -> TextIndex:
-    """Load an index; every file is verified by its checksum.
-
-    Args:
-        model: the digest of the model that will embed the queries.
-    """
+    """Load an index of the vectors of a model with that digest; every file is verified by its checksum."""
     folder = Path(path)
     if not is_index(folder):
         raise IncompleteError(f"is not an index: it has no {ABOUT}", where=str(folder), fix="Save one first")

@@ -266,12 +266,9 @@ def check_classes(targets: np.ndarray) -> None:
 def split_of_labels(
     targets: np.ndarray, groups: Sequence[str], share: float, seed: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Indices of training and of validation texts: all classes are in training, at least two in validation.
-    Stratified if the classes are large enough, otherwise at random.
-
-    Args:
-        groups: one key per text; texts with the same key go to the same split.
-    """
+    """Indices of training and of validation texts: all classes are in training, at least two in validation;
+    stratified if the classes are large enough, otherwise at random. Texts with the same group go to the same
+    split."""
     with suppress(DataError):
         kept, out = grouped_split(targets.tolist(), groups, share, seed)
         return kept.tolist(), out.tolist()

@@ -64,11 +64,7 @@ NOT_SHARED = ("loss", "scale", "pairs_per_text", "head", "neighbors", "pooling",
 def fit_few_shot(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit a ``TextClassifier`` with ``method="few-shot"``.
-
-    Args:
-        data: X, y, validation and sample weights, as passed to ``fit``.
-    """
+    """Fit a ``TextClassifier`` with ``method="few-shot"`` on the arguments of ``fit``."""
     started = time.perf_counter()
     _check_settings(clf)
     configs = clf.configs()

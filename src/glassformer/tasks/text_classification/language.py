@@ -29,11 +29,7 @@ LIMIT = 1.4  # tokens per word above which texts are not English
 
 
 def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
-    """Mean number of tokens per word, over the first words of the texts; None: too few words.
-
-    Args:
-        tokenizer: a ``tokenizers.Tokenizer``.
-    """
+    """Mean number of tokens per word, over the first words of the texts; None: too few words."""
     words = [*islice((word for text in texts for word in WORD.findall(text)), MOST)]
     if len(words) < LEAST:
         return None

@@ -75,11 +75,8 @@ def evaluate_texts(context: RunContext) -> dict[str, Any]:
 
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
-    """The share of padding inside attention in training and in evaluation; linear layers need no padding.
-
-    Only the branches ``grouped`` and ``padded`` of full attention pad; they are used if no kernel supports
-    the dtype and the head size.
-    """
+    """The share of padding inside attention in training and in evaluation, where no kernel supports dtype and
+    head size; linear layers need no padding."""
     c = model.config.encoder if model.has_attention else None
     if c is None or c.attention != "full":
         return {"attention": 0.0, "attention_evaluation": 0.0}

@@ -67,11 +67,7 @@ INSTEAD = "Leave it out, or name an encoder: model=all-minilm-l6-v2"
 def fit_tfidf(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit a ``TextClassifier`` or a ``TextRegressor`` with ``model="tfidf"``.
-
-    Args:
-        data: X, y, validation and sample weights, as passed to ``fit``.
-    """
+    """Fit a ``TextClassifier`` or a ``TextRegressor`` with ``model="tfidf"`` on the arguments of ``fit``."""
     started = time.perf_counter()
     check_settings(clf)
     refuse_checkpoints(checkpoints)
@@ -287,10 +283,8 @@ def _folds(clf: Any, texts: Sequence[str], targets: np.ndarray) -> np.ndarray:
 def _cross_validate(
     problem: Problem, clf: Any, fold: np.ndarray, pause: Callable[[], None]
 ) -> tuple[Candidate, OutOfFoldLogits]:
-    """The best candidate by cross-validation, and its out-of-fold logits.
-
-    The metric is ``monitor``; ties are decided by the loss. For large problems only one fold is held out.
-    """
+    """The best candidate by ``monitor`` (ties: by the loss), and its out-of-fold logits; large problems hold
+    out one fold."""
     folds = range(FOLDS if problem.cost <= FEW else 1)
     counts = True if problem.weights is None else problem.weights > 0
     rows = np.flatnonzero(np.isin(fold, folds) & counts)

@@ -57,9 +57,8 @@ def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
 
 
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
-    """Load the sentences of a recipe, with tags in its scheme, and split them; or load another source,
-    without splitting.
-    """
+    """Load the sentences of a recipe, with tags in its scheme, and split them; or another source, without
+    splitting."""
     dataset = read(recipe, source)
     if source is not None:
         return as_they_are(dataset)

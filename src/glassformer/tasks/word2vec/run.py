@@ -43,11 +43,8 @@ def load_sentences(data: CorpusConfig) -> list[list[str]]:
 
 
 def load_texts(data: CorpusConfig) -> Texts:
-    """Load the texts of a recipe, without those that also occur in an excluded split, and split them into
-    words.
-
-    Texts are compared after cleaning. An excluded split that the source does not have is ignored.
-    """
+    """Load the texts of a recipe and split them into words, without texts that (after cleaning) also occur in
+    an excluded split. An excluded split that the source does not have is ignored."""
     hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
     named = load_text_dataset(
         data.source,
