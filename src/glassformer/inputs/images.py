@@ -82,11 +82,8 @@ class ServedImages(Served):
         return 0
 
     def decode_base64(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
-        """Decode the base64 of every image and check its size.
-
-        Raises:
-            DataError: an image is unusable (the message has its position), or all are too large together.
-        """
+        """Decode the base64 of every image and check its size; the error for an unusable image has its
+        position."""
         opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
         pixels = sum(pixels for _, pixels in opened)
         if pixels > self.limits.request_pixels:
@@ -210,11 +207,7 @@ def flag_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]
 
 
 def pictures(words: Sequence[str]) -> list[str]:
-    """The image files of the arguments; a folder is replaced by its images, sorted by name.
-
-    Raises:
-        DataError: a file does not exist, or a folder has no images.
-    """
+    """The image files of the arguments; a folder is replaced by its images, sorted by name."""
     found: list[str] = []
     for argument in words:
         path = Path(argument)
@@ -235,11 +228,7 @@ def pictures(words: Sequence[str]) -> list[str]:
 
 
 def table_of_pictures(path: Path, given: Given) -> list[Row]:
-    """Read a table with a column of image files, relative to the table's folder.
-
-    Raises:
-        DataError: no such column, or it contains the images themselves.
-    """
+    """Read a table with a column of image files, relative to the table's folder."""
 
     def choose(table: Table) -> tuple[str]:
         column = find_column(table, None, IMAGE_COLUMNS, "image")
@@ -267,13 +256,8 @@ def table_of_pictures(path: Path, given: Given) -> list[Row]:
 
 
 def initial_image_range(image: Any, model: Any, folder: Path) -> ImageRange:
-    """The pixel value of white (``image_range``) at the start of a training run in ``folder``.
-
-    Does not download a model.
-
-    Args:
-        image, model: sections of a recipe.
-    """
+    """The ``image_range`` (value of white) at the start of a training run in ``folder``; does not download a
+    model."""
     if not (is_image_architecture(model.model) or Path(model.model).expanduser().is_dir()):
         return image.image_range
     return build_transform(image, model, newest_fingerprint(folder / "checkpoints")).image_range
@@ -291,16 +275,8 @@ def has_fixed_features(model: str) -> bool:
 
 def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = None) -> ImageTransform:
     """The transform of the checkpoint or architecture (mean and std 0.5), overridden by the settings.
-
-    ``auto`` uses dinov2-small if it is available without a download, otherwise vit-tiny from scratch.
-
-    Args:
-        begun: fingerprint of the training run that is resumed; runs of older versions have no
-            ``image_range`` and used "full".
-
-    Raises:
-        ConfigError: unknown model, or settings that do not match.
-    """
+    ``auto``: dinov2-small if that needs no download, else vit-tiny. ``begun``: fingerprint of a resumed run;
+    runs of older versions used the ``image_range`` "full"."""
     known = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
     if name == AUTO:
@@ -357,13 +333,5 @@ def save_transform(transform: ImageTransform, folder: Path) -> None:
 
 
 def load_transform(folder: Path, before: ImageRange = None) -> ImageTransform:
-    """Read ``preprocessor_config.json``.
-
-    Args:
-        before: ``image_range`` if the file does not have it.
-
-    Raises:
-        CheckpointError: no such file, or it is damaged.
-        ConfigError: an unsupported step.
-    """
+    """Read ``preprocessor_config.json``; ``before``: ``image_range`` if the file does not have it."""
     return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE), before)

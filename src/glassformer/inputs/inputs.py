@@ -218,11 +218,7 @@ class Inputs:
 
 
 def chosen(found: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
-    """The inputs of the rows with these numbers, in this order; empty: of all usable rows.
-
-    Raises:
-        DataError: there is no such row, or it cannot be used.
-    """
+    """The inputs of the rows with these numbers, in this order; empty: of all usable rows."""
     if not numbers:
         return [row.text for row in found if row.error is None]
     places = {row.row: row for row in found if row.row is not None}

@@ -127,14 +127,9 @@ def large_file(given: Sequence[str]) -> Path | None:
 
 
 class LargeFile(Gathered):
-    """The rows of a table as by ``read_rows``, in chunks of ``PIECE``, with constant memory.
-
-    All rows are checked before the first prediction, so that an unusable one raises an error early. A change
-    of the file in the meantime raises an error as well.
-
-    Raises:
-        DataError: see ``read_rows``; also if no row is usable, or the file has changed since the check.
-    """
+    """The rows of a table as by ``read_rows``, in chunks of ``PIECE``, with constant memory. All rows are
+    checked before the first prediction, so that an unusable one, or later a change of the file, raises an
+    error."""
 
     all_at_once = False
 
@@ -314,14 +309,9 @@ SIDES_OF_A_PAIR = ("first text", "second text")
 
 
 def gather_pairs(given: Given, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: int = 1) -> list[Row]:
-    """One row per pair, in order; rows of a file have their row numbers and other columns.
-
-    Args:
-        given: texts, two per pair, and files: tables with two columns, ``.txt`` files and ``-`` for standard
-            input, with two texts per line, separated by a tab.
-        sides: names of the two texts in messages.
-        start: number of the first argument, for messages.
-    """
+    """One row per pair, in order: two arguments, or files (tables with two columns; ``.txt`` files and ``-``
+    with a tab between both texts), whose rows have numbers and other columns. ``sides``: names of the texts,
+    ``start``: number of the first argument, for messages."""
     found: list[Row] = []
     first: str | None = None
     for number, argument in enumerate(given.words, start):

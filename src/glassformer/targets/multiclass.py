@@ -374,12 +374,8 @@ class Classes(Target):
         return replace(splits, **parts), rejected
 
     def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
-        """Texts about the data that are printed before training: before the sizes of the splits, directly
-        after them, and below them.
-
-        Args:
-            rejected: rows that were left out when the data was read.
-        """
+        """Texts printed before training: before the sizes of the splits, directly after them, and below them.
+        ``rejected``: rows that were left out when the data was read."""
         parts = splits.parts()
         empty = [*filter(None, (said_of_empty(name, split.labels) for name, split in parts.items()))]
         return [], "", [*empty, LEAVE_EMPTY] if empty else []

@@ -137,11 +137,8 @@ class Numbers(ByPermutation, Classes):
 
     @classmethod
     def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
-        """The target for these training numbers.
-
-        Raises:
-            DataError: all numbers are the same, or one has no logarithm although the scale is ``log``.
-        """
+        """The target for these training numbers; raises DataError if all are the same, or one has no
+        logarithm."""
         given = numbers
         if scale == "log":
             check_positive(numbers.tolist(), "targets")
@@ -289,11 +286,7 @@ class Numbers(ByPermutation, Classes):
 
     @classmethod
     def saved(cls, about: Mapping[str, Any], where: str) -> Self:
-        """The target that a folder describes.
-
-        Raises:
-            CheckpointError: an impossible mean or unit.
-        """
+        """The target that a folder describes; raises CheckpointError for an impossible mean or unit."""
         mean, unit = about.get("mean", 0.0), about.get("unit", 1.0)
         for name, value in (("mean", mean), ("unit", unit)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
@@ -429,20 +422,9 @@ def ridge(
     weights: np.ndarray | None = None,
     seed: int = 0,
 ) -> np.ndarray:
-    """Ridge regression.
-
-    Args:
-        features: features of the training examples ``[n, F]`` and of those to predict ``[m, F]``; sparse or
-            dense.
-        numbers: training numbers [n].
-        strengths: penalties; the one with the lowest squared error on a held-out fifth is used to fit again
-            on all examples.
-        weights: weights of the training examples [n]; None: all are 1.
-        seed: random seed of the held-out fifth.
-
-    Returns:
-        Predicted numbers ``[m]``.
-    """
+    """Ridge regression of numbers ``[n]`` on features ``[n, F]``, sparse or dense; returns the numbers
+    ``[m]`` of the second features. The penalty with the lowest squared error on a held-out fifth is used to
+    fit again on all examples."""
     from sklearn.linear_model import Ridge
 
     train, judged = features
@@ -476,12 +458,8 @@ def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tupl
 
 
 def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callable[..., tuple | None]:
-    """Turn a simple model into a baseline of a run, on the scale of its targets.
-
-    Args:
-        simple: (estimator, training examples, their numbers, evaluated examples) -> name, numbers ``[m]``;
-            returns None if it does not apply.
-    """
+    """Turn a simple model, (estimator, examples, their numbers, evaluated examples) -> name, numbers ``[m]``
+    (None: does not apply), into a baseline of a run, on the scale of its targets."""
 
     def baseline(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray] | None:
         scale, train = est.kind_.scale, splits.train
@@ -539,12 +517,8 @@ def furthest(est: Any, split: Any, found: np.ndarray, most: int) -> dict[str, An
 
 
 class NumberMeter:
-    """Metrics of predicted numbers, accumulated over batches.
-
-    Args:
-        mean, unit: scale of the targets: ``target * unit + mean`` is the true number.
-        scale: ``log``: ``target * unit + mean`` is the logarithm of the true number.
-    """
+    """Metrics of predicted numbers over batches; ``target * unit + mean`` is the true number (``log``: its
+    logarithm)."""
 
     def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
         self.mean, self.unit = mean, unit
@@ -552,17 +526,8 @@ class NumberMeter:
         self._seen: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, answers: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:
-        """Count one batch.
-
-        Args:
-            answers: predictions [b] or [b, 1], in the unit of the numbers.
-            targets: [b], standardized.
-            predicted: replaces ``answers`` if given.
-
-        Raises:
-            ShapeError: the lengths differ.
-            NotFiniteError: a prediction is NaN or infinite.
-        """
+        """Count one batch: predictions ``[b]`` or ``[b, 1]`` in the unit of the numbers, targets ``[b]``
+        standardized; ``predicted`` replaces ``answers``."""
         found = np.asarray(answers if predicted is None else predicted, np.float64)
         true = off_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
         if found.size != len(true):
@@ -621,13 +586,9 @@ def why_undefined(found: np.ndarray, true: np.ndarray) -> dict[str, str]:
 
 
 def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, Any]:
-    """Ratios of predicted and true numbers above 0, ``[n]``.
-
-    Returns:
-        ``r2`` of the logarithms (None: undefined), and ``median_factor``: half of the predictions are at most
-        this many times too large or too small (None if a prediction is not above 0). ``undefined`` says why
-        a value is None.
-    """
+    """Ratios of predicted and true numbers above 0, ``[n]``: ``r2`` of the logarithms, and ``median_factor``:
+    half of the predictions are at most this many times too large or too small. ``undefined`` says why a value
+    is None."""
     if not (found > 0).all():
         why = "a prediction is not above 0"
         return undefined({"r2": None, "median_factor": None}, {"r2": why, "median_factor": why})
@@ -692,14 +653,8 @@ def rank_of(n: int, coverage: float) -> int:
 
 
 def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
-    """Half width of an interval.
-
-    Args:
-        errors: absolute errors [n] of examples that were not used for training.
-
-    Raises:
-        ConfigError: an invalid coverage, or too few errors for it: the interval would be infinite.
-    """
+    """Half width of an interval, from absolute errors ``[n]`` of examples that were not used for training;
+    raises ConfigError if they are too few for the coverage: the interval would be infinite."""
     sizes = np.sort(np.asarray(errors, np.float64))
     rank = rank_of(len(sizes), check_coverage(coverage))
     if rank > len(sizes):
@@ -732,18 +687,10 @@ def coverage_figures(
     levels: tuple[float, ...] = COVERAGES,
     scale: Scale = "linear",
 ) -> list[dict[str, Any]]:
-    """For each coverage: the share of evaluated numbers inside their intervals, and the width, for JSON.
-
-    Args:
-        errors: see ``half_width``.
-        found, true: predicted and true numbers of the evaluated examples, [m].
-        scale: scale of the errors.
-
-    Returns:
-        ``asked``, ``covered`` and ``width``; the latter two are None if there are too few errors, and
-        ``needed`` is the required number. On a log scale widths differ: ``width`` is their median, and
-        ``factor`` is the factor by which an interval reaches up and down.
-    """
+    """For each coverage (``asked``) the share of evaluated numbers ``[m]`` inside their intervals
+    (``covered``) and the ``width``, for JSON; both None if there are too few errors (see ``half_width``), and
+    ``needed`` is the required number. On a log scale ``width`` is the median, and an interval reaches up and
+    down by ``factor``."""
     misses = errors_on(scale, found, true)
     out = []
     for level in levels:

@@ -70,14 +70,9 @@ def labelled(
     report: str,
     **more: Any,
 ) -> Task:
-    """The ``Task`` of an estimator that learns one target per example.
-
-    Args:
-        name: the value of a recipe's ``task``.
-        label_of: returns the target of an example of ``INPUTS.example_fixture()``, for the contract tests.
-        report: the kind of report.
-        more: fields of ``Task`` that differ from the defaults here.
-    """
+    """The ``Task`` of an estimator that learns one target per example. ``label_of`` gives the target of an
+    example of ``INPUTS.example_fixture()``, for the contract tests; ``more``: fields that differ from the
+    defaults here."""
 
     inputs: Inputs = estimator.INPUTS
 
@@ -116,14 +111,8 @@ def parts_of(task: Task) -> tuple[Inputs, Classes]:
 
 
 def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None, **columns: Any) -> Splits:
-    """Load the examples of a recipe and split them; or load another source, without splitting.
-
-    Args:
-        columns: for another source ``trained``: the names of the text columns in training.
-
-    Raises:
-        DataError: no such source, no training split, no column of labels or numbers.
-    """
+    """Load the examples of a recipe and split them; or another source, without splitting (``columns``:
+    ``trained``, the names of the text columns in training)."""
     d, part = recipe.data, dict(columns)
     if source is None:
         part |= {"limit": d.limit, "seed": d.split_seed}
@@ -142,11 +131,8 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Check the data before training, and describe them.
-
-    Raises:
-        DataError: a validation or test label that is missing in training, or an input that cannot be read.
-    """
+    """Check the data before training, and describe them; raises DataError for a label that is missing in
+    training."""
     (inputs, target), recipe = parts_of(context.task), context.recipe
     context.data, unknown = target.checked(context.data, inputs.skips(recipe.data))
     splits, dataset = context.data, context.data.dataset
@@ -176,11 +162,8 @@ def training_sample(splits: Splits) -> Any:
 
 
 def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any, str]:
-    """The split without labels that were not seen in training, and a message if examples were left out.
-
-    Raises:
-        DataError: an unseen label and ``drop_unreadable`` is False, or no example is left.
-    """
+    """The split without labels that were not seen in training, and a message if examples were left out;
+    raises DataError for such a label, unless ``drop_unreadable``, or if no example is left."""
     kind, classes = clf.kind_, clf.classes_.tolist()
     if not drop_unreadable or not kind.labels_given:
         try:
@@ -250,11 +233,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def evaluate_readable(context: RunContext) -> dict[str, Any]:
-    """Metrics of every split, without examples that have become unreadable since training.
-
-    Raises:
-        DataError: another fault of the examples, or no example of a split is left.
-    """
+    """Metrics of every split, without examples that have become unreadable since training."""
     try:
         return evaluate_splits(context)
     except DataError:
@@ -324,11 +303,8 @@ def metrics_of(
 def metrics_from(
     clf: Any, split: Any, probabilities: np.ndarray, recipe: Any, predicted: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """Metrics of a split from probabilities ``[n, C]``.
-
-    Args:
-        predicted: the result of ``clf.chosen``; None: the most probable class.
-    """
+    """Metrics of a split from probabilities ``[n, C]``; ``predicted``: the result of ``clf.chosen``, if not
+    the most probable."""
     meter = clf.kind_.meter(clf.classes_.tolist())
     targets = clf.targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=predicted)
@@ -343,13 +319,9 @@ def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
 def one_vs_rest_baseline(
     clf: Any, splits: Splits, targets: np.ndarray, featurize: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Multi-label baseline: probabilities and predictions ``[m, K]`` of one logistic regression per label.
-
-    Thresholds are tuned on the validation split if the classifier's are; otherwise they are one half.
-
-    Args:
-        featurize: ``word_features`` or ``pixel_features``.
-    """
+    """Multi-label baseline: probabilities and predictions ``[m, K]`` of one logistic regression per label, on
+    ``word_features`` or ``pixel_features``. Thresholds are tuned on the validation split if the classifier's
+    are."""
     train, held, judged = splits.train, splits.validation, splits.judged
     assert judged is not None
     if held is not None and (held.labels is None or clf.threshold_ is None):
@@ -370,14 +342,9 @@ def evaluate_baselines(
     keep: Path | None = None,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
-    """Metrics of the baselines, trained and evaluated on the same splits as the classifier.
-
-    Args:
-        chosen: the classifier's own predictions on the evaluated split, from ``clf.chosen``.
-        measure: the metric to report as ``difference`` from each baseline.
-        keep: a file for the baselines' predictions, see ``write_simple``.
-        log: called with one line per baseline.
-    """
+    """Metrics of the baselines, trained and evaluated on the same splits as the classifier, with the
+    ``difference`` of ``measure`` to the classifier's predictions ``chosen``. ``keep``: file for their
+    predictions, see ``write_simple``."""
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
@@ -432,12 +399,7 @@ def predict_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
 
 
 def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
-    """Load another source for a run's model: single texts or pairs, from the columns used in training if
-    they exist.
-
-    Raises:
-        DataError: data that cannot be read, or ambiguous columns of pairs.
-    """
+    """Load another source for a run's model: texts or pairs, from the columns used in training if there."""
     if not hasattr(recipe.data, "pair_column"):
         return task.load(recipe, source)
     if estimator.pairs_ is False and recipe.data.pair_column == AUTO:
@@ -453,12 +415,8 @@ def _load_again(context: RunContext, source: str | None) -> Any:
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Metrics of a saved estimator on its own test split, or on other data. The splits become
-    ``context.data``.
-
-    Raises:
-        DataError: no labeled split, data that cannot be read, or changed data of the run (``own_data``).
-    """
+    """Metrics of a saved estimator on its own test split, or on other data; the splits become
+    ``context.data``."""
     clf = context.estimator
     try:
         splits = _load_again(context, source)
@@ -519,12 +477,7 @@ def seen_in_training(context: RunContext, split: Any) -> int | None:
 
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
-    """Like ``evaluate_saved``, for the weights of each epoch; see ``evaluate_epochs``.
-
-    Raises:
-        ConfigError: no weights of epochs were saved.
-        DataError: no labeled split, or data that cannot be read.
-    """
+    """Like ``evaluate_saved``, for the weights of each epoch; see ``evaluate_epochs``."""
     splits = _load_again(context, source)
     split = splits.judged
     if split is None or split.labels is None:
@@ -561,16 +514,10 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
 def evaluate_epochs(
     context: RunContext, evaluate: Callable[[], dict[str, Any]], final: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Metrics of a split for the saved weights of each epoch. The model's weights are restored at the end.
-
-    Args:
-        evaluate: computes the split's metrics with the model's current weights.
-        final: the metrics of the final model, reused for an epoch with the same weights.
-
-    Returns:
-        One record per epoch: ``epoch`` (from 1), ``step``, ``batch_loss`` (mean over its steps), and the
-        split's ``n``, ``accuracy``, ``accuracy_interval``, ``macro_f1``, ``log_loss``.
-    """
+    """Metrics of a split for the saved weights of each epoch: ``epoch`` (from 1), ``step``, ``batch_loss``
+    (mean over its steps), ``n``, ``accuracy``, ``accuracy_interval``, ``macro_f1``, ``log_loss``.
+    ``evaluate`` computes them with the current weights; ``final``: the metrics of the final model, reused for
+    equal weights."""
     clf, folder = context.estimator, context.folder / "checkpoints" / "epochs"
     epochs = kept_epochs(folder)
     if not epochs:
@@ -635,17 +582,9 @@ def check_column(context: RunContext, source: str | None, column: str) -> None:
 
 
 def slices(context: RunContext, column: str) -> dict[str, Any]:
-    """Metrics for the rows of each value of another column of the evaluated table.
-
-    Args:
-        context: after ``evaluate_saved``, with the evaluated split and its predictions.
-        column: a column of that table. Texts are stripped; numbers are written as in JSON.
-
-    Returns:
-        ``column``, and ``groups``, the most frequent first: ``value`` (``""`` for an empty cell) and the same
-        metrics as for the whole split. Values beyond the 30 most frequent form a last group, whose ``value``
-        is None and whose ``values`` is their number.
-    """
+    """Metrics of the split evaluated last for the rows of each value of another ``column`` of its table:
+    ``groups``, the most frequent first, with ``value`` (``""``: an empty cell) and the metrics. Values beyond
+    the 30 most frequent form a last group, whose ``value`` is None and whose ``values`` is their number."""
     split, answers, clf = context.data.judged, context.answers, context.estimator
     path = Path(str(split.origin))
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():

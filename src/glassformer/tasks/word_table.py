@@ -87,8 +87,7 @@ def begin_with_vectors(
 
 
 def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name: str) -> None:
-    """Copy word vectors into the rows of tokens that have one; the others are scaled to the same deviation.
-    """
+    """Copy word vectors into the rows of tokens that have one, and scale the others to the same deviation."""
     rows, vector_rows = _shared(vectors, tokenizer)
     weight = network.embeddings.tokens.weight
     values = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[vector_rows]))

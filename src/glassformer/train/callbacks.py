@@ -557,11 +557,7 @@ def kept_epochs(folder: Path) -> list[tuple[int, Path]]:
 
 
 def epoch_weights(path: Path) -> tuple[int, dict[str, Tensor]]:
-    """The last step of a kept epoch, and its weights.
-
-    Raises:
-        CheckpointError: damaged files.
-    """
+    """The last step of a kept epoch, and its weights."""
     step = verify_folder(path)["extra"].get("step")
     if not isinstance(step, int):
         raise CheckpointError("the manifest has no step", where=str(path))

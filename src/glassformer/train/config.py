@@ -446,14 +446,8 @@ KINDS: dict[str, Kind] = {
 def chosen(
     train: ClassifierFitConfig, kind: str, d_model: int, examples: int, classes: int = 0
 ) -> dict[str, Any]:
-    """Values for the settings in ``CHOSEN`` that are unset.
-
-    Args:
-        kind: a key of ``KINDS``.
-        d_model: width of the model.
-        examples: number of training examples.
-        classes: number of classes; 0: no classification head.
-    """
+    """Values for the settings in ``CHOSEN`` that are unset; ``kind``: a key of ``KINDS``, ``classes`` 0: no
+    such head."""
     out: dict[str, Any] = {}
     # The head is fitted already, so without a given rate or epochs no weights are trained.
     if kind == "solved head" and train.lr is None and train.epochs is None:
@@ -525,12 +519,7 @@ def warn_of_high_rate(train: Any, kind: str, d_model: int) -> None:
 
 
 def warn_of_idle(train: Any, judged: bool, chosen: Mapping[str, Any]) -> None:
-    """Warn of a learning rate of 0, and of early stopping without validation examples.
-
-    Args:
-        judged: whether there are validation examples.
-        chosen: values of settings that the user left unset.
-    """
+    """Warn of a learning rate of 0 (unless ``chosen``), and of early stopping without validation examples."""
     if train.lr == 0 and "lr" not in chosen:
         what = "lr = 0 changes no weight; raise it, or leave it unset"
         warnings.warn(what, IdleSettingWarning, stacklevel=outside())

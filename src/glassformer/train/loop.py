@@ -223,11 +223,8 @@ def _score(training: Training, record: dict[str, Any]) -> float:
 
 @torch.no_grad()
 def choose_share(training: Training, evaluate: Callable[[], dict[str, float]]) -> float:
-    """Interpolate the final weights towards the initial ones, by the share with the best score.
-
-    Returns:
-        The share, one of ``SHARES``; ties are decided by the lower validation loss.
-    """
+    """Interpolate the final weights towards the initial ones by the best of ``SHARES`` (ties: the lower
+    loss); returns it."""
     optimizer, end = training.optimizer, training.final_weights()
     candidates: list[tuple[float, float, float]] = []  # score, minus the loss, minus the share
     training.model.eval()

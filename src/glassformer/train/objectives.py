@@ -374,10 +374,8 @@ def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tenso
 
 @dataclass
 class HiddenPatches:
-    """Mean squared error over the masked patches of each image, summed over images (He et al., 2022).
-
-    ``correct`` is the explained share of their variance, 1 - loss.
-    """
+    """Mean squared error over the masked patches of each image, summed over images (He et al., 2022);
+    ``correct`` is the explained share of their variance."""
 
     def __call__(self, model: nn.Module, batch: SeenBatch) -> StepLoss:
         losses = model.losses(batch.pixels, batch.seen)  # type: ignore[operator]  # a MaskedAutoencoder

@@ -220,10 +220,8 @@ class MasterOptimizer:
         return (1.0 - self.decay) / (1.0 - self.decay ** self.averaged.item())
 
     def bound_average(self, total_steps: int) -> None:
-        """Limit the decay so that the average covers at most about a third of the steps, 1 / (1 - decay).
-
-        Otherwise in a short run early and late weights would have the same share.
-        """
+        """Limit the decay so that the average covers at most about a third of the steps, 1 / (1 - decay);
+        otherwise early and late weights of a short run would have the same share."""
         self.decay = min(self.config.average, max(0.0, 1.0 - 3.0 / max(total_steps, 1)))
 
     @torch.no_grad()
