@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from glassformer.errors import (
     UnknownModelError,
 )
 from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
-from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of
+from glassformer.families.pretrained import Checkpoint, positions_of, read_checkpoint, segments_of
 from glassformer.finite import json_text
 from glassformer.inputs.start import check_start
 from glassformer.models.sentences import Normalize, Sentences
@@ -37,6 +37,7 @@ from glassformer.tasks.layers import (
     head_over,
     layers_over,
     refuse_given,
+    shared,
     with_new_head,
 )
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
@@ -108,6 +109,16 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
             f"{kind!r} is not a tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds])
         )
     return load_tokenizer(kind)
+
+
+def as_classifiers(configs: Mapping[str, Any], longest: int, pooling: Any) -> tuple[TextConfig, ModelConfig]:
+    """The settings of a fit as sections of ``TextClassifier``'s recipe; an unset ``max_length`` is the
+    model's, at most ``longest``."""
+    text, model = shared(configs["text"], TextConfig), configs["model"]
+    if text["max_length"] is None:
+        most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
+        text["max_length"] = min(longest, most or longest)
+    return TextConfig(**text), ModelConfig(**vars(model), pooling=pooling)
 
 
 def has_segments(model: ModelConfig) -> bool:

@@ -56,7 +56,7 @@ from glassformer.tasks.int8 import (
 )
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.train.callbacks import Callback
-from glassformer.train.config import chosen, kind_of, warn_of_high_rate
+from glassformer.train.config import suited
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
@@ -259,9 +259,8 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         return "auto" if fit.train.precision == "int8" else fit.train.precision
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
-        kind = kind_of(fit.train, fit.network, self._is_from_scratch(), fit.solved is not None)
-        warn_of_high_rate(fit.train, kind, fit.network.width)
-        return chosen(fit.train, kind, fit.network.width, len(fit.examples.targets), len(self.classes_))
+        counts = len(fit.examples.targets), len(self.classes_)
+        return suited(fit.train, fit.network, self._is_from_scratch(), *counts, fit.solved is not None)
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from glassformer.errors import NotForThisModelError
@@ -20,6 +20,12 @@ DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_
 def given(values: dict[str, Any]) -> dict[str, Any]:
     """The settings that are not None; the preset keeps its value for the others."""
     return {key: value for key, value in values.items() if value is not None}
+
+
+def shared(section: Any, other: type) -> dict[str, Any]:
+    """The settings of a section that another kind of section has too."""
+    names = {f.name for f in fields(other)}
+    return {key: value for key, value in vars(section).items() if key in names}
 
 
 def refuse_given(model: Any, keys: Sequence[str]) -> None:

@@ -484,6 +484,15 @@ def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) 
     return "solved" if solved else "pretrained"
 
 
+def suited(
+    train: Any, network: Any, from_scratch: bool, examples: int, classes: int = 0, solved: bool = False
+) -> dict[str, Any]:
+    """``chosen`` for a network; warns of a learning rate that is far too high for it."""
+    kind = kind_of(train, network, from_scratch, solved)
+    warn_of_high_rate(train, kind, network.width)
+    return chosen(train, kind, network.width, examples, classes)
+
+
 def settled(train: Any, values: Mapping[str, Any]) -> Any:
     """The settings with the chosen ``values``; other keys in ``values`` are ignored."""
     known = {key: values[key] for key in CHOSEN if key in values}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from glassformer.runtime import computes, computing
 from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
 from glassformer.tasks.image_classification.estimator import SHAPE_KEYS, scratch_config
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
-from glassformer.tasks.layers import refuse_given
+from glassformer.tasks.layers import refuse_given, shared
 from glassformer.tasks.masked_patches.recipe import (
     PatchesRecipe,
     PatchFitConfig,
@@ -316,9 +316,4 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
 
 def as_classifiers(image: PatchImageConfig, model: PatchModelConfig) -> tuple[ImageConfig, ImageModelConfig]:
     """The settings as sections of ``ImageClassifier``'s recipe."""
-    return ImageConfig(**_shared(image, ImageConfig)), ImageModelConfig(**_shared(model, ImageModelConfig))
-
-
-def _shared(section: Any, other: type) -> dict[str, Any]:
-    names = {f.name for f in fields(other)}
-    return {key: value for key, value in vars(section).items() if key in names}
+    return ImageConfig(**shared(image, ImageConfig)), ImageModelConfig(**shared(model, ImageModelConfig))

@@ -35,7 +35,7 @@ from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.evaluate.predict import predict_tokens
 from glassformer.explain.asked import Explains
 from glassformer.explain.rows import answer_subject
-from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of
+from glassformer.families.pretrained import Checkpoint, load_pretrained
 from glassformer.finite import finite
 from glassformer.inputs.questions import Questions
 from glassformer.runtime import computes
@@ -51,6 +51,7 @@ from glassformer.targets.answer_span import (
     scores_of,
 )
 from glassformer.tasks.build import (
+    as_classifiers,
     build_model,
     build_tokenizer,
     check_table,
@@ -65,9 +66,8 @@ from glassformer.tasks.question_answering.recipe import (
     AnswererTextConfig,
     AnsweringRecipe,
 )
-from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
-from glassformer.train.config import chosen, kind_of, warn_of_high_rate
+from glassformer.train.config import suited
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import AnswerSpans
 from glassformer.train.state import Training
@@ -100,9 +100,6 @@ def window_shares(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -
         losses.append(-log_probabilities.mean())
         right.append(bool((own.argmax(0) == targets[window]).all()))
     return float(np.mean(losses)), float(np.mean(right))
-
-
-TEXT_SETTINGS = ("tokenizer", "lowercase", "strip_accents", "vocab_size", "min_count")
 
 
 class QuestionSet(NamedTuple):
@@ -181,22 +178,12 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         return QuestionSet(questions, answers), held
 
     def _prepare(self, fit: Fit) -> tuple[QuestionRows, QuestionRows | None]:
-        text, model = self._sections(fit.configs)
+        text, model = as_classifiers(fit.configs, LONGEST, "mean")
         texts = dict.fromkeys(text for question in fit.examples.questions for text in question)
         self.tokenizer_ = build_tokenizer(text, model, list(texts))
         self.length_ = text.max_length
         held = None if fit.held is None else self.encode(fit.held.questions)
         return self.encode(fit.examples.questions), held
-
-    def _sections(self, configs: dict[str, Any]) -> tuple[TextConfig, ModelConfig]:
-        """The settings as sections of ``TextClassifier``'s recipe; an unset ``max_length`` is the model's."""
-        text, model = configs["text"], configs["model"]
-        longest = text.max_length
-        if longest is None:
-            most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
-            longest = min(LONGEST, most or LONGEST)
-        settings = {name: getattr(text, name) for name in TEXT_SETTINGS}
-        return TextConfig(max_length=longest, **settings), ModelConfig(**vars(model), pooling="mean")
 
     def encode(self, questions: Sequence[Question]) -> QuestionRows:
         """Tokenize checked questions into windows, always with token type ids (see ``readable``)."""
@@ -209,12 +196,10 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         )
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
-        kind = kind_of(fit.train, fit.network, is_from_scratch(self.model))
-        warn_of_high_rate(fit.train, kind, fit.network.width)
-        return chosen(fit.train, kind, fit.network.width, len(fit.table.table))
+        return suited(fit.train, fit.network, is_from_scratch(self.model), len(fit.table.table))
 
     def _build(self, fit: Fit) -> Any:
-        text, model = self._sections(fit.configs)
+        text, model = as_classifiers(fit.configs, LONGEST, "mean")
         table, seed = fit.table.table, fit.train.seed
         return build_model(model, text, self.tokenizer_, 2, table, seed, pairs=True, head="spans")
 

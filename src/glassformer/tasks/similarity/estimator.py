@@ -59,7 +59,7 @@ from glassformer.tasks.build import (
 )
 from glassformer.tasks.estimator import FORMAT, Estimator, Fit, digest, fitted, with_settings
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
-from glassformer.tasks.layers import SIZES, refuse_given
+from glassformer.tasks.layers import SIZES, refuse_given, shared
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.pairs import (
@@ -636,8 +636,7 @@ def _texts(examples: Labelled | Pairs) -> list[str]:
 
 def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: Sequence[str]) -> Tokenizer:
     """The checkpoint's tokenizer, or one trained on the texts; errors as in ``build_tokenizer``."""
-    keys = ("tokenizer", "clean", "lowercase", "vocab_size", "min_count")
-    settings = {key: getattr(text, key) for key in keys}
+    settings = {key: value for key, value in shared(text, TextConfig).items() if key != "max_length"}
     return build_tokenizer(
         TextConfig(**settings), ModelConfig(model=model.model, revision=model.revision), texts
     )

@@ -46,7 +46,7 @@ from glassformer.errors import CheckpointError, MalformedTagsWarning, OneClassEr
 from glassformer.evaluate.predict import predict_tokens, softmax
 from glassformer.explain.asked import Explains
 from glassformer.explain.rows import word_subject
-from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of, save_pretrained
+from glassformer.families.pretrained import Checkpoint, load_pretrained, save_pretrained
 from glassformer.finite import finite
 from glassformer.inputs.sentences import Sentences
 from glassformer.runtime import computes
@@ -54,6 +54,7 @@ from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import warn_of
 from glassformer.targets.token_tags import MEASURE, tag_figures
 from glassformer.tasks.build import (
+    as_classifiers,
     build_model,
     build_tokenizer,
     check_table,
@@ -62,7 +63,6 @@ from glassformer.tasks.build import (
     save_tokenizer,
 )
 from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
-from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.token_tagging.recipe import (
     TaggerFitConfig,
     TaggerModelConfig,
@@ -70,7 +70,7 @@ from glassformer.tasks.token_tagging.recipe import (
     TaggingRecipe,
 )
 from glassformer.train.callbacks import Callback
-from glassformer.train.config import chosen, kind_of, warn_of_high_rate
+from glassformer.train.config import suited
 from glassformer.train.loop import WordStream
 from glassformer.train.objectives import IGNORED, TaggedWords, hiding_of
 
@@ -230,32 +230,21 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         return Tagged(words, well_formed), held
 
     def _prepare(self, fit: Fit) -> tuple[WordRows, WordRows | None]:
-        text, model = self._sections(fit.configs)
+        text, model = as_classifiers(fit.configs, LONGEST, "tokens")
         self.tokenizer_ = build_tokenizer(text, model, list(map(" ".join, fit.examples.words)))
         self.length_ = text.max_length
         return self.encode(fit.examples.words), None if fit.held is None else self.encode(fit.held.words)
-
-    def _sections(self, configs: dict[str, Any]) -> tuple[TextConfig, ModelConfig]:
-        """The settings as sections of ``TextClassifier``'s recipe; an unset ``max_length`` is the model's."""
-        text, model = {k: v for k, v in vars(configs["text"]).items() if k != "scheme"}, configs["model"]
-        if text["max_length"] is None:
-            most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
-            text["max_length"] = min(LONGEST, most or LONGEST)
-        return TextConfig(**text), ModelConfig(**vars(model), pooling="tokens")  # type: ignore[arg-type]  # no choice
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> WordRows:
         """Tokenize checked sentences, with the first token of each word."""
         return encode_words(self.tokenizer_, sentences, max_length=self.length_)
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
-        kind = kind_of(fit.train, fit.network, is_from_scratch(self.model))
-        warn_of_high_rate(fit.train, kind, fit.network.width)
-        return chosen(fit.train, kind, fit.network.width, len(fit.examples.words))
+        return suited(fit.train, fit.network, is_from_scratch(self.model), len(fit.examples.words))
 
     def _build(self, fit: Fit) -> Any:
-        text, model = self._sections(fit.configs)
-        table = fit.table.table
-        return build_model(model, text, self.tokenizer_, len(self.classes_), table, fit.train.seed)
+        text, model = as_classifiers(fit.configs, LONGEST, "tokens")
+        return build_model(model, text, self.tokenizer_, len(self.classes_), fit.table.table, fit.train.seed)
 
     def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
         """The class index of each tag ``[W]``, int64; -100 for a tag that was not seen in training."""
