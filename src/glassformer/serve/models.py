@@ -81,7 +81,7 @@ class ServedModel:
         self.name, self.clf, self.limits = name, clf, limits
         self.inputs: Any = clf.INPUTS.served(clf, limits, name)
         self.target: Any = KINDS[gives](clf)
-        self.kind, self.pairs, self.gives = self.inputs.kind, self.inputs.texts, self.target.gives
+        self.kind, self.pairs, self.gives = self.inputs.kind, self.inputs.pairs, self.target.gives
         # A recipe's sentences are single texts.
         self.examples = list(examples)[:EXAMPLES] if isinstance(self.inputs.neutral, str) else []
         clf.threads, clf.precision = threads, precision
