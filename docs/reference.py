@@ -48,8 +48,6 @@ MODULES = {
             "tasks.probe",
             "tasks.token_tagging.estimator",
             "tasks.question_answering.estimator",
-            "tasks.text_regression.estimator",
-            "tasks.image_regression.estimator",
             "tasks.regressor",
             "tasks.word2vec.estimator",
         ],

@@ -55,7 +55,7 @@ def brought(name: str, path: Path | None = None) -> tuple[tuple[int, str, str], 
 def folder_of(name: str) -> str | None:
     """The task in whose folder a module lies."""
     parts = name.split(".")
-    return TOGETHER.get(parts[1], parts[1]) if parts[0] == "tasks" and len(parts) == 3 else None
+    return parts[1] if parts[0] == "tasks" and len(parts) == 3 else None
 
 
 # Parts of verbs that every task goes through, though one task's file is all that they import by name.
@@ -64,7 +64,6 @@ GENERAL = {
     "cli.reproduce", "cli.predictions", "cli.train", "serve.app", "serve.models", "serve.run", "study.paired",
     "study.results",
 }  # fmt: skip
-TOGETHER = {"text_regression": "regression", "image_regression": "regression"}  # one task of two inputs
 DISPATCH = ("cli", "serve", "study", "scale", "glassformer")  # units that lead to every task
 HOUSE = {"tasks.catalog", "tasks.load", "tasks.run"}  # and these files
 

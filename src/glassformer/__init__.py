@@ -14,17 +14,15 @@ if TYPE_CHECKING:  # the same names as in `_PUBLIC`, for type checkers, which do
     from glassformer.nn.trace import Trace
     from glassformer.packing import Packing
     from glassformer.process import tune_process
-    from glassformer.tasks.image_classification.estimator import ImageClassifier
-    from glassformer.tasks.image_regression.estimator import ImageRegressor
+    from glassformer.tasks.image_classification.estimator import ImageClassifier, ImageRegressor
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
     from glassformer.tasks.probe import Probe
     from glassformer.tasks.question_answering.estimator import QuestionAnswerer, TextAnswerer
     from glassformer.tasks.similarity.estimator import Embedder
-    from glassformer.tasks.text_classification.estimator import TextClassifier
+    from glassformer.tasks.text_classification.estimator import TextClassifier, TextRegressor
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
-    from glassformer.tasks.text_regression.estimator import TextRegressor
     from glassformer.tasks.token_tagging.estimator import TokenTagger
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -37,8 +35,8 @@ _PUBLIC = {
     "MaskedLM": "glassformer.tasks.masked_lm.estimator",
     "MaskedPatches": "glassformer.tasks.masked_patches.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
-    "TextRegressor": "glassformer.tasks.text_regression.estimator",
-    "ImageRegressor": "glassformer.tasks.image_regression.estimator",
+    "TextRegressor": "glassformer.tasks.text_classification.estimator",
+    "ImageRegressor": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
     "Probe": "glassformer.tasks.probe",
     "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",

@@ -63,12 +63,15 @@ class Tasks(MutableMapping[str, "Task"]):
         self._tasks: dict[str, Task | None] = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> Task:
-        return self._tasks[name] or _task_module(name, "run").TASK
+        if (task := self._tasks[name]) is not None:
+            return task
+        module = _task_module(name, "run")
+        return module.TASK if module.TASK.name == name else module.REGRESSION
 
     def recipe(self, name: str) -> type:
         """The class of a task's recipes."""
         task = self._tasks[name]
-        return task.recipe if task else recipe_in(_task_module(name, "recipe"))
+        return task.recipe if task else _recipe_in(_task_module(name, "recipe"), name)
 
     def __setitem__(self, name: str, task: Task) -> None:
         self._tasks[name] = task
@@ -87,13 +90,16 @@ class Tasks(MutableMapping[str, "Task"]):
 
 
 def _task_module(name: str, file: str) -> Any:
-    return import_module(f"glassformer.tasks.{name.replace('-', '_')}.{file}")
+    folder = next((task for (task, _), other in TARGETS.items() if other == name), name)  # regression's too
+    return import_module(f"glassformer.tasks.{folder.replace('-', '_')}.{file}")
 
 
-def recipe_in(module: Any) -> type:
-    """The recipe class that a module defines."""
+def _recipe_in(module: Any, name: str) -> type:
+    """The class of a task's recipes that a module defines."""
     own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-    return next(one for one in own if isinstance(one, type) and issubclass(one, RecipeKeys))
+    return next(
+        one for one in own if isinstance(one, type) and issubclass(one, RecipeKeys) and one.task == name
+    )
 
 
 TASKS = Tasks(

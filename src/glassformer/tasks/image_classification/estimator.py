@@ -38,6 +38,8 @@ from glassformer.tasks.image_classification.recipe import (
     ImageConfig,
     ImageFitConfig,
     ImageModelConfig,
+    ImageNumberFitConfig,
+    ImageNumberRecipe,
     ImageRecipe,
 )
 from glassformer.tasks.layers import (
@@ -49,6 +51,7 @@ from glassformer.tasks.layers import (
     refuse_given,
     with_new_head,
 )
+from glassformer.tasks.regressor import Regressor
 from glassformer.train.features import (
     cached_layers,
     can_be_cached,
@@ -216,6 +219,19 @@ class ImageClassifier(ImageModel, Classifier, ImageFitConfig):
     """
 
     RECIPE = ImageRecipe
+
+
+@with_settings
+class ImageRegressor(Regressor, ImageModel, ImageNumberFitConfig):
+    """A Transformer that predicts numbers from images: PIL images, paths, bytes, open files, uint8 arrays
+    ``[H, W, C]`` or tensors ``[C, H, W]``.
+
+    The parameters are the keys of a recipe's sections ``image``, ``model`` and ``train``; ``recipe.py``
+    explains them. Targets are standardized for training; predictions have the unit of ``y``. ``score`` is R².
+    Fitted attributes: those of ``ImageModel`` and of ``Regressor``.
+    """
+
+    RECIPE = ImageNumberRecipe
 
 
 SHAPE_KEYS = ("patch_size", "stem", "class_token", *SHAPE)

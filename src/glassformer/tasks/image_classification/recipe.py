@@ -20,10 +20,12 @@ from glassformer.tasks.sections import (
     EncoderConfig,
     EvaluateKeys,
     ImageFiles,
+    NumberData,
     PixelConfig,
     RecipeKeys,
+    ShownNumbers,
 )
-from glassformer.train.config import ClassifierFitConfig, SearchLimit
+from glassformer.train.config import ClassifierFitConfig, NumberFitConfig, SearchLimit
 
 
 @section
@@ -102,3 +104,42 @@ class ImageRecipe(RecipeKeys):
     model: ImageModelConfig = field(default_factory=ImageModelConfig)
     train: ImageFitConfig = field(default_factory=ImageFitConfig)
     evaluate: ImageEvaluateConfig = field(default_factory=ImageEvaluateConfig)
+
+
+# --- regression ------------------------------------------------------------------------------------
+
+
+@section
+class ImageNumberDataConfig(ImageFiles, NumberData):
+    """Source of the images and numbers, and how they are split."""
+
+    source: str = setting("", "a table that holds or names images, or a folder of tables")
+
+
+@section
+class ImageNumberFitConfig(SearchLimit, NumberFitConfig):
+    """Training on images."""
+
+
+@section
+class ImageNumberEvaluateConfig(ShownNumbers):
+    """Evaluation and report after training."""
+
+    baselines: bool = setting(
+        True, "also evaluate the mean of the training numbers, and ridge regression on downscaled pixels"
+    )
+
+
+@dataclass(frozen=True)
+class ImageNumberRecipe(RecipeKeys):
+    """Recipe of regression on images."""
+
+    # For the model card: the Hub's pipeline tag (that of classification), and a line of code that predicts.
+    CARD = (ImageRecipe.CARD[0], 'print(model.predict(["picture.png"]))')
+
+    task: Literal["image-regression"] = setting("image-regression", "task that the recipe trains for")
+    data: ImageNumberDataConfig = field(default_factory=ImageNumberDataConfig)
+    image: ImageConfig = field(default_factory=ImageConfig)
+    model: ImageModelConfig = field(default_factory=ImageModelConfig)
+    train: ImageNumberFitConfig = field(default_factory=ImageNumberFitConfig)
+    evaluate: ImageNumberEvaluateConfig = field(default_factory=ImageNumberEvaluateConfig)

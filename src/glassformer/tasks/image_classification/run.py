@@ -1,7 +1,7 @@
-"""Runs of image classification: robustness, a grid of images, attention examples.
+"""Runs of image classification and regression: robustness, a grid of images, attention examples.
 
-In addition to the files of every run, these write ``predictions.csv``, ``pictures.json``, ``maps.json`` and
-``grid.png``.
+In addition to the files of every run, these write ``predictions.csv``, and ``pictures.json``, ``maps.json``
+and ``grid.png``, or (for numbers) ``numbers.json``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,17 @@ from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
-from glassformer.tasks.image_classification.estimator import ImageClassifier
-from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.labelled import answers, baseline_weights, evaluate, labelled, one_vs_rest_baseline
+from glassformer.targets.regression import Numbers, as_baseline, mean_number, pixel_ridge
+from glassformer.tasks.image_classification.estimator import ImageClassifier, ImageRegressor
+from glassformer.tasks.image_classification.recipe import ImageNumberRecipe, ImageRecipe
+from glassformer.tasks.labelled import (
+    answers,
+    baseline_weights,
+    evaluate,
+    labelled,
+    one_vs_rest_baseline,
+    show_numbers,
+)
 from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Count, uncounted
 
@@ -179,4 +187,15 @@ TASK = labelled(
     evaluate=evaluate_images,
     collect_artifacts=collect_artifacts,
     baselines=(pixels,),
+)
+
+REGRESSION = labelled(
+    "image-regression",
+    ImageNumberRecipe,
+    ImageRegressor,
+    Numbers(),
+    label_of=lambda image: float(image.mean()),
+    report="numbers",
+    collect_artifacts=show_numbers,
+    baselines=(mean_number, as_baseline(pixel_ridge)),
 )

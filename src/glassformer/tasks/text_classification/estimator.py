@@ -60,8 +60,16 @@ from glassformer.tasks.build import (
 )
 from glassformer.tasks.classifier import Classifier, Supervised
 from glassformer.tasks.estimator import Fit, with_settings
+from glassformer.tasks.regressor import Regressor
 from glassformer.tasks.text_classification.language import warn_of_language
-from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
+from glassformer.tasks.text_classification.recipe import (
+    ModelConfig,
+    Recipe,
+    TextConfig,
+    TextFitConfig,
+    TextNumberFitConfig,
+    TextNumberRecipe,
+)
 from glassformer.train.config import TokenBatches
 from glassformer.train.features import can_be_cached, on_features, text_features
 from glassformer.train.loop import TextStream
@@ -406,3 +414,17 @@ class TextClassifier(TextModel, Classifier, TextFitConfig):
         if self.pairs_ is not None:
             return self.pairs_
         return any(str(label).lower().startswith(ENTAILS) for label in self.classes_.tolist())
+
+
+@with_settings
+class TextRegressor(Regressor, TextModel, TextNumberFitConfig):
+    """A Transformer that predicts numbers for texts, or pairs of texts.
+
+    A pair is a tuple of two texts, which the model reads together: ``fit([(first, second), ...], y)``.
+
+    The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
+    explains them. Targets are standardized for training; predictions have the unit of ``y``. ``score`` is R².
+    Fitted attributes: those of ``TextModel`` and of ``Regressor``.
+    """
+
+    RECIPE = TextNumberRecipe

@@ -1,10 +1,12 @@
-"""Runs of text classification: baselines, padding statistics, attention examples.
+"""Runs of text classification and regression: baselines, padding statistics, attention examples.
 
-In addition to the files of every run, these write ``predictions.csv`` and ``maps.json``.
+In addition to the files of every run, these write ``predictions.csv``, and ``maps.json`` or (for numbers)
+``numbers.json``: points of the plots, and the examples with the largest errors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +28,7 @@ from glassformer.nn.maps import padding_share
 from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.targets.multiclass import Classes
+from glassformer.targets.regression import Numbers, as_baseline, mean_number, tfidf_ridge
 from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.judging import measure_of
 from glassformer.tasks.labelled import (
@@ -35,10 +38,16 @@ from glassformer.tasks.labelled import (
     one_vs_rest_baseline,
     predict_sentences,
     preview_data,
+    show_numbers,
 )
 from glassformer.tasks.task import DataPreview, RunContext
-from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
+from glassformer.tasks.text_classification.estimator import TextClassifier, TextRegressor
+from glassformer.tasks.text_classification.recipe import (
+    EvaluateConfig,
+    Recipe,
+    TextFitConfig,
+    TextNumberRecipe,
+)
 from glassformer.train.config import settled
 
 
@@ -201,6 +210,20 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     return examples
 
 
+def frozen_ridge(
+    est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
+) -> tuple[str, np.ndarray] | None:
+    """Baseline: ridge regression on a frozen encoder, ``[m]``; None if not downloaded, or the same model."""
+    fitted = fit_frozen(est, train, numbers.tolist())
+    return None if fitted is None else (f"{fitted[0]} + ridge", fitted[1].predict(judged))
+
+
+def evaluate_numbers(context: RunContext) -> dict[str, Any]:
+    """``evaluate``, with the baseline that is missing, if any."""
+    missing = left_out(context.estimator) if context.recipe.evaluate.baselines else {}
+    return evaluate(context) | ({"baselines_left_out": missing} if missing else {})
+
+
 TASK = labelled(
     "text-classification",
     Recipe,
@@ -212,4 +235,16 @@ TASK = labelled(
     evaluate=evaluate_texts,
     collect_artifacts=collect_artifacts,
     baselines=(tfidf, embeddings, frozen),
+)
+
+REGRESSION = labelled(
+    "text-regression",
+    TextNumberRecipe,
+    TextRegressor,
+    Numbers(),
+    label_of=lambda text: float(len(text)),
+    report="numbers",
+    evaluate=evaluate_numbers,
+    collect_artifacts=show_numbers,
+    baselines=(mean_number, as_baseline(tfidf_ridge), as_baseline(frozen_ridge)),
 )

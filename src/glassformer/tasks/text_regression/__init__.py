@@ -1,1 +1,0 @@
-"""Task: regression on texts."""
