@@ -9,10 +9,9 @@ from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
 from glassformer.evaluate.predictions import SIMPLE
-from glassformer.tasks import frozen
-from glassformer.tasks.auto import Candidate
+from glassformer.tasks import auto as frozen
+from glassformer.tasks.auto import FROZEN, Candidate
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.frozen import FROZEN
 from glassformer.tasks.run import run_task
 
 WORDS = ("a", "dog", "the", "cat", "and", "two", "three", "red", "car")
@@ -31,7 +30,7 @@ def small(folder, monkeypatch):
     """A tiny encoder in the place of the real one."""
     settings = FROZEN.settings | {"model": folder}
     monkeypatch.setattr(frozen, "FROZEN", Candidate(FROZEN.name, settings))
-    monkeypatch.setattr(frozen, "LENGTH", 13)
+    monkeypatch.setattr(frozen, "FROZEN_LENGTH", 13)
     monkeypatch.setattr(frozen, "is_available", lambda name: True)
 
 
@@ -79,7 +78,7 @@ def test_of_pairs_it_reads_the_sides_apart(small, folder):
 
 
 def test_of_many_texts_some_are_learned_and_the_name_says_so(small, monkeypatch):
-    monkeypatch.setattr(frozen, "MOST", 31)
+    monkeypatch.setattr(frozen, "MOST_FROZEN", 31)
     est = gf.TextClassifier("tfidf", threads=1).fit(TEXTS, LABELS)
     name, model = frozen.fit_frozen(est, TEXTS, LABELS, np.ones(83, np.float32))
     assert name == "frozen all-minilm-l6-v2 (31 texts)"

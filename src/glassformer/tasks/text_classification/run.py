@@ -29,7 +29,7 @@ from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, tfidf_ridge
-from glassformer.tasks.frozen import fit_frozen, left_out
+from glassformer.tasks.auto import fit_frozen, left_out
 from glassformer.tasks.judging import measure_of
 from glassformer.tasks.labelled import (
     baseline_weights,
