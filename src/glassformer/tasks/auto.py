@@ -547,8 +547,8 @@ def _number_score(metric: str, truth: np.ndarray, found: np.ndarray) -> float:
 
 # --- a baseline of texts --------------------------------------------------------------------------
 #
-# Logistic regression (ridge for numbers) on the embeddings of a frozen encoder: one pass over the texts, which
-# fine-tuning has to beat. The two texts of a pair are encoded separately.
+# Logistic regression (ridge for numbers) on the embeddings of a frozen encoder: one pass over the texts. Any
+# fine-tuning has to beat it. The two texts of a pair are encoded separately.
 
 
 FROZEN = frozen(ENCODER)
