@@ -570,7 +570,6 @@ class LabelSetMeter:
     def _bootstrap(
         y: np.ndarray, chosen: np.ndarray, shares: Mapping[str, float], resamples: int, seed: int
     ) -> dict[str, list[float]]:
-        """95 % bootstrap intervals over examples."""
         n, rng = len(y), np.random.default_rng(seed)
         counted = np.concatenate([y & chosen, y.astype(np.int8) + chosen], 1).astype(np.float32)  # [n, 2K]
         right = (y == chosen).all(1).astype(np.float32)

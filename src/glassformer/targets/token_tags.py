@@ -224,7 +224,6 @@ def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[st
 
 
 def _scores(right: int, found: int, wanted: int) -> dict[str, Any]:
-    """Precision, recall and F1; 0 if the denominator is 0."""
     precision, recall = right / found if found else 0.0, right / wanted if wanted else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
     return {"precision": precision, "recall": recall, "f1": f1, "support": wanted, "found": found}

@@ -602,5 +602,4 @@ def is_frozen(est: Any) -> bool:
 
 
 def _model(est: Any) -> Candidate:
-    """The candidate to compare an estimator with."""
     return sides_apart(FROZEN) if est.pairs_ else FROZEN

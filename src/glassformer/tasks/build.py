@@ -208,7 +208,6 @@ def _from_checkpoint(
     own: bool = False,
     apart: bool = False,
 ) -> Any:
-    """A checkpoint's encoder with a new head."""
     checkpoint = read_checkpoint(model.model, model.revision)
     if checkpoint.family.model.reads != "texts":
         raise NotForThisModelError(

@@ -102,7 +102,6 @@ def _validation_metrics(estimator: Any) -> dict[str, float]:
 
 
 def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
-    """Sentences for the card's section on limits."""
     out = []
     texts = getattr(estimator, "reads_tokens", hasattr(estimator, "tokenizer_")) and settings.get(
         "max_length"
@@ -143,7 +142,6 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
 
 
 def _gives_labels(estimator: Any) -> bool:
-    """Whether predictions are labels."""
     return bool(getattr(getattr(estimator, "kind_", None), "labels_given", True))
 
 

@@ -95,7 +95,6 @@ def _task_module(name: str, file: str) -> Any:
 
 
 def _recipe_in(module: Any, name: str) -> type:
-    """The class of a task's recipes that a module defines."""
     own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
     return next(
         one for one in own if isinstance(one, type) and issubclass(one, RecipeKeys) and one.task == name

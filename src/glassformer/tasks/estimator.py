@@ -291,8 +291,6 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
     @contextmanager
     def _rollback(self) -> Iterator[None]:
-        """Restore the previous fitted state if a fit fails."""
-
         def fitted() -> dict[str, Any]:
             return {n: value for n, value in vars(self).items() if n.endswith("_") or n in self.INNER}
 
@@ -334,7 +332,6 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         return calls
 
     def _keep(self, fit: Fit, training: Training) -> None:
-        """Set the fitted state from a finished training."""
         weights = training.final_weights()
         network = self._network(fit) if fit.ranks.sharded else fit.network  # without shards
         network.set_compute_dtype(torch.float32)

@@ -143,7 +143,6 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def _examine(context: RunContext) -> DoctorReport:
-    """The data doctor's report on the data that training uses."""
     d, splits, dataset = context.recipe.data, context.data, context.data.dataset
     inputs, target = parts_of(context.task)
     used_splits = splits.parts()
@@ -408,7 +407,6 @@ def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
 
 
 def _load_again(context: RunContext, source: str | None) -> Any:
-    """Load a run's own data, or those of another source."""
     if source is None:
         return own_data(context)
     return load_other(context.task, context.recipe, context.estimator, source)

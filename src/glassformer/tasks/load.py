@@ -159,17 +159,14 @@ def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
 
 
 def _embeds_sentences(checkpoint: Checkpoint) -> bool:
-    """Whether the folder is one of sentence-transformers."""
     return checkpoint.head is None and (checkpoint.folder / MODULES).exists()
 
 
 def _classifies_tokens(checkpoint: Checkpoint) -> bool:
-    """Whether the checkpoint has a head for token classification."""
     return getattr(checkpoint.config, "pooling", None) == "tokens" and checkpoint.family.hub is not None
 
 
 def _task_learning(checkpoint: Checkpoint, kind: Classes) -> Task:
-    """The task for a checkpoint's inputs and that kind of target."""
     able = (task for task in TASKS.values() if issubclass(task.estimator, Supervised))
     reads = checkpoint.family.model.reads
     return next(t for t in able if reads == t.estimator.NOUN and t.estimator.learns(kind))

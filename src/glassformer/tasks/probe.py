@@ -362,7 +362,6 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
 
 def _backbones() -> tuple[Any, ...]:
-    """The estimators that can be the backbone of a saved probe."""
     from glassformer.tasks.image_classification.estimator import ImageClassifier
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier

@@ -57,7 +57,6 @@ class Regressor(RegressorMixin, Supervised):
     # --- training --------------------------------------------------------------------------------
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
-        """Examples with targets standardized by mean and standard deviation of the training targets."""
         (X, numbers, weights), held = super()._examples(fit, *data)
         self.kind_ = Numbers.fitted(numbers, fit.train.number_scale)
         if held is not None:
@@ -65,7 +64,6 @@ class Regressor(RegressorMixin, Supervised):
         return Labeled(X, self.kind_.standardized(numbers), weights), held
 
     def _keep(self, fit: Fit, training: Training) -> None:
-        """Store the weights, and their errors on the validation examples."""
         super()._keep(fit, training)
         self.errors_ = np.zeros(0)
         if fit.held is not None:

@@ -202,7 +202,6 @@ def _counter(callbacks: Sequence[Callback]) -> Count:
 
 
 def _log_preview(context: RunContext, preview: DataPreview) -> None:
-    """Log the description of the data, and write the rows that were left out to a file."""
     for line in preview.lines:
         context.log(line)
     if preview.rejected:
@@ -211,7 +210,6 @@ def _log_preview(context: RunContext, preview: DataPreview) -> None:
 
 
 def _facts(context: RunContext) -> dict[str, Any]:
-    """The entries of metrics.json that all tasks have."""
     estimator = context.estimator
     facts: dict[str, Any] = {
         "task": context.recipe.task,
@@ -236,7 +234,6 @@ def _facts(context: RunContext) -> dict[str, Any]:
 
 
 def _all_callbacks(doctor: Examine, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
-    """The callbacks of a training, in the order in which they are called."""
     context = doctor.context
     calls: list[Callback] = [HistoryFile(context.folder / "history.jsonl")]
     if context.estimator.ALONE:  # it handles signals and shows its progress itself

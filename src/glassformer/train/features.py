@@ -63,7 +63,6 @@ def cached_layers(model: Any, config: FitConfig, images: int, *changes: float) -
 
 
 def _is_random(model: Any) -> bool:
-    """Whether there is any dropout below the head."""
     c = model.config
     e = c.encoder
     rates = (c.embedding.dropout, e.dropout, e.attention_dropout, e.feed_forward_dropout, e.stochastic_depth)
@@ -268,7 +267,6 @@ def on_picture_features(
 
 @torch.inference_mode()
 def _classify(model: Any, features: Tensor) -> np.ndarray:
-    """The logits ``[n, C]`` of cached features."""
     model.eval()
     return model.classify(features).float().cpu().numpy()
 

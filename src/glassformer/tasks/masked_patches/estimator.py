@@ -159,7 +159,6 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         return [table.pixels for table in tables]
 
     def _metrics(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
-        """Metrics over all images of a table, always with the same patches masked."""
         n = math.prod(model.config.embedding.grid)
         seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
         total = 0.0

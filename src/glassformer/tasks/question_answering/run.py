@@ -108,7 +108,6 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 def _metrics(
     model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
-    """Metrics of a split, and the candidate answers to its questions."""
     found = model.outputs(split.questions, progress=progress)
     answers = best_answers(split.questions, found, model.threshold_)
     return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=answers), found

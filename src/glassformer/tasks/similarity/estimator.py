@@ -227,7 +227,6 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return Labelled(texts, targets)
 
     def _others(self, texts: Any, labels: Any) -> Labelled:
-        """Validation texts with class indices."""
         texts = check_texts(self.rows_of(texts, "validation"), "validation")
         labels = check_labels(labels, "validation labels")
         if len(labels) != len(texts):
@@ -292,7 +291,6 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             self._fit_head(fit.examples)
 
     def _fit_head(self, labelled: Labelled) -> None:
-        """Fit the classification head on the embeddings."""
         vectors = self.encode(labelled.texts)
         self.head_ = fit_head(vectors, labelled.targets, self.head, self.neighbors)
 
@@ -309,7 +307,6 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         return self
 
     def _open(self) -> None:
-        """Open the checkpoint without training."""
         configs = self.configs()
         self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
         self._how = sentences_for(configs["model"], self.max_length)

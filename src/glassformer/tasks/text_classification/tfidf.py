@@ -117,7 +117,6 @@ def fit_tfidf(
 
 
 def _model(section: Any, width: int, outputs: int) -> Any:
-    """The model named by the recipe's section, with zero weights."""
     preset = TEXT_ARCHITECTURES[section.model](width)
     family = family_of(preset)
     assert family.configure is not None
@@ -244,7 +243,6 @@ class Problem:
     def _solve_label(
         self, X: Any, y: np.ndarray, weights: Any, k: int, candidate: Candidate
     ) -> tuple[Any, Any]:
-        """Fit the weights ``[W]`` and the bias of one label of a multi-label problem."""
         share = float(y.mean())
         if share in (0.0, 1.0):  # all examples have the label, or none has
             return np.zeros(X.shape[1]), SURE * (2 * share - 1)
@@ -261,7 +259,6 @@ class Problem:
 
 
 def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
-    """Collect features, targets and weights."""
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
     positive = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight) if kind.binary else None
     return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)
@@ -310,7 +307,6 @@ def _cross_validate(
 def _set_weights(
     model: Any, problem: Problem, weight: np.ndarray, bias: np.ndarray, temperature: Any
 ) -> None:
-    """Copy weights and bias, divided by the temperature, into the model."""
     scale = np.broadcast_to(1.0 / np.asarray(temperature, np.float64), (problem.outputs,))
     with torch.no_grad():
         model.head.out.weight.copy_(torch.from_numpy(weight * scale[:, None]))

@@ -179,7 +179,6 @@ def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifi
 
 
 def _against(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
-    """The index of the contradiction class."""
     found = [i for i, name in enumerate(names) if name.startswith(AGAINST)]
     if len(found) == 1:
         return found[0]

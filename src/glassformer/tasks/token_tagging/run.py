@@ -125,7 +125,6 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 def _metrics(
     tagger: TokenTagger, split: TaggedSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Metrics of a split, and the probabilities ``[W_i, C]`` of each sentence."""
     probabilities, tags = tagger.predict_proba(split.words, progress=progress), split.tags or []
     metrics = tagger.judge(split.words, tags, bootstrap=bootstrap, answers=tagger.decide(probabilities))
     truth = [tag for own in tagger.true_tags(tags, split.words, split.origin) for tag in own]
@@ -134,7 +133,6 @@ def _metrics(
 
 
 def _baseline(context: RunContext, judged: TaggedSplit) -> dict[str, Any]:
-    """Metrics of the baseline ``frequent_tags``."""
     started, tagger, train = time.perf_counter(), context.estimator, context.data.train
     guess = frequent_tags(train, judged, tagger.scheme_)
     metrics = tagger.judge(

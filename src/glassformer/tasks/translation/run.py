@@ -171,7 +171,6 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
 
 
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
-    """Load the pairs of another source, from the run's columns or columns of the same languages."""
     left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
     bad = recipe.data.on_bad_row
     return as_they_are(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
