@@ -316,17 +316,13 @@ def _numbers(value: Any, key: str, where: str, outputs: int) -> Any:
 # --- baselines ------------------------------------------------------------------------------------
 
 
-def one_vs_rest(
-    features: Sequence[Any], targets: np.ndarray, *, strengths: Sequence[float] = STRENGTHS, seed: int = 0
-) -> list[np.ndarray]:
-    """One logistic regression per label.
+def one_vs_rest(features: Sequence[Any], targets: np.ndarray) -> list[np.ndarray]:
+    """One logistic regression per label. The strength with the best mean average precision on a held-out
+    fifth is used for all labels, to fit again on all examples.
 
     Args:
         features: features of the training examples ``[n, F]``, then of each set to predict; sparse or dense.
         targets: [n, K], 0 or 1.
-        strengths: inverse regularization strengths; the one with the best mean average precision on a
-            held-out fifth is used for all labels, to fit again on all examples.
-        seed: random seed of the held-out fifth.
 
     Returns:
         Probabilities ``[m, K]`` for each set to predict.
@@ -348,9 +344,9 @@ def one_vs_rest(
         return [np.stack(parts, 1) for parts in zip(*columns, strict=True)]
 
     with one_thread():
-        best = strengths[len(strengths) // 2]
-        if len(y) >= 100 and len(strengths) > 1:
-            order = np.random.default_rng(seed).permutation(len(y))
+        best = STRENGTHS[len(STRENGTHS) // 2]
+        if len(y) >= 100:
+            order = np.random.default_rng(0).permutation(len(y))
             held, rest = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
             some = y[held].any(0)
 
@@ -360,7 +356,7 @@ def one_vs_rest(
                     return 0.0
                 return float(average_precision_score(y[held][:, some], p[:, some], average="macro"))
 
-            best = max(strengths, key=precision)
+            best = max(STRENGTHS, key=precision)
         return answer(train, y, others, best)
 
 
@@ -409,27 +405,27 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
     return out
 
 
-def label_curve(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[dict[str, Any]]:
+def label_curve(probabilities: ArrayLike, targets: ArrayLike) -> list[dict[str, Any]]:
     """The calibration curve ``[n]``: mean probability and share of positives in non-empty bins of equal
     width."""
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    place = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
+    place = np.clip(np.ceil(p * BINS).astype(int) - 1, 0, BINS - 1)
     return [
         {
-            "low": k / bins,
-            "high": (k + 1) / bins,
+            "low": k / BINS,
+            "high": (k + 1) / BINS,
             "n": int(inside.sum()),
             "confidence": float(p[inside].mean()),
             "accuracy": float(y[inside].mean()),
         }
-        for k in range(bins)
+        for k in range(BINS)
         if (inside := place == k).any()
     ]
 
 
-def label_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
+def label_error(probabilities: ArrayLike, targets: ArrayLike) -> float:
     """Expected calibration error: the mean gap of probability and share in the bins of ``label_curve``."""
-    return gap_over_bins(np.asarray(probabilities, np.float64), np.asarray(targets), bins)
+    return gap_over_bins(np.asarray(probabilities, np.float64), np.asarray(targets), BINS)
 
 
 def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:

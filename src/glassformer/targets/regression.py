@@ -415,12 +415,7 @@ class Numbers(ByPermutation, Classes):
 
 
 def ridge(
-    features: Sequence[Any],
-    numbers: np.ndarray,
-    *,
-    strengths: Sequence[float] = STRENGTHS,
-    weights: np.ndarray | None = None,
-    seed: int = 0,
+    features: Sequence[Any], numbers: np.ndarray, *, strengths: Sequence[float] = STRENGTHS
 ) -> np.ndarray:
     """Ridge regression of numbers ``[n]`` on features ``[n, F]``, sparse or dense; returns the numbers
     ``[m]`` of the second features. The penalty with the lowest squared error on a held-out fifth is used to
@@ -432,23 +427,21 @@ def ridge(
     middle, unit = float(given.mean()), float(given.std()) or 1.0
     y = (given - middle) / unit  # features are fp32, in which large numbers overflow
 
-    def answer(rows: Any, y: np.ndarray, w: Any, others: Any, strength: float) -> np.ndarray:
-        model = Ridge(alpha=strength, solver="auto", random_state=seed)
-        return np.asarray(model.fit(rows, y, sample_weight=w).predict(others))
+    def answer(rows: Any, y: np.ndarray, others: Any, strength: float) -> np.ndarray:
+        return np.asarray(Ridge(alpha=strength, random_state=0).fit(rows, y).predict(others))
 
     with one_thread():
         best = strengths[len(strengths) // 2]
         if len(y) >= 25 and len(strengths) > 1:
-            order = np.random.default_rng(seed).permutation(len(y))
+            order = np.random.default_rng(0).permutation(len(y))
             held, rest = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
-            w = None if weights is None else weights[rest]
 
             def error(strength: float) -> float:
-                found = answer(train[rest], y[rest], w, train[held], strength)
+                found = answer(train[rest], y[rest], train[held], strength)
                 return float(np.square(found - y[held]).mean())
 
             best = min(strengths, key=error)
-        return middle + unit * answer(train, y, weights, judged, best).astype(np.float64)
+        return middle + unit * answer(train, y, judged, best).astype(np.float64)
 
 
 def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
@@ -602,10 +595,7 @@ def intervals(
 ) -> dict[str, list[float]]:
     """95 % intervals of each of ``Numbers.metrics``, by bootstrap over the examples."""
     n, rng = len(true), np.random.default_rng(seed)
-    errors, middle = (
-        found - true,
-        true - true.mean(),
-    )  # centered: exactly 0 if constant
+    errors, middle = found - true, true - true.mean()  # centered: exactly 0 if constant
     drawn: dict[str, list[np.ndarray]] = {key: [] for key in Numbers.metrics}
     with np.errstate(invalid="ignore", divide="ignore"):
         for start in range(0, resamples, DRAWN):

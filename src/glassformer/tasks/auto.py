@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning, OtherLanguageWarning
 from glassformer.process import without_warnings
 from glassformer.runtime import choose_device
+from glassformer.targets.regression import measured
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.text_classification.language import pieces_if_foreign
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
@@ -371,7 +372,7 @@ class Search:
                 return 0.0
             return float(average_precision_score(truth[:, some], found[:, some], average="macro"))
         if not kind.labels_given:
-            return _number_score(self.metric, kind.own(truth), found[:, 0])
+            return measured(found[:, 0], kind.own(truth))[self.metric.lower().replace("²", "2")] or 0.0
         if self.metric == "accuracy":
             return float((found.argmax(1) == truth).mean())
         if self.metric == "macro_f1":
@@ -532,17 +533,6 @@ def _folds(clf: Any, X: Sequence[Any], targets: np.ndarray) -> np.ndarray:
 
 def _duration(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _number_score(metric: str, truth: np.ndarray, found: np.ndarray) -> float:
-    if metric == "R²":
-        spread = float(((truth - truth.mean()) ** 2).sum())
-        return 1 - float(((truth - found) ** 2).sum()) / max(spread, 1e-300)
-    from scipy import stats
-
-    correlate: Callable = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}[metric]
-    value = float(correlate(truth, found)[0])
-    return value if np.isfinite(value) else 0.0
 
 
 # --- a baseline of texts --------------------------------------------------------------------------

@@ -191,12 +191,7 @@ def fit(context: RunContext, **options: Any) -> None:
         label = getattr(context.data.dataset, "columns", (None, None))[1]
         column = f", column {label!r}" if label else ""
         raise error.but(where=f"{context.data.train.origin}{column}") from None
-    name_columns(context)
-
-
-def name_columns(context: RunContext) -> None:
-    """Tell the estimator the names of the table's columns, so that it finds them in a data frame."""
-    dataset = context.data.dataset
+    dataset = context.data.dataset  # the estimator then finds its columns in a data frame
     text = getattr(dataset, "columns", (None, None))[0]
     context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
 
@@ -412,6 +407,15 @@ def _load_again(context: RunContext, source: str | None) -> Any:
     return load_other(context.task, context.recipe, context.estimator, source)
 
 
+def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tuple[Any, str]:
+    """The split to evaluate, as ``with_known_labels`` gives it."""
+    split = splits.judged
+    if split is None or split.labels is None:
+        where = source or context.recipe.data.source
+        raise NoSuchSplitError("nothing to evaluate: no labeled split", where=where)
+    return with_known_labels(context.estimator, split, context.drop_unreadable)
+
+
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Metrics of a saved estimator on its own test split, or on other data; the splits become
     ``context.data``."""
@@ -430,12 +434,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         rejected := getattr(splits.dataset, "rejected", ())
     ):
         messages += [summary(rejected, listed=False)]
-    split = splits.judged
-    if split is None or split.labels is None:
-        raise NoSuchSplitError(
-            "nothing to evaluate: no labeled split", where=source or context.recipe.data.source
-        )
-    split, unknown = with_known_labels(clf, split, context.drop_unreadable)
+    split, unknown = _labelled_split(context, splits, source)
     splits = replace(splits, judged=split)
     messages += [unknown] if unknown else []
     left = [line for line in messages if "left out" in line]
@@ -476,13 +475,7 @@ def seen_in_training(context: RunContext, split: Any) -> int | None:
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
     """Like ``evaluate_saved``, for the weights of each epoch; see ``evaluate_epochs``."""
-    splits = _load_again(context, source)
-    split = splits.judged
-    if split is None or split.labels is None:
-        raise NoSuchSplitError(
-            "nothing to evaluate: no labeled split", where=source or context.recipe.data.source
-        )
-    split, unknown = with_known_labels(context.estimator, split, context.drop_unreadable)
+    split, unknown = _labelled_split(context, _load_again(context, source), source)
     for line in (unknown, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
         if line:
             context.log(line)

@@ -90,7 +90,8 @@ def _run(
 ) -> Run:
     task, started = TASKS[recipe.task], time.perf_counter()
     recipe, late = as_begun(recipe, folder)
-    context = RunContext(task, recipe, folder, log, _counter(callbacks))
+    count = next((call.count for call in callbacks if isinstance(call, Progress)), uncounted)
+    context = RunContext(task, recipe, folder, log, count)
     context.data = task.load(recipe)
     digests = part_digests(context.data)
     if resume:
@@ -195,10 +196,6 @@ def evaluate_task(
         what = f"{recipe.task} does not save the weights of each epoch"
         raise NotForThisModelError(what, where=str(folder), fix="Leave --every-epoch out")
     return {"epochs": evaluate_every_epoch(context, data)}
-
-
-def _counter(callbacks: Sequence[Callback]) -> Count:
-    return next((call.count for call in callbacks if isinstance(call, Progress)), uncounted)
 
 
 def _log_preview(context: RunContext, preview: DataPreview) -> None:

@@ -117,23 +117,28 @@ def write_answers(
     path: Path, model: QuestionAnswerer, split: AnsweredSplit, found: Sequence[Candidates], name: str
 ) -> None:
     """Write one line per question: predicted and true answers, and both metrics."""
-    best = [own[0] for own in model.answers(split.questions, found=found)]
+    best = [own[0].to_dict() for own in model.answers(split.questions, found=found)]
+    more = [{key: x for key, x in answer.items() if key != "text"} for answer in best]
+    ids = split.ids or [""] * len(split)
+    _write_lines(path, split, name, [answer["text"] for answer in best], more, ids)
+
+
+def _write_lines(
+    path: Path,
+    split: AnsweredSplit,
+    name: str,
+    given: Sequence[str],
+    more: Sequence[dict[str, Any]] = (),
+    ids: Sequence[str] = (),
+) -> None:
     lines = []
-    for i, (question, answer) in enumerate(zip(split.questions, best, strict=True)):
-        truth = (split.answers or [Answers()] * len(split))[i]
-        exact, f1 = scores_of(answer.text, truth)
-        line = {
-            "split": name,
-            "row": None if split.rows is None else split.rows[i],
-            "id": split.ids[i] if split.ids else "",
-            "question": question.question,
-            "context": question.context,
-            **{key: value for key, value in answer.to_dict().items() if key != "text"},
-            "answer": answer.text,
-            "answers": truth.to_dict(),
-            "exact_match": exact,
-            "f1": f1,
-        }
+    for i, (question, text) in enumerate(zip(split.questions, given, strict=True)):
+        truth = split.answers[i] if split.answers else Answers()
+        line: dict[str, Any] = {"split": name, "row": None if split.rows is None else split.rows[i]}
+        line |= {"id": ids[i]} if ids else {}
+        line |= {"question": question.question, "context": question.context, **(more[i] if more else {})}
+        line |= {"answer": text, "answers": truth.to_dict()}
+        line |= dict(zip(FIGURES, scores_of(text, truth), strict=True))
         lines.append(json_text(line) + "\n")
     replace_text(path, "".join(lines))
 
@@ -153,18 +158,11 @@ class AnswersOutOfFold(OutOfFold):
     def pooled_metrics(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        train, given, lines = self.train, [""] * len(self.train), []
+        train, given = self.train, [""] * len(self.train)
         for held, own in answers:
             for i, text in zip(held.tolist(), own, strict=True):
                 given[i] = text
-        for i, (question, text) in enumerate(zip(train.questions, given, strict=True)):
-            truth = (train.answers or [])[i]
-            exact, f1 = scores_of(text, truth)
-            line = {"split": NAME, "row": None if train.rows is None else train.rows[i]}
-            line |= {"question": question.question, "context": question.context, "answer": text}
-            line |= {"answers": truth.to_dict(), "exact_match": exact, "f1": f1}
-            lines.append(json_text(line) + "\n")
-        replace_text(folder / PREDICTIONS, "".join(lines))
+        _write_lines(folder / PREDICTIONS, train, NAME, given)
         test = answer_figures(
             train.answers or [], given, train.texts, bootstrap=self.recipe.evaluate.bootstrap
         )
