@@ -89,7 +89,7 @@ def test_what_cannot_be_a_decision_is_refused(own, three, tmp_path):
     folder = own.save(tmp_path / "bad")
     about = json.loads((folder / "glassformer.json").read_text())
     for changes, said in (
-        ({"threshold": [0.5, 0.5]}, "2 thresholds for 3 classes"),
+        ({"threshold": [0.5, 0.5]}, "2 numbers under .threshold. for 3 outputs"),
         ({"threshold": [0.5, 0.5, 0.0]}, "threshold = 0.0 is not between 0 and 1"),
         ({"abstain_below": "high"}, "abstain_below = 'high' is not a probability"),
     ):

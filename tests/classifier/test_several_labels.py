@@ -95,10 +95,10 @@ def test_a_folder_gives_the_same_answers(small, y, tmp_path):
     assert np.asarray(again.predict(HELD) == clf.predict(HELD)).all()
     for key, value, said in (
         ("targets", "poem", "is not a known kind of target"),
-        ("threshold", [0.5, 2.0, 0.5], "threshold = 2 is not a probability"),
-        ("threshold", [0.5], "1 numbers under 'threshold' for 3 labels"),
+        ("threshold", [0.5, 2.0, 0.5], "threshold = 2.0 is not between 0 and 1"),
+        ("threshold", [0.5], "1 numbers under 'threshold' for 3 outputs"),
         ("temperature", [0.5, -1.0, 1.0], "not between 0.001 and 1000"),
-        ("threshold", ["high"] * 3, "is not a number"),
+        ("threshold", ["high"] * 3, "is not between 0 and 1"),
     ):
         with pytest.raises(CheckpointError, match=said):
             gf.TextClassifier.restore(tmp_path / "model", about | {key: value})

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from glassformer.checkpoints.settings import real, shown
+from glassformer.checkpoints.settings import shown
 from glassformer.config import listed
 from glassformer.data.checks import check_classes, check_labels, place
 from glassformer.data.doctor_checks import LEAVE_EMPTY, said_of_empty
@@ -309,16 +309,11 @@ class Classes(Target):
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         """Temperature and threshold in a saved folder; raises CheckpointError for impossible values."""
-        temperature, threshold = real(dict(about), "temperature", where, 1.0), None
-        if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
-            raise impossible_temperature(temperature, where)
-        if isinstance(about.get("threshold"), list):
-            threshold = _thresholds(about["threshold"], where, outputs)
-        elif about.get("threshold") is not None:
-            threshold = real(dict(about), "threshold", where, 0.5)
-            if threshold > OVER_ONE:
-                raise impossible_threshold(threshold, where)
-        return temperature, threshold
+        many, range_ = outputs if self.binary else 0, (MIN_TEMPERATURE, MAX_TEMPERATURE)
+        temperature = _calibrated(about, "temperature", where, many, range_)
+        least = 0.0 if self.binary or not isinstance(about.get("threshold"), list) else TINY  # a divisor
+        threshold = _calibrated(about, "threshold", where, outputs, (least, OVER_ONE))
+        return 1.0 if temperature is None else temperature, threshold
 
     def sort_classes(self) -> bool:
         """Whether the classes in a file are sorted."""
@@ -513,25 +508,22 @@ def check_known(
                 raise UnknownLabelError(what, where=place(origin, i, rows), fix=fix)
 
 
-def impossible_temperature(value: float, where: str) -> CheckpointError:
-    what = f"temperature = {value:g} is not between {MIN_TEMPERATURE:g} and {MAX_TEMPERATURE:g}"
-    return CheckpointError(what, where=where, fix="Calibrate it again")
-
-
-def _thresholds(values: list[Any], where: str, outputs: int) -> np.ndarray:
-    """The thresholds ``[C]`` of several classes."""
-    if len(values) != outputs:
-        what = f"{len(values)} thresholds for {outputs} classes"
-        raise CheckpointError(what, where=where, fix="Choose them again")
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-            what = f"threshold = {shown(value)} is not between 0 and 1"
-            raise CheckpointError(what, where=where, fix="Choose them again")
-    return np.array(values, np.float64)
-
-
-def impossible_threshold(value: float, where: str) -> CheckpointError:
-    return CheckpointError(f"threshold = {value:g} is not a probability", where=where, fix="Choose it again")
+def _calibrated(
+    about: Mapping[str, Any], key: str, where: str, many: int, bounds: tuple[float, float]
+) -> Any:
+    """A number in a saved folder, or an array of ``many``, if there is a list; None if it is missing."""
+    value, fix = about.get(key), "Calibrate it again"
+    if value is None:
+        return None
+    several = isinstance(value, list) and bool(many)
+    if several and len(value) != many:
+        raise CheckpointError(f"{len(value)} numbers under {key!r} for {many} outputs", where=where, fix=fix)
+    for one in value if several else [value]:
+        if isinstance(one, bool) or not isinstance(one, int | float) or not bounds[0] <= one <= bounds[1]:
+            low, high = (f"{round(bound, 5):g}" for bound in bounds)
+            what = f"{key} = {shown(one)} is not between {low} and {high}"
+            raise CheckpointError(what, where=where, fix=fix)
+    return np.array(value, np.float64) if several else value
 
 
 # --- metrics --------------------------------------------------------------------------------------

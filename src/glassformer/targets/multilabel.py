@@ -13,7 +13,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from glassformer.checkpoints.settings import shown
 from glassformer.config import label_text, nearest
 from glassformer.data.checks import check_classes
 from glassformer.data.label_sets import (
@@ -31,7 +30,6 @@ from glassformer.data.label_sets import (
 )
 from glassformer.errors import (
     BadValueError,
-    CheckpointError,
     DataError,
     NotForThisModelError,
     ShapeError,
@@ -48,15 +46,10 @@ from glassformer.evaluate.metrics import Share
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import (
-    MAX_TEMPERATURE,
-    MIN_TEMPERATURE,
     OF_LABELS,
-    OVER_ONE,
     TINY,
     Classes,
     check_known,
-    impossible_temperature,
-    impossible_threshold,
 )
 from glassformer.targets.target import Arm, Judged, read_object
 from glassformer.train.loop import INSTEAD
@@ -227,19 +220,6 @@ class LabelSets(Classes):
     def saved(cls, about: Mapping[str, Any], where: str) -> Self:
         return replace(super().saved(about, where), matrix=about["targets"] == "label-matrix")
 
-    def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
-        temperature, threshold = (
-            _numbers(about.get(key), key, where, outputs) for key in ("temperature", "threshold")
-        )
-        temperature = 1.0 if temperature is None else temperature
-        if not np.all(
-            (np.asarray(temperature) >= MIN_TEMPERATURE) & (np.asarray(temperature) <= MAX_TEMPERATURE)
-        ):
-            raise impossible_temperature(float(np.max(temperature)), where)
-        if threshold is not None and np.max(threshold) > OVER_ONE:
-            raise impossible_threshold(float(np.max(threshold)), where)
-        return temperature, threshold
-
     def sort_classes(self) -> bool:
         return not self.matrix
 
@@ -299,18 +279,6 @@ def pos_weights(targets: np.ndarray, classes: list[Any], asked: Any) -> tuple[fl
         if not isinstance(weight, Real) or not 1e-6 <= float(weight) <= 1e6:
             raise BadValueError(f"{weight!r} is not a weight", where="pos_weight", fix="Use 1e-6 to 1e6")
     return tuple(float(by_text.get(str(label), 1.0)) for label in classes)
-
-
-def _numbers(value: Any, key: str, where: str, outputs: int) -> Any:
-    """Check a number, or a list with one per output ``[K]``; None is returned unchanged."""
-    many = isinstance(value, list)
-    for one in value if many else [value] if value is not None else []:
-        if isinstance(one, bool) or not isinstance(one, int | float) or not np.isfinite(one):
-            raise CheckpointError(f"{key} = {shown(value)} is not a number", where=where)
-    if many and len(value) != outputs:
-        what = f"{len(value)} numbers under {key!r} for {outputs} labels"
-        raise CheckpointError(what, where=where)
-    return np.array(value, np.float64) if many else value
 
 
 # --- baselines ------------------------------------------------------------------------------------
