@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from glassformer.checkpoints.files import read_json
 from glassformer.data.copies import content_digest
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
 from glassformer.data.rejected import summary
 from glassformer.data.sources import NAMED_SOURCES
-from glassformer.errors import DataChangedError, InputError, NoSuchSplitError
+from glassformer.data.splits import grouped_choice
+from glassformer.errors import DataChangedError, InputError, NoSuchSplitError, TooFewExamplesError
 from glassformer.tasks.task import RunContext
 
 KEY = "data_sha256"  # key of metrics.json
@@ -92,6 +95,37 @@ def read_source(load_dataset: Callable[..., Any], recipe: Any, source: str | Non
     known = {key: getattr(d, key) for key in (*columns, "on_bad_row")}
     part = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
     return load_dataset(d.source if source is None else source, **known, **part)
+
+
+def splits_of(dataset: Any, d: Any, source: str) -> dict[str, Any]:
+    """The splits of a source that the section ``data`` of a recipe names; raises DataError for none."""
+    if not (found := {name: dataset.splits[name] for name in d.splits if name in dataset.splits}):
+        what, fix = f"none of the splits {', '.join(d.splits)}", f"There are: {', '.join(dataset.splits)}"
+        raise NoSuchSplitError(what, where=source, fix=fix)
+    return found
+
+
+def sampled(items: list[Any], d: Any) -> list[Any]:
+    """At most ``limit`` of the items, drawn with ``split_seed``, in their order."""
+    if d.limit is None or d.limit >= len(items):
+        return items
+    drawn = np.random.default_rng(d.split_seed).choice(len(items), d.limit, replace=False)
+    return [items[i] for i in np.sort(drawn).tolist()]
+
+
+def held_out(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[list[int], list[int]]:
+    """Indices of ``n`` examples to train on, and of those held out for validation; equal ``keys`` stay
+    together."""
+    size = d.validation_size
+    held = round(size * n) if size < 1 else min(round(size), n // 5)
+    if not 0 < held < n:
+        what = f"{size:g} of {n} {noun} cannot be held out"
+        raise TooFewExamplesError(what, where=d.source, fix="Change validation_size")
+    if keys is None:
+        chosen = np.sort(np.random.default_rng(d.split_seed).permutation(n)[:held])
+    else:
+        chosen = grouped_choice(keys, held, d.split_seed)
+    return np.setdiff1d(np.arange(n), chosen).tolist(), chosen.tolist()
 
 
 def nothing_held_out(splits: Any, noun: str, predictions: str) -> list[str]:

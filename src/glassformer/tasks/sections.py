@@ -291,7 +291,8 @@ class ShownNumbers(EvaluateKeys):
 
 @dataclass(frozen=True)
 class RecipeKeys:
-    """Top-level keys of every recipe."""
+    """Top-level keys of every recipe. ``CARD`` is for the model card: the Hub's pipeline tag (regressors have
+    that of classification), and a line of code that predicts."""
 
     name: str = setting("", "name of the run folder; default: the name of the recipe file")
     task: str = setting("", "task that the recipe trains for")

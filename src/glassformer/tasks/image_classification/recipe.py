@@ -95,7 +95,6 @@ class ImageEvaluateConfig(EvaluateKeys):
 class ImageRecipe(RecipeKeys):
     """Recipe of image classification."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("image-classification", 'print(model.predict(["picture.png"]))')
 
     task: Literal["image-classification"] = setting("image-classification", "task that the recipe trains for")
@@ -134,7 +133,6 @@ class ImageNumberEvaluateConfig(ShownNumbers):
 class ImageNumberRecipe(RecipeKeys):
     """Recipe of regression on images."""
 
-    # For the model card: the Hub's pipeline tag (that of classification), and a line of code that predicts.
     CARD = (ImageRecipe.CARD[0], 'print(model.predict(["picture.png"]))')
 
     task: Literal["image-regression"] = setting("image-regression", "task that the recipe trains for")

@@ -136,7 +136,6 @@ class PretrainEvaluateConfig(Section):
 class PretrainRecipe(RecipeKeys):
     """Recipe of masked language modeling."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("fill-mask", "print(model.fill(text))  # a text with the mask token of model.tokenizer_")
 
     task: Literal["masked-lm"] = setting("masked-lm", "task that the recipe trains for")

@@ -15,11 +15,10 @@ from glassformer.data.copies import alike
 from glassformer.data.masking import PAIRED, MaskSettings, chunk_texts, mask_tokens, share_of_several
 from glassformer.data.rejected import summary
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.splits import grouped_choice
 from glassformer.data.vocabulary import MASK
-from glassformer.errors import ConfigError, NoSuchSplitError, TooFewExamplesError, counted
+from glassformer.errors import ConfigError, counted
 from glassformer.inputs.texts import TINY_TEXTS
-from glassformer.tasks.judging import own_data
+from glassformer.tasks.judging import held_out, own_data, sampled, splits_of
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
@@ -46,13 +45,7 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     dataset = load_text_dataset(
         d.source, text_column=d.text_column, seed=d.split_seed, on_bad_row=d.on_bad_row, labels=False
     )
-    taken = {name: dataset.splits[name].texts for name in d.splits if name in dataset.splits}
-    if not taken:
-        raise NoSuchSplitError(
-            f"none of the splits {', '.join(d.splits)}",
-            where=d.source,
-            fix=f"There are: {', '.join(dataset.splits)}",
-        )
+    taken = {name: split.texts for name, split in splits_of(dataset, d, d.source).items()}
     never = {n: set(dataset.splits[n].texts) for n in d.exclude if n in dataset.splits and n not in d.splits}
     excluded = {
         name: len({text for texts in taken.values() for text in texts} & hidden)
@@ -64,27 +57,16 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     for name, split in taken.items():
         fresh = [t for t in dict.fromkeys(split) if t not in hidden and t not in seen]
         seen.update(fresh)
-        if d.limit is not None and d.limit < len(fresh):
-            chosen = np.random.default_rng(d.split_seed).choice(len(fresh), d.limit, replace=False)
-            fresh = [fresh[i] for i in np.sort(chosen).tolist()]
+        fresh = sampled(fresh, d)
         counts[name] = len(fresh)
         texts += fresh
     repeated = sum(map(len, taken.values())) - len({t for split in taken.values() for t in split})
-    size = d.validation_size
-    held = round(size * len(texts)) if size < 1 else min(round(size), len(texts) // 5)
-    if not 0 < held < len(texts):
-        raise TooFewExamplesError(
-            f"{size:g} of {len(texts)} texts cannot be held out", where=d.source, fix="Change validation_size"
-        )
-    if d.copies == "together":
-        chosen = grouped_choice(list(map(alike, texts)), held, d.split_seed)
-    else:
-        chosen = np.sort(np.random.default_rng(d.split_seed).permutation(len(texts))[:held])
-    rest = np.setdiff1d(np.arange(len(texts)), chosen)
+    keys = list(map(alike, texts)) if d.copies == "together" else None
+    rest, chosen = held_out(len(texts), "texts", d, keys)
     return Corpus(
         dataset.name,
-        [texts[i] for i in rest.tolist()],
-        [texts[i] for i in chosen.tolist()],
+        [texts[i] for i in rest],
+        [texts[i] for i in chosen],
         counts,
         excluded,
         repeated,

@@ -105,7 +105,6 @@ class PatchEvaluateConfig(Section):
 class PatchesRecipe(RecipeKeys):
     """Recipe of masked autoencoding."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("image-feature-extraction", 'print(model.embed(["picture.png"]).shape)')
 
     task: Literal["masked-patches"] = setting("masked-patches", "task that the recipe trains for")

@@ -17,10 +17,9 @@ from glassformer.data.files import is_clutter
 from glassformer.data.image import picture_files, refuse_unreadable, without_unreadable
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
-from glassformer.data.splits import grouped_choice
-from glassformer.errors import MissingValueError, NoSuchSplitError, TooFewExamplesError, counted
+from glassformer.errors import MissingValueError, counted
 from glassformer.inputs.images import initial_image_range
-from glassformer.tasks.judging import own_data
+from glassformer.tasks.judging import held_out, own_data, sampled, splits_of
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
@@ -47,15 +46,9 @@ def load(recipe: PatchesRecipe) -> Pictures:
         counts[source] = len(part)
         images += part
         notes += messages
-    size, n = d.validation_size, len(images)
-    held = round(size * n) if size < 1 else min(round(size), n // 5)
-    if not 0 < held < n:
-        what = f"{size:g} of {n} images cannot be held out"
-        raise TooFewExamplesError(what, where=d.source, fix="Change validation_size")
-    chosen = grouped_choice(list(map(digest, images)), held, d.split_seed)
-    rest = np.setdiff1d(np.arange(n), chosen).tolist()
+    rest, chosen = held_out(len(images), "images", d, list(map(digest, images)))
     whole = ImageSplit(images, None, ", ".join(counts))
-    return Pictures(whole.select(rest), whole.select(chosen.tolist()), counts, tuple(notes))
+    return Pictures(whole.select(rest), whole.select(chosen), counts, tuple(notes))
 
 
 def pictures_of(
@@ -70,23 +63,13 @@ def pictures_of(
         parts, notes = {"train": split}, []
     else:
         dataset = load_image_dataset(source, image_column=d.image_column)
-        parts = {name: part for name, part in dataset.splits.items() if name in d.splits}
-        notes = list(dataset.notes)
-        if not parts:
-            raise NoSuchSplitError(
-                f"none of the splits {', '.join(d.splits)}",
-                where=source,
-                fix=f"There are: {', '.join(dataset.splits)}",
-            )
+        wanted, notes = splits_of(dataset, d, source), list(dataset.notes)
+        parts = {name: part for name, part in dataset.splits.items() if name in wanted}
     if d.broken == "skip":
         for name, part in parts.items():
             parts[name], messages = without_unreadable(part, name, image_range=image_range or "full")
             notes += messages
-    images = [image for part in parts.values() for image in part.images]
-    if d.limit is not None and d.limit < len(images):
-        order = np.random.default_rng(d.split_seed).choice(len(images), d.limit, replace=False)
-        images = [images[i] for i in np.sort(order).tolist()]
-    return images, notes
+    return sampled([image for part in parts.values() for image in part.images], d), notes
 
 
 def _folders(path: Path) -> bool:

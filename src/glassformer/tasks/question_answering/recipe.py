@@ -89,7 +89,6 @@ class AnswererEvaluateConfig(EvaluateKeys):
 class AnsweringRecipe(RecipeKeys):
     """Recipe of question answering."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("question-answering", 'print(model.predict([("A question?", "A text with its answer.")]))')
 
     task: Literal["question-answering"] = setting("question-answering", "task that the recipe trains for")

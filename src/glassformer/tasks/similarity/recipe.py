@@ -101,7 +101,6 @@ class SimilarityEvaluateConfig(EvaluateKeys):
 class SimilarityRecipe(RecipeKeys):
     """Recipe of sentence embeddings."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("sentence-similarity", 'print(model.similarity("A text.", "Another one."))')
 
     task: Literal["similarity"] = setting("similarity", "task that the recipe trains for")

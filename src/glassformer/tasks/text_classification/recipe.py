@@ -130,7 +130,6 @@ class EvaluateConfig(EvaluateKeys):
 class Recipe(RecipeKeys):
     """Recipe of text classification."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("text-classification", 'print(model.predict(["A text."]))')
 
     task: Literal["text-classification"] = setting("text-classification", "task that the recipe trains for")
@@ -178,7 +177,6 @@ class NumberEvaluateConfig(ShownNumbers):
 class TextNumberRecipe(RecipeKeys):
     """Recipe of regression on texts."""
 
-    # For the model card: the Hub's pipeline tag (that of classification), and a line of code that predicts.
     CARD = (Recipe.CARD[0], 'print(model.predict(["A text."]), model.predict_interval(["A text."]))')
 
     task: Literal["text-regression"] = setting("text-regression", "task that the recipe trains for")

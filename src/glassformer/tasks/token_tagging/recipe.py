@@ -98,7 +98,6 @@ class TaggerEvaluateConfig(EvaluateKeys):
 class TaggingRecipe(RecipeKeys):
     """Recipe of token classification."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("token-classification", 'print(model.predict(["A text."]))')
 
     task: Literal["token-tagging"] = setting("token-tagging", "task that the recipe trains for")

@@ -123,7 +123,6 @@ class TranslationEvaluateConfig(Section):
 class TranslationRecipe(RecipeKeys):
     """Recipe of translation."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("translation", 'print(model.translate(["A text."]))')
 
     task: Literal["translation"] = setting("translation", "task that the recipe trains for")

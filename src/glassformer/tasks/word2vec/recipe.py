@@ -51,7 +51,6 @@ class JudgeConfig:
 class VectorsRecipe(RecipeKeys):
     """Recipe of word vectors."""
 
-    # For the model card: the Hub's pipeline tag, and a line of code that predicts.
     CARD = ("feature-extraction", 'print(model.most_similar("word"))')
 
     task: Literal["word2vec"] = setting("word2vec", "task that the recipe trains for")
