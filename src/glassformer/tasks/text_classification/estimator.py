@@ -57,11 +57,11 @@ from glassformer.tasks.build import (
     is_from_scratch,
     is_linear,
     save_tokenizer,
+    warn_of_language,
 )
 from glassformer.tasks.classifier import Classifier, Supervised
 from glassformer.tasks.estimator import Fit, with_settings
 from glassformer.tasks.regressor import Regressor
-from glassformer.tasks.text_classification.language import warn_of_language
 from glassformer.tasks.text_classification.recipe import (
     ModelConfig,
     Recipe,
