@@ -383,8 +383,8 @@ def save_tokenizer(
 
 # --- texts in another language --------------------------------------------------------------------
 #
-# In BERT's English vocabulary, English texts have 1.0 to 1.2 tokens per word, French has 1.5, Vietnamese 1.9 and
-# German 2.0.
+# In BERT's English vocabulary, English texts have 1.0 to 1.2 tokens per word, French has 1.5, Vietnamese 1.9,
+# and German 2.0.
 
 
 OF_ENGLISH = (
