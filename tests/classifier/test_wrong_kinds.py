@@ -113,5 +113,7 @@ def test_a_folder_says_what_it_holds(clf, tmp_path):
         gf.Embedder.load(tmp_path / "m")
     (tmp_path / "run").mkdir()
     (tmp_path / "m").rename(tmp_path / "run" / "model")
-    with pytest.raises(CheckpointError, match=r"run: holds a TextClassifier, not an Embedder. Open it with"):
+    with pytest.raises(
+        CheckpointError, match=r"run.model: holds a TextClassifier, not an Embedder. Open it with"
+    ):
         gf.Embedder.load(tmp_path / "run")

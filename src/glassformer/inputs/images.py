@@ -39,6 +39,7 @@ from glassformer.data.tables import READERS, Table
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.errors import (
     BadImageError,
+    CheckpointError,
     DataError,
     InputError,
     MissingValueError,
@@ -309,6 +310,13 @@ def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = No
         std=tuple(image.std) or base.std,
         image_range=image.image_range or _range(base, begun),
     )
+
+
+def check_transform(transform: ImageTransform, config: Any, folder: Path) -> None:
+    """Raise CheckpointError if a saved transform gives other images than the model of that config reads."""
+    if (transform.channels, transform.size) != (config.embedding.channels, config.embedding.image_size):
+        what = "the preprocessor gives other images than the model reads"
+        raise CheckpointError(what, where=str(folder))
 
 
 def saved_range(folder: Path) -> ImageRange:

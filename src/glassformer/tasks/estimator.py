@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, g
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import write_folder
+from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.native import newest_fingerprint
-from glassformer.checkpoints.settings import ABOUT, check_parameters
+from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, shown
 from glassformer.config import (
     build,
     by_place,
@@ -32,7 +32,7 @@ from glassformer.config import (
     values_in_files,
     with_values_in_files,
 )
-from glassformer.errors import ConfigError
+from glassformer.errors import CheckpointError, ConfigError, with_article
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.finite import json_text
 from glassformer.nn.lora import adapter, merge
@@ -494,6 +494,16 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
     def check_parts(self, folder: Path) -> None:
         """Raise CheckpointError if the preprocessing of a folder does not match its model."""
+
+
+def read_saved(cls: type, folder: Path, what: str, fix: str = "Open it with glassformer.load") -> Any:
+    """``glassformer.json`` of a verified folder that ``cls`` saved; ``what`` names it in the error."""
+    verify_folder(folder)
+    about = read_about(folder, FORMAT)
+    if about["kind"] != cls.__name__:
+        other = with_article(shown(about["kind"]).strip("'"))
+        raise CheckpointError(f"holds {other}, not {what}", where=str(folder), fix=fix)
+    return about
 
 
 def digest(arrays: Iterable[np.ndarray | None]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import verify_folder, write_folder
+from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.settings import ABOUT, read_about
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_labels, read_labels
@@ -46,7 +46,7 @@ from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fi
 from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.tasks.classifier import accuracy
-from glassformer.tasks.estimator import FORMAT
+from glassformer.tasks.estimator import FORMAT, read_saved
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
 from glassformer.tasks.named_columns import NamedColumns
 
@@ -243,12 +243,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         """
         folder = Path(path)
         where = str(folder / ABOUT)
-        verify_folder(folder)
-        about = read_about(folder, FORMAT)
-        if about["kind"] != cls.__name__:
-            raise CheckpointError(
-                f"holds no {cls.__name__}", where=str(folder), fix="Open it with glassformer.load"
-            )
+        about = read_saved(cls, folder, "a Probe")
         known = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
         inner = read_about(folder / BACKBONE, FORMAT)
         kinds = {kind.__name__: kind for kind in _backbones()}

@@ -18,7 +18,7 @@ from glassformer.data.copies import digest
 from glassformer.data.image import check_pictures, is_record
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
-from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError
+from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.evaluate.predict import predict_pictures
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint
@@ -26,6 +26,7 @@ from glassformer.finite import finite
 from glassformer.inputs.images import (
     Images,
     build_transform,
+    check_transform,
     has_fixed_features,
     is_image_architecture,
     load_transform,
@@ -203,10 +204,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
-        table = self.model_.config.embedding
-        if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
-            what = "the preprocessor gives other images than the model reads"
-            raise CheckpointError(what, where=str(folder))
+        check_transform(self.transform_, self.model_.config, folder)
 
 
 @with_settings

@@ -34,6 +34,7 @@ from glassformer.finite import finite
 from glassformer.inputs.images import (
     Images,
     build_transform,
+    check_transform,
     has_fixed_features,
     is_image_architecture,
     load_transform,
@@ -261,10 +262,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         self.transform_ = load_transform(folder, before="full" if about else None)
 
     def check_parts(self, folder: Path) -> None:
-        table = self.model_.config.embedding
-        if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
-            what = "the preprocessor gives other images than the model reads"
-            raise CheckpointError(what, where=str(folder))
+        check_transform(self.transform_, self.model_.config, folder)
 
 
 def seen_count(patches: int, mask_share: float) -> int:

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.files import check_is_model, verify_folder
+from glassformer.checkpoints.files import check_is_model
 from glassformer.checkpoints.sentences import write_sentences
-from glassformer.checkpoints.settings import about_in, read_about, shown
+from glassformer.checkpoints.settings import about_in
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
 from glassformer.data.batching import BatchSettings, pack_texts
@@ -31,7 +31,6 @@ from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import (
-    CheckpointError,
     ConfigError,
     DataError,
     InputError,
@@ -39,7 +38,6 @@ from glassformer.errors import (
     OneClassError,
     UnequalLengthsError,
     UnknownLabelError,
-    with_article,
 )
 from glassformer.explain.similarity import SimilarityExplanation, contributions
 from glassformer.families.pretrained import load_pretrained, read_checkpoint
@@ -57,7 +55,7 @@ from glassformer.tasks.build import (
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import FORMAT, Estimator, Fit, digest, fitted, with_settings
+from glassformer.tasks.estimator import Estimator, Fit, digest, fitted, read_saved, with_settings
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
 from glassformer.tasks.layers import SIZES, refuse_given, shared
 from glassformer.tasks.named_columns import warn_of_order
@@ -610,12 +608,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """
         folder, _ = about_in(path)
         check_is_model(folder)
-        verify_folder(folder)
-        about = read_about(folder, FORMAT)
-        if about["kind"] != cls.__name__:
-            other = with_article(shown(about["kind"]).strip("'"))
-            what = f"holds {other}, not an Embedder"
-            raise CheckpointError(what, where=str(path), fix="Open it with glassformer.load")
+        about = read_saved(cls, folder, "an Embedder")
         with computing(gradients=True):
             return cls.restore(folder, about)
 

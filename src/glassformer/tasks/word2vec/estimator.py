@@ -17,10 +17,10 @@ from unicodedata import normalize
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import read_consistently, read_json, sweep, verify_folder
+from glassformer.checkpoints.files import read_consistently, read_json, sweep
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state, refuse_unfinished
-from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
+from glassformer.checkpoints.settings import ABOUT, section
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.folders import data_folders
@@ -33,14 +33,13 @@ from glassformer.errors import (
     DataError,
     FolderExistsError,
     InputError,
-    with_article,
 )
 from glassformer.evaluate.vectors import judge_vectors, nearest_rows, tests_folder, unit_rows
 from glassformer.finite import json_text
 from glassformer.inputs import sentences
 from glassformer.models.skipgram import SkipGram
 from glassformer.runtime import computing, drawing_own, own_generators, set_seed
-from glassformer.tasks.estimator import FORMAT, Estimator, fitted, with_settings
+from glassformer.tasks.estimator import Estimator, fitted, read_saved, with_settings
 from glassformer.tasks.word2vec.recipe import VectorsRecipe
 from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
 from glassformer.train.config import VectorsConfig
@@ -424,14 +423,8 @@ class Word2Vec(Estimator, VectorsConfig):
 
     @classmethod
     def _load(cls, folder: Path) -> Word2Vec:
-        verify_folder(folder)
-        about = read_about(folder, FORMAT)
-        if about["kind"] != cls.__name__:
-            other = with_article(shown(about["kind"]).strip("'"))
-            what = f"holds {other}, not word vectors"
-            fix = "Name a run or saved model of Word2Vec, or a file of word vectors"
-            raise CheckpointError(what, where=str(folder), fix=fix)
-        return cls.restore(folder, about)
+        fix = "Name a run or saved model of Word2Vec, or a file of word vectors"
+        return cls.restore(folder, read_saved(cls, folder, "word vectors", fix))
 
     def _set_tables(self, words, vectors, counts, contexts=None) -> None:
         self.words_, self.vectors_, self.counts_, self.contexts_ = words, vectors, counts, contexts
