@@ -88,8 +88,8 @@ def evaluate(
 
     Args:
         columns: names of columns in ``data`` that differ from the run's: recipe key -> name.
-        every_epoch: evaluate the kept weights of each epoch; see ``tasks.labelled``.
-        by: also compute the metrics for each value of this column; see ``tasks.labelled``.
+        every_epoch: evaluate the kept weights of each epoch.
+        by: also compute the metrics for each value of this column.
 
     Raises:
         InputError: no such run, an unfinished run, a damaged model, or data that cannot be evaluated.

@@ -262,7 +262,7 @@ class Candidates:
         return [*answers[:place], none, *answers[place:]][:count]
 
 
-def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int, kept: int = KEPT) -> list[Candidates]:
+def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[Candidates]:
     """The best spans of each question over all its windows, of at most ``max_answer`` tokens, from the logits
     ``[N, 2]`` of all tokens; a span in several windows has its best score."""
     spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.count)]
@@ -275,12 +275,12 @@ def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int, kept: in
         null[owner] = min(null[owner], float(logits[own][0].sum()))
         at = np.flatnonzero((rows.sides[own] == 1) & (rows.offsets[own][:, 1] > rows.offsets[own][:, 0]))
         places = rows.offsets[own][at]
-        for score, first, last in best_spans(logits[own][at], max_answer, kept):
+        for score, first, last in best_spans(logits[own][at], max_answer, KEPT):
             key = int(places[first, 0]), int(places[last, 1])
             if score > spans[owner].get(key, -np.inf):
                 spans[owner][key] = score
     return [
-        Candidates(tuple(sorted(((s, a, b) for (a, b), s in own.items()), key=_rank)[:kept]), float(none))
+        Candidates(tuple(sorted(((s, a, b) for (a, b), s in own.items()), key=_rank)[:KEPT]), float(none))
         for own, none in zip(spans, null, strict=True)
     ]
 

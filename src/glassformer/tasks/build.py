@@ -357,7 +357,6 @@ def save_tokenizer(
     tokenizer: Tokenizer,
     folder: Path,
     max_length: int,
-    clean_up: dict[str, Any] | None = None,
     segments: int = 2,
     pairs: bool = False,
 ) -> None:
@@ -374,7 +373,6 @@ def save_tokenizer(
         "model_max_length": int(max_length),  # JSON cannot store NumPy integers, which a grid search may pass
         **{f"{kind}_token": token for kind, token in Vocabulary.of(tokenizer).tokens.items()},
         **({} if segments > 1 and not pairs else {"model_input_names": names}),
-        **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(
         json_text(settings, indent=2, ascii=True) + "\n", encoding="utf-8"

@@ -75,11 +75,10 @@ def features_of(
     setting: str,
     compute: Callable[[], np.ndarray],
     device: torch.device,
-    home: Path | None = None,
 ) -> Tensor:
     """The result of ``compute`` ``[n, ...]`` in the model's dtype, from the cache if possible (under
     ``inputs`` and ``setting``). Damaged features are recomputed; a cache that is not writable is ignored."""
-    folder = (home or cache_folder() / "features") / _key(model, inputs, setting)
+    folder = cache_folder() / "features" / _key(model, inputs, setting)
     with suppress(CheckpointError):
         verify_folder(folder)
         cached = read_tensors(folder, "features")["features"]

@@ -72,16 +72,14 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
     return name, probabilities
 
 
-def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
+def some_of(split: ImageSplit, limit: int) -> ImageSplit:
     """A random sample of at most ``limit`` images (0: all), the same for every model, in their order."""
     if not limit or len(split) <= limit:
         return split
-    return split.select(sorted(np.random.default_rng(seed).permutation(len(split))[:limit].tolist()))
+    return split.select(sorted(np.random.default_rng(0).permutation(len(split))[:limit].tolist()))
 
 
-def robustness(
-    clf: ImageClassifier, split: ImageSplit, count: Count = uncounted, seed: int = 0
-) -> dict[str, Any]:
+def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = uncounted) -> dict[str, Any]:
     """Accuracy and macro F1 on images changed before normalization: kind of change -> one record per
     severity."""
     import torch
@@ -96,7 +94,7 @@ def robustness(
         for kind in KINDS:
             out[kind] = []
             for severity in SEVERITIES:
-                changed = corrupt(table, kind, severity, seed)
+                changed = corrupt(table, kind, severity, seed=0)
                 logits = clf.table_rows(model, changed, "logits", torch.device(device), progress)
                 meter = clf.kind_.meter(clf.classes_.tolist(), curves=False)
                 probabilities = clf.chances(logits)
