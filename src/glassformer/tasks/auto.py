@@ -243,7 +243,9 @@ class Search:
             self.learned, self.decide = grouped_split(strata, clf.copies_of(self.X), HELD_OUT, clf.seed)
             self.truth = self.targets[self.decide]
         else:
-            self.place = _folds(clf, self.X, self.targets)
+            self.place = clf.folds_of(self.X, self.targets, FOLDS, least=2)
+            if clf.tokens_of(self.X) > FOLDED_TOKENS:
+                self.place[self.place > 0] = -1  # only the first fold is scored
             self.decide = np.flatnonzero(self.place >= 0)
             self.truth = self.targets[self.decide]
 
@@ -509,26 +511,6 @@ def _become(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
     if tried is not None:
         clf.tried_ = tried
     return clf
-
-
-def _folds(clf: Any, X: Sequence[Any], targets: np.ndarray) -> np.ndarray:
-    """The fold of each example ``[n]``, stratified by class; copies of an example share a fold. -1: always in
-    the training part, because its class has too few examples."""
-    number: dict[str, int] = {}
-    group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(X)])
-    first = np.unique(group, return_index=True)[1]
-    classes = targets[first] if clf.kind_.labels_given and targets.ndim == 1 else np.zeros(len(first), int)
-    order = np.random.default_rng(clf.seed).permutation(len(first))
-    place, assigned = np.full(len(first), -1), 0
-    for k in np.unique(classes):
-        own = order[classes[order] == k]
-        if len(own) > 1:
-            place[own] = (assigned + np.arange(len(own))) % FOLDS
-            assigned += len(own)
-    out = place[group]
-    if clf.tokens_of(X) > FOLDED_TOKENS:
-        out = np.where(out > 0, -1, out)  # only the first fold is scored
-    return out
 
 
 def _duration(seconds: float) -> str:

@@ -102,7 +102,7 @@ def fit_tfidf(
     solved = Solved(model, fit.train, calls=calls, began=started)
     with own_generators(), one_thread(), solved.watched():
         problem = _problem(clf, fit, rows)
-        chosen, unseen = _cross_validate(problem, clf, _folds(clf, texts, targets), solved.pause)
+        chosen, unseen = _cross_validate(problem, clf, clf.folds_of(texts, targets, FOLDS), solved.pause)
         solved.pause()
         weight, bias = problem.solve(np.arange(len(targets)), chosen)
         _set_weights(model, problem, weight, bias, problem.temperature(unseen))
@@ -262,19 +262,6 @@ def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
     positive = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight) if kind.binary else None
     return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)
-
-
-def _folds(clf: Any, texts: Sequence[str], targets: np.ndarray) -> np.ndarray:
-    """The fold of each training example ``[n]``, stratified by class; copies of an example share a fold."""
-    number: dict[str, int] = {}
-    group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(texts)])
-    first = np.unique(group, return_index=True)[1]  # the first example of each group
-    classes = targets[first] if clf.kind_.labels_given and targets.ndim == 1 else np.zeros(len(first))
-    order = np.random.default_rng(clf.seed).permutation(len(first))
-    order = order[np.argsort(classes[order], kind="stable")]
-    fold = np.empty(len(first), np.int64)
-    fold[order] = np.arange(len(first)) % FOLDS
-    return fold[group]
 
 
 def _cross_validate(
