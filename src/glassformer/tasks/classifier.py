@@ -159,13 +159,13 @@ class Supervised(Explains, Adapts, Estimator, ABC):
             held = self._held_out(validation)
         return Labeled(examples, targets, weights), held
 
-    def examples_of(self, X: Any) -> list[Any]:
+    def examples_of(self, X: Any, origin: str | None = None) -> list[Any]:
         """The examples as a checked list; from a table, the columns that ``fit`` used.
 
         Raises:
             DataError: an unusable example, or ambiguous columns.
         """
-        return self.check(self.rows_of(X, None), self.NOUN)
+        return self.check(self.rows_of(X, origin), origin or self.NOUN)
 
     @staticmethod
     def _width(examples: Sequence[Any]) -> int:
