@@ -243,7 +243,7 @@ class Search:
             self.learned, self.decide = grouped_split(strata, clf.copies_of(self.X), HELD_OUT, clf.seed)
             self.truth = self.targets[self.decide]
         else:
-            self.place = clf.folds_of(self.X, self.targets, FOLDS, least=2)
+            self.place = folds_of(clf, self.X, self.targets)
             if clf.tokens_of(self.X) > FOLDED_TOKENS:
                 self.place[self.place > 0] = -1  # only the first fold is scored
             self.decide = np.flatnonzero(self.place >= 0)
@@ -511,6 +511,24 @@ def _become(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
     if tried is not None:
         clf.tried_ = tried
     return clf
+
+
+def folds_of(
+    clf: Any, X: Sequence[Any], targets: np.ndarray, folds: int = FOLDS, least: int = 2
+) -> np.ndarray:
+    """The fold of each checked example ``[n]``, stratified by class; copies of an example share a fold.
+    -1: always in the training part, because its class has fewer than ``least`` examples."""
+    number: dict[str, int] = {}
+    group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(X)])
+    first = np.unique(group, return_index=True)[1]  # the first example of each group
+    by_class = clf.kind_.labels_given and targets.ndim == 1
+    classes = targets[first] if by_class else np.zeros(len(first), np.int64)
+    order = np.random.default_rng(clf.seed).permutation(len(first))
+    order = order[np.argsort(classes[order], kind="stable")]
+    order = order[np.bincount(classes)[classes[order]] >= least]
+    fold = np.full(len(first), -1)
+    fold[order] = np.arange(len(order)) % folds
+    return fold[group]
 
 
 def _duration(seconds: float) -> str:

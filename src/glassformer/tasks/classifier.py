@@ -463,21 +463,6 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     def copies_of(examples: Sequence[Any]) -> list[str]:
         """One key per checked example; copies have the same key."""
 
-    def folds_of(self, X: Sequence[Any], targets: np.ndarray, folds: int, least: int = 1) -> np.ndarray:
-        """The fold of each checked example ``[n]``, stratified by class; copies of an example share a fold.
-        -1: always in the training part, because its class has fewer than ``least`` examples."""
-        number: dict[str, int] = {}
-        group = np.array([number.setdefault(key, len(number)) for key in self.copies_of(X)])
-        first = np.unique(group, return_index=True)[1]  # the first example of each group
-        by_class = self.kind_.labels_given and targets.ndim == 1
-        classes = targets[first] if by_class else np.zeros(len(first), np.int64)
-        order = np.random.default_rng(self.seed).permutation(len(first))
-        order = order[np.argsort(classes[order], kind="stable")]
-        order = order[np.bincount(classes)[classes[order]] >= least]
-        fold = np.full(len(first), -1)
-        fold[order] = np.arange(len(order)) % folds
-        return fold[group]
-
     @staticmethod
     @abstractmethod
     def tokens_of(examples: Sequence[Any]) -> int:

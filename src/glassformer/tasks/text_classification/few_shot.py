@@ -24,7 +24,7 @@ import torch
 from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device, drawing_own
-from glassformer.tasks.auto import FOLDS, Mirror, StopUnsaved, _become
+from glassformer.tasks.auto import Mirror, StopUnsaved, _become, folds_of
 from glassformer.tasks.build import pooling_by
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
@@ -125,7 +125,7 @@ def _compare_encoders(
     The final head cannot choose C by cross-validation, since its encoder was trained on all texts. No records
     and C = 1 if the third is too small, or if no layer is trained.
     """
-    fold = clf.folds_of(texts, targets, FOLDS, least=2)
+    fold = folds_of(clf, texts, targets)
     held, rest = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
     if len(held) < FEWEST or clf.train_layers == 0:
         return [], 1.0

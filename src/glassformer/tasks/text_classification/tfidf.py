@@ -28,6 +28,7 @@ from glassformer.process import one_thread, without_warnings
 from glassformer.report.notebook import Records
 from glassformer.runtime import choose_device, own_generators
 from glassformer.targets.multilabel import pos_weights
+from glassformer.tasks.auto import folds_of
 from glassformer.tasks.card import counted
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.text_classification.recipe import TextConfig
@@ -102,7 +103,9 @@ def fit_tfidf(
     solved = Solved(model, fit.train, calls=calls, began=started)
     with own_generators(), one_thread(), solved.watched():
         problem = _problem(clf, fit, rows)
-        chosen, unseen = _cross_validate(problem, clf, clf.folds_of(texts, targets, FOLDS), solved.pause)
+        chosen, unseen = _cross_validate(
+            problem, clf, folds_of(clf, texts, targets, FOLDS, least=1), solved.pause
+        )
         solved.pause()
         weight, bias = problem.solve(np.arange(len(targets)), chosen)
         _set_weights(model, problem, weight, bias, problem.temperature(unseen))
