@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -39,7 +39,7 @@ from glassformer.cli import (
     translate,
     vectors,
 )
-from glassformer.cli.options import instead_of_option, named_as_options
+from glassformer.cli.options import flag, instead_of_option, named_as_options, option
 from glassformer.cli.output import emit, one_line, print_warnings, say_json, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
@@ -65,6 +65,7 @@ TABLES = (
     f"For tables: {OPTION} cp1252 if not UTF-8, --header no if the first row is data, "
     "--quoting none if quotes are plain characters. Every command accepts them."
 )
+EVERYWHERE = "Accepted by every command."
 START, TRAIN, EVALUATE = "Start here", "Train and compare", "Evaluate a model"
 USE, EXPORT = "Use a model", "Export and serve"  # panels of the help
 app = typer.Typer(
@@ -118,38 +119,19 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
-    ] = False,
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            OPTION,
-            metavar="NAME",
-            help="Text encoding of input tables (default utf-8), e.g. cp1252. Accepted by every command.",
-        ),
-    ] = None,
-    quoting: Annotated[
-        str | None,
-        typer.Option(
-            "--quoting",
-            metavar="csv|none",
-            help="For CSV and TSV. csv: quoted cells may contain line breaks; none: quotes are plain "
-            "characters, one row per line. Accepted by every command.",
-        ),
-    ] = None,
-    header: Annotated[
-        str | None,
-        typer.Option(
-            "--header",
-            metavar="yes|no",
-            help="For CSV and TSV: whether the first row names the columns. Accepted by every command.",
-        ),
-    ] = None,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error. Accepted by every command.")
-    ] = False,
+    version: bool = flag("--version", "Print the version and exit.", callback=_show_version, is_eager=True),
+    encoding: str | None = option(
+        "NAME", f"Text encoding of input tables (default utf-8), e.g. cp1252. {EVERYWHERE}", OPTION
+    ),
+    quoting: str | None = option(
+        "csv|none",
+        "For CSV and TSV. csv: quoted cells may contain line breaks; none: quotes are plain characters, one "
+        f"row per line. {EVERYWHERE}",
+    ),
+    header: str | None = option(
+        "yes|no", f"For CSV and TSV: whether the first row names the columns. {EVERYWHERE}"
+    ),
+    debug: bool = flag("--debug", f"Show the traceback of an error. {EVERYWHERE}"),
 ) -> None:
     """Options before the command."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from glassformer.cli.options import (
+    BAD_ROW,
     COLUMNS,
     DATA,
-    BadRow,
-    OtherData,
+    OTHER_DATA,
     argument,
     check_bad_row,
     check_choice,
@@ -24,7 +24,7 @@ from glassformer.cli.options import (
     tell,
     with_columns,
 )
-from glassformer.cli.output import AsJson, say, say_json, show, show_table
+from glassformer.cli.output import AS_JSON, say, say_json, show, show_table
 from glassformer.cli.similar import check_page
 from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
 
@@ -42,24 +42,25 @@ CHECKS = (
     "faithfulness",
 )  # of audit/checks.py
 
-ModelA = Annotated[
-    Path, argument("MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.")
-]
-ModelB = Annotated[Path, argument("NEW_MODEL", "Model that is to replace it.")]
-Data = Annotated[str | None, option("PATH", "Labeled data: a data set name, table or folder.", panel=DATA)]
-Page = Annotated[Path | None, option("FILE.html", "Write a page.")]
+MODEL_A: Any = argument(
+    "MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.", default=...
+)
+MODEL_B: Any = argument("NEW_MODEL", "Model that is to replace it.", default=...)
+CHECK: Any = option("NAME", f"Run only this check; may be repeated: {', '.join(CHECKS)}.")
+DATA_FILE: Any = option("PATH", "Labeled data: a data set name, table or folder.", panel=DATA)
+PAGE: Any = option("FILE.html", "Write a page.")
 
 
 @with_columns(*COLUMNS)
 def diff_command(
-    model: ModelA,
-    new_model: ModelB,
-    path: OtherData = None,
-    data: Data = None,
-    on_bad_row: BadRow = None,
-    alpha: Annotated[float, option("P", "Probability of reporting any slice if nothing has changed.")] = 0.05,
-    out: Page = None,
-    json: AsJson = False,
+    model: Path = MODEL_A,
+    new_model: Path = MODEL_B,
+    path: str | None = OTHER_DATA,
+    data: str | None = DATA_FILE,
+    on_bad_row: str | None = BAD_ROW,
+    alpha: float = option("P", "Probability of reporting any slice if nothing has changed.", default=0.05),
+    out: Path | None = PAGE,
+    json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Compare two models on the same examples: predictions that change, slices that get worse, and why.
@@ -126,23 +127,15 @@ def _show_flips(found: dict[str, Any]) -> None:
 
 @with_columns(*COLUMNS)
 def audit_command(
-    model: Annotated[Path, argument("MODEL", "A run, a saved model, or a classifier from the Hub.")],
-    path: OtherData = None,
-    data: Data = None,
-    on_bad_row: BadRow = None,
-    out: Annotated[
-        Path | None, option("DIR", "Folder to write into.", show_default="runs/MODEL-audit")
-    ] = None,
-    check: Annotated[
-        list[str] | None, option("NAME", f"Run only this check; may be repeated: {', '.join(CHECKS)}.")
-    ] = None,
-    fail_under: Annotated[
-        float | None, option("SHARE", "Exit with 3 if the metric is below SHARE (0 to 1).")
-    ] = None,
-    fail_on_warning: Annotated[
-        bool, flag("--fail-on-warning", "Exit with 3 if there is any warning.")
-    ] = False,
-    json: AsJson = False,
+    model: Path = argument("MODEL", "A run, a saved model, or a classifier from the Hub.", default=...),
+    path: str | None = OTHER_DATA,
+    data: str | None = DATA_FILE,
+    on_bad_row: str | None = BAD_ROW,
+    out: Path | None = option("DIR", "Folder to write into.", show_default="runs/MODEL-audit"),
+    check: list[str] | None = CHECK,
+    fail_under: float | None = option("SHARE", "Exit with 3 if the metric is below SHARE (0 to 1)."),
+    fail_on_warning: bool = flag("--fail-on-warning", "Exit with 3 if there is any warning."),
+    json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Audit a classifier or regressor on labeled data: slices, leaks, wrong labels, robustness, shortcuts.

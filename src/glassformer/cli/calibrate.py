@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from glassformer.cli.evaluate import check_run
 from glassformer.cli.options import (
+    BAD_ROW,
     DATA,
     LABELED,
-    BadRow,
-    OtherData,
-    RunFolder,
+    OTHER_DATA,
+    RUN_FOLDER,
     check_bad_row,
     one_data,
     option,
@@ -21,13 +21,16 @@ from glassformer.cli.options import (
     tell,
     with_columns,
 )
-from glassformer.cli.output import AsJson, abstention_line, note, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, abstention_line, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import BadValueError
 
 FEW = 100  # with fewer examples, a note warns about the temperature
 FEW_MISTAKES = 5
 METRICS = ("accuracy", "macro_f1", "f1")
+THRESHOLD: Any = option(
+    "METRIC", f"Also tune the decision threshold(s) to maximize METRIC: {', '.join(METRICS)}."
+)
 # Python code that undoes a calibration
 UNDO = (
     "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{decision}; "
@@ -179,21 +182,15 @@ def show_labels(found: dict[str, Any]) -> None:
 
 @with_columns(*LABELED)
 def calibrate_command(
-    run: RunFolder,
-    path: OtherData = None,
-    data: Annotated[
-        str | None,
-        option("PATH", "Labeled data to calibrate on, instead of the run's validation split.", panel=DATA),
-    ] = None,
-    threshold: Annotated[
-        str | None,
-        option("METRIC", f"Also tune the decision threshold(s) to maximize METRIC: {', '.join(METRICS)}."),
-    ] = None,
-    abstain_below: Annotated[
-        float | None, option("P", "Predict no label below this probability (0 to 1).")
-    ] = None,
-    on_bad_row: BadRow = None,
-    json: AsJson = False,
+    run: Path = RUN_FOLDER,
+    path: str | None = OTHER_DATA,
+    data: str | None = option(
+        "PATH", "Labeled data to calibrate on, instead of the run's validation split.", panel=DATA
+    ),
+    threshold: str | None = THRESHOLD,
+    abstain_below: float | None = option("P", "Predict no label below this probability (0 to 1)."),
+    on_bad_row: str | None = BAD_ROW,
+    json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Choose temperature and threshold on validation data, and save them with the model."""

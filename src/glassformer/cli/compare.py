@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from glassformer.cli.options import (
+    BAD_ROW,
     DATA,
     LABELED,
-    BadRow,
     argument,
     check_bad_row,
     column_settings,
@@ -23,7 +23,7 @@ from glassformer.cli.options import (
     studies,
     with_columns,
 )
-from glassformer.cli.output import AsJson, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, say, say_json, show_table
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import parse_settings
 from glassformer.errors import (
@@ -148,59 +148,47 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
-Given = Annotated[
-    list[str] | None,
-    argument(
-        "STUDY|RUN...",
-        f"Study, a .toml file or one of: {', '.join(study_names())}; or two or more finished run folders.",
-        autocompletion=studies,
-    ),
-]
-Text = Annotated[str | None, option("FILE", "Labeled texts to compare models on.", panel=DATA)]
-Images = Annotated[str | None, option("FOLDER", "Labeled images to compare models on.", panel=DATA)]
-Models = Annotated[list[str] | None, option("NAME...", "With --text or --images: two or more models.")]
-Seeds = Annotated[int, option("N", "With --text or --images: trainings per model.")]
-Settings = Annotated[
-    list[str] | None,
-    option("KEY=VALUE", "Set a recipe key in every compared recipe; may be repeated.", "--set"),
-]
-Out = Annotated[Path | None, option("DIR", "Output folder of the study.", show_default="runs/NAME")]
-Workers = Annotated[int, option("N", "Runs at a time, one process each; 0: all in this process.")]
-Split = Annotated[
-    str | None,
-    option(
-        "validation|test",
-        "Split to evaluate on. Use test only for a final report, not to choose a model.",
-        show_default="as in the study; else validation",
-    ),
-]
-Measure = Annotated[
-    str | None,
-    option(
-        "NAME",
-        "Metric: accuracy, macro_f1; for tags entity_f1; for regression r2, pearson, spearman, "
-        "mae; for similarity spearman, pearson.",
-        show_default="the metric used for model selection",
-    ),
-]
-Engine = Annotated[str, option("NAME", "serial, or ray for a cluster.")]
+GIVEN: Any = argument(
+    "STUDY|RUN...",
+    f"Study, a .toml file or one of: {', '.join(study_names())}; or two or more finished run folders.",
+    autocompletion=studies,
+)
+TEXT: Any = option("FILE", "Labeled texts to compare models on.", panel=DATA)
+IMAGES: Any = option("FOLDER", "Labeled images to compare models on.", panel=DATA)
+MODELS: Any = option("NAME...", "With --text or --images: two or more models.")
+SEEDS: Any = option("N", "With --text or --images: trainings per model.", default=1)
+SETTINGS: Any = option("KEY=VALUE", "Set a recipe key in every compared recipe; may be repeated.", "--set")
+OUT: Any = option("DIR", "Output folder of the study.", show_default="runs/NAME")
+WORKERS: Any = option("N", "Runs at a time, one process each; 0: all in this process.", default=1)
+SPLIT: Any = option(
+    "validation|test",
+    "Split to evaluate on. Use test only for a final report, not to choose a model.",
+    show_default="as in the study; else validation",
+)
+MEASURE: Any = option(
+    "NAME",
+    "Metric: accuracy, macro_f1; for tags entity_f1; for regression r2, pearson, spearman, "
+    "mae; for similarity spearman, pearson.",
+    show_default="the metric used for model selection",
+)
+ENGINE: Any = option("NAME", "serial, or ray for a cluster.", default="serial")
 
 
 @with_columns(*LABELED)
 def compare_command(
-    study: Given = None,
-    text: Text = None,
-    images: Images = None,
-    model: Models = None,
-    seeds: Seeds = 1,
-    settings: Settings = None,
-    on_bad_row: BadRow = None,
-    split: Split = None,
-    measure: Measure = None,
-    out: Out = None,
-    workers: Workers = 1,
-    engine: Engine = "serial",
-    json: AsJson = False,
+    study: list[str] | None = GIVEN,
+    text: str | None = TEXT,
+    images: str | None = IMAGES,
+    model: list[str] | None = MODELS,
+    seeds: int = SEEDS,
+    settings: list[str] | None = SETTINGS,
+    on_bad_row: str | None = BAD_ROW,
+    split: str | None = SPLIT,
+    measure: str | None = MEASURE,
+    out: Path | None = OUT,
+    workers: int = WORKERS,
+    engine: str = ENGINE,
+    json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Compare recipes, models or runs on the same examples with paired tests. Resumes unfinished studies."""

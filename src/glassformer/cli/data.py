@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -15,15 +15,16 @@ import typer
 from glassformer.cli.options import (
     COLUMNS,
     DATA,
-    LabelColumn,
-    LabelSeparator,
-    TextColumn,
+    LABEL_COLUMN,
+    LABEL_SEPARATOR,
+    TEXT_COLUMN,
+    argument,
     column_settings,
     free_folder,
     named_as_options,
     option,
 )
-from glassformer.cli.output import NO_ANSWER, AsJson, excerpt, note, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, NO_ANSWER, excerpt, note, say, say_json, show_table
 from glassformer.cli.own_data import is_set
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import BadValueError, NotForThisModelError, NothingGivenError, counted
@@ -175,10 +176,10 @@ LISTED = (
 )  # notes whose examples are printed; those of warnings always are
 app = typer.Typer(help="Inspect data sets: the named ones, or your own files.", no_args_is_help=True)
 
-Source = Annotated[str, typer.Argument(metavar="NAME", help="Data set name, table or folder.")]
-PairColumn = Annotated[
-    str, option("NAME", panel=DATA, help="Second text column of pairs; auto detects it, none disables pairs.")
-]
+SOURCE: Any = argument("NAME", "Data set name, table or folder.", default=...)
+PAIR_COLUMN: Any = option(
+    "NAME", "Second text column of pairs; auto detects it, none disables pairs.", default="auto", panel=DATA
+)
 
 
 def named_sources() -> dict[str, NamedSource]:
@@ -208,7 +209,7 @@ def source_locations() -> dict[str, str]:
 
 
 @app.command("list")
-def list_command(json: AsJson = False) -> None:
+def list_command(json: bool = AS_JSON) -> None:
     """List the named data sets, and where each is on this machine."""
     places = source_locations()
     rows = [[name, s.description, s.licence, places[name]] for name, s in named_sources().items()]
@@ -531,22 +532,16 @@ def _note_ambiguous_name(name: str) -> None:
 
 @app.command("show")
 def show_command(
-    name: Source,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = "auto",
-    label_column: LabelColumn = None,
-    label_separator: LabelSeparator = None,
-    json: AsJson = False,
-    augment: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LEVEL", help="For images: show the augmentation shift, light, medium or strong."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.png", help="With --augment: file for the grid of augmented images."),
-    ] = None,
+    name: str = SOURCE,
+    text_column: str | None = TEXT_COLUMN,
+    pair_column: str = PAIR_COLUMN,
+    label_column: str | None = LABEL_COLUMN,
+    label_separator: str | None = LABEL_SEPARATOR,
+    json: bool = AS_JSON,
+    augment: str | None = option(
+        "LEVEL", "For images: show the augmentation shift, light, medium or strong."
+    ),
+    out: Path | None = option("FILE.png", "With --augment: file for the grid of augmented images."),
 ) -> None:
     """Show sizes, classes and first examples of a data set, or a grid of augmented images."""
     if augment is not None or out is not None:
@@ -579,27 +574,17 @@ def show_command(
 
 @app.command("doctor")
 def doctor_command(
-    name: Source,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Checkpoint whose tokenizer to check the texts with."),
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option(metavar="TOKENS", min=3, help="Max tokens per text.")
-    ] = USUAL_LENGTH,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = "auto",
-    label_column: LabelColumn = None,
-    label_separator: LabelSeparator = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Read the data as 'train' would with this recipe key; may be repeated.",
-        ),
-    ] = None,
-    json: AsJson = False,
+    name: str = SOURCE,
+    model: str | None = option("NAME", "Checkpoint whose tokenizer to check the texts with."),
+    max_length: int | None = option("TOKENS", "Max tokens per text.", min=3, default=USUAL_LENGTH),
+    text_column: str | None = TEXT_COLUMN,
+    pair_column: str = PAIR_COLUMN,
+    label_column: str | None = LABEL_COLUMN,
+    label_separator: str | None = LABEL_SEPARATOR,
+    settings: list[str] | None = option(
+        "KEY=VALUE", "Read the data as 'train' would with this recipe key; may be repeated.", "--set"
+    ),
+    json: bool = AS_JSON,
 ) -> None:
     """Check a data set: duplicates, leaks between splits, contradictory labels, truncation, unknown words."""
     from glassformer.data.kinds import kind_of

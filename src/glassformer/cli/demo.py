@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from glassformer.cli.options import flag
-from glassformer.cli.output import AsJson, as_dict, say, say_json, show_run, show_table
+from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_run, show_table
 from glassformer.cli.train import train
 from glassformer.config import read_toml
 from glassformer.errors import ExistsError
@@ -137,10 +137,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def demo_command(
-    quick: Annotated[
-        bool, flag("--quick", "Use less data and fewer epochs, to check the installation.")
-    ] = False,
-    json: AsJson = False,
+    quick: bool = flag("--quick", "Use less data and fewer epochs, to check the installation."),
+    json: bool = AS_JSON,
 ) -> None:
     """Train, evaluate and explain a text and an image classifier: ./demo-run and ./demo-digits."""
     from glassformer.checkpoints.hub import is_available

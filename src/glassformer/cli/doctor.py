@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
 from glassformer.cli.options import argument, data_option, option
-from glassformer.cli.output import AsJson, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, say, say_json, show_table
 from glassformer.errors import WrongArgumentError
 
 # --- a model --------------------------------------------------------------------------------------
@@ -460,14 +460,11 @@ def _in_hub_cache(repo: str, revision: str) -> bool:
 
 
 def doctor_command(
-    model: Annotated[
-        str | None,
-        argument(
-            "MODEL", "Model or run to check: a folder, a name or a Hub id. Omit it to check this machine."
-        ),
-    ] = None,
-    revision: Annotated[str | None, option(None, "Revision of the model on the Hub.", "--revision")] = None,
-    json: AsJson = False,
+    model: str | None = argument(
+        "MODEL", "Model or run to check: a folder, a name or a Hub id. Omit it to check this machine."
+    ),
+    revision: str | None = option(None, "Revision of the model on the Hub.", "--revision"),
+    json: bool = AS_JSON,
 ) -> None:
     """Check this machine (packages, dtypes, data sets, weights), or check a model."""
     from glassformer import __version__

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from glassformer.cli.options import DataFile, TextColumn, argument, note_columns, option, with_data
-from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.options import DATA_FILE, TEXT_COLUMN, argument, note_columns, option, with_data
+from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.predictions import asked_by
 from glassformer.errors import (
     BadValueError,
@@ -80,22 +80,16 @@ def _texts(given: Sequence[str], text_column: str | None, trained: Sequence[str 
 
 
 def embed_command(
-    model: Annotated[str, argument("MODEL", "Run, saved classifier or sentence-transformers checkpoint.")],
-    out: Annotated[Path, option("FILE.npy", "Output file, one row per input.")],
-    given: Annotated[
-        list[str] | None,
-        argument(
-            "TEXT|FILE",
-            "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line), or images; - is "
-            "standard input.",
-        ),
-    ] = None,
-    data: DataFile = None,
-    text_column: TextColumn = None,
-    prompt_name: Annotated[
-        str | None, option("NAME", "Prompt of the checkpoint to prepend to each text.")
-    ] = None,
-    json: AsJson = False,
+    model: str = argument("MODEL", "Run, saved classifier or sentence-transformers checkpoint.", default=...),
+    out: Path = option("FILE.npy", "Output file, one row per input.", default=...),
+    given: list[str] | None = argument(
+        "TEXT|FILE",
+        "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line), or images; - is standard input.",
+    ),
+    data: str | None = DATA_FILE,
+    text_column: str | None = TEXT_COLUMN,
+    prompt_name: str | None = option("NAME", "Prompt of the checkpoint to prepend to each text."),
+    json: bool = AS_JSON,
 ) -> None:
     """Write one embedding for each text or image, in order, as NumPy's .npy."""
     words = with_data(given, data, "embed")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from glassformer.cli.options import (
+    BAD_ROW,
     COLUMNS,
     DATA,
-    BadRow,
-    OtherData,
-    RunFolder,
+    OTHER_DATA,
+    RUN_FOLDER,
     a_run,
     check_bad_row,
     check_choice,
@@ -25,7 +25,7 @@ from glassformer.cli.options import (
     with_columns,
 )
 from glassformer.cli.output import (
-    AsJson,
+    AS_JSON,
     abstention_line,
     excerpt,
     one_line,
@@ -120,29 +120,20 @@ def check_run(folder: str | Path) -> Path:
 
 @with_columns(*COLUMNS)
 def evaluate_command(
-    run: RunFolder,
-    path: OtherData = None,
-    data: Annotated[
-        str | None, option("PATH", "Other labeled data: a data set name, table or folder.", panel=DATA)
-    ] = None,
-    on_bad_row: BadRow = None,
-    number_format: Annotated[
-        str | None,
-        option(
-            "|".join(FORMATS),
-            "For regressors: how numbers in --data are written: 1234.5 (plain), $1,500 (amount), 1,500.5 "
-            "(point) or 1.500,5 (comma).",
-            show_default="the run's",
-            panel=DATA,
-        ),
-    ] = None,
-    by: Annotated[
-        str | None, option("COLUMN", "Also report metrics for each value of COLUMN, e.g. --by shop.")
-    ] = None,
-    json: AsJson = False,
-    every_epoch: Annotated[
-        bool, flag("--every-epoch", "Evaluate the weights of each epoch (needs keep_epochs).")
-    ] = False,
+    run: Path = RUN_FOLDER,
+    path: str | None = OTHER_DATA,
+    data: str | None = option("PATH", "Other labeled data: a data set name, table or folder.", panel=DATA),
+    on_bad_row: str | None = BAD_ROW,
+    number_format: str | None = option(
+        "|".join(FORMATS),
+        "For regressors: how numbers in --data are written: 1234.5 (plain), $1,500 (amount), 1,500.5 "
+        "(point) or 1.500,5 (comma).",
+        show_default="the run's",
+        panel=DATA,
+    ),
+    by: str | None = option("COLUMN", "Also report metrics for each value of COLUMN, e.g. --by shop."),
+    json: bool = AS_JSON,
+    every_epoch: bool = flag("--every-epoch", "Evaluate the weights of each epoch (needs keep_epochs)."),
     **columns: str | None,
 ) -> None:
     """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""
@@ -307,10 +298,10 @@ def _write_run_page(folder: Path) -> Path:
 
 
 def report_command(
-    folder: Annotated[
-        Path, a_run("Folder of a run, a study, a cross-validation or a label review.", "RUN|STUDY")
-    ],
-    json: AsJson = False,
+    folder: Path = a_run(
+        "Folder of a run, a study, a cross-validation or a label review.", "RUN|STUDY", default=...
+    ),
+    json: bool = AS_JSON,
 ) -> None:
     """Write report.html again, from the files of a run, a study, a cross-validation or a label review."""
     pages = report(folder)

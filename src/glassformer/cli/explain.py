@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from glassformer.cli.options import (
-    DataFile,
-    PairColumn,
-    Run,
-    TextColumn,
+    DATA_FILE,
+    PAIR_COLUMN,
+    RUN,
+    TEXT_COLUMN,
     argument,
     check_folder,
     flag,
     option,
     with_data,
 )
-from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
+from glassformer.cli.output import AS_JSON, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.similar import check_page, explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
@@ -122,57 +122,43 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-Given = Annotated[
-    list[str] | None,
-    argument(
-        "TEXT|IMAGE",
-        "Texts, files of texts, images, or - for standard input; at most 20. For embedders: two texts.",
-    ),
-]
+GIVEN: Any = argument(
+    "TEXT|IMAGE",
+    "Texts, files of texts, images, or - for standard input; at most 20. For embedders: two texts.",
+)
 
 
-Method = Annotated[
-    str | None,
-    option(
-        None,
-        "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
-        "occlusion, shapley; for linear models: weights, occlusion.",
-        show_default="integrated_gradients; without attention: occlusion; linear models: weights",
-    ),
-]
-Target = Annotated[str | None, option("LABEL", "Label to explain (default: the predicted one).")]
-Options = Annotated[
-    list[str] | None, option("KEY=VALUE", "Option of the method, e.g. unit=word; may be repeated.", "--set")
-]
-Trust = Annotated[
-    bool,
-    flag(
-        "--trust",
-        "Test faithfulness: mask the top-ranked parts and, for comparison, random ones.",
-    ),
-]
-Cross = Annotated[bool, flag("--cross", "For pairs: effect of the words of one text on those of the other.")]
-Rows = Annotated[list[int] | None, option("N", "For files: number of the row to explain; may be repeated.")]
-Out = Annotated[Path | None, option("FILE", "Output file: a page (.html) or the scores (.json).")]
-Word = Annotated[str | None, option("WORD|NUMBER", "For taggers: word to explain, or its number from 0.")]
+METHOD: Any = option(
+    None,
+    "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
+    "occlusion, shapley; for linear models: weights, occlusion.",
+    show_default="integrated_gradients; without attention: occlusion; linear models: weights",
+)
+TARGET: Any = option("LABEL", "Label to explain (default: the predicted one).")
+OPTIONS: Any = option("KEY=VALUE", "Option of the method, e.g. unit=word; may be repeated.", "--set")
+TRUST: Any = flag("--trust", "Test faithfulness: mask the top-ranked parts and, for comparison, random ones.")
+CROSS: Any = flag("--cross", "For pairs: effect of the words of one text on those of the other.")
+ROWS: Any = option("N", "For files: number of the row to explain; may be repeated.")
+OUT: Any = option("FILE", "Output file: a page (.html) or the scores (.json).")
+WORD: Any = option("WORD|NUMBER", "For taggers: word to explain, or its number from 0.")
 
 
 def explain_command(
     context: typer.Context,
-    run: Run,
-    given: Given = None,
-    data: DataFile = None,
-    method: Method = None,
-    target: Target = None,
-    set_: Options = None,
-    trust: Trust = False,
-    cross: Cross = False,
-    row: Rows = None,
-    out: Out = None,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    word: Word = None,
-    as_json: AsJson = False,
+    run: Path = RUN,
+    given: list[str] | None = GIVEN,
+    data: str | None = DATA_FILE,
+    method: str | None = METHOD,
+    target: str | None = TARGET,
+    set_: list[str] | None = OPTIONS,
+    trust: bool = TRUST,
+    cross: bool = CROSS,
+    row: list[int] | None = ROWS,
+    out: Path | None = OUT,
+    text_column: str | None = TEXT_COLUMN,
+    pair_column: str | None = PAIR_COLUMN,
+    word: str | None = WORD,
+    as_json: bool = AS_JSON,
 ) -> None:
     """Explain a prediction: the words or image regions it rests on, and a test of the explanation."""
     given = with_data(given, data, "explain")

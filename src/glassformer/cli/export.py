@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from glassformer.cli.options import Run, check_folder, flag, option
-from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.options import RUN, check_folder, flag, option
+from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.errors import (
     BadValueError,
     DataError,
@@ -107,18 +107,15 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
 
 
 def export_command(
-    run: Run,
-    to: Annotated[Target, option(None, "hf for transformers; onnx for ONNX Runtime and others.", "--to")],
-    out: Annotated[Path | None, option("DIR", "Output folder (default: RUN/hf or RUN/onnx).")] = None,
-    int8: Annotated[
-        bool, flag("--int8", "For onnx: also write int8 weights and report the accuracy they lose.")
-    ] = False,
-    int8_tolerance: Annotated[
-        float,
-        option("POINTS", "Max accuracy loss of int8 in percentage points; beyond it, int8 is not kept."),
-    ] = 0.5,
-    check: Annotated[int, option("N", "Number of inputs on which model and export must agree.")] = CHECKED,
-    json: AsJson = False,
+    run: Path = RUN,
+    to: Target = option(None, "hf for transformers; onnx for ONNX Runtime and others.", "--to", default=...),
+    out: Path | None = option("DIR", "Output folder (default: RUN/hf or RUN/onnx)."),
+    int8: bool = flag("--int8", "For onnx: also write int8 weights and report the accuracy they lose."),
+    int8_tolerance: float = option(
+        "POINTS", "Max accuracy loss of int8 in percentage points; beyond it, int8 is not kept.", default=0.5
+    ),
+    check: int = option("N", "Number of inputs on which model and export must agree.", default=CHECKED),
+    json: bool = AS_JSON,
 ) -> None:
     """Export the model to transformers or ONNX; stops if the predictions would differ."""
     folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)

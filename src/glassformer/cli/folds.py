@@ -6,16 +6,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from glassformer.cli.options import (
+    BAD_ROW,
     DATA,
     LABELED,
-    BadRow,
-    Model,
-    RecipeName,
-    Settings,
-    Source,
+    MODEL_NAME,
+    RECIPE_NAME,
+    SETTINGS,
+    SOURCE,
     a_recipe,
     check_bad_row,
     column_settings,
@@ -25,7 +25,7 @@ from glassformer.cli.options import (
     tell,
     with_columns,
 )
-from glassformer.cli.output import AsJson, excerpt, note, say, say_json, show, show_table, stream
+from glassformer.cli.output import AS_JSON, excerpt, note, say, say_json, show, show_table, stream
 from glassformer.cli.own_data import choose_recipe
 from glassformer.errors import (
     BadValueError,
@@ -114,37 +114,29 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
-Text = Annotated[
-    str | None, option("FILE", "Labeled texts, instead of a recipe; all rows go into the folds.", panel=DATA)
-]
-Images = Annotated[
-    str | None,
-    option(
-        "FOLDER",
-        "Labeled images, instead of a recipe: a folder or a table; all go into the folds.",
-        panel=DATA,
-    ),
-]
+TEXT: Any = option("FILE", "Labeled texts, instead of a recipe; all rows go into the folds.", panel=DATA)
+IMAGES: Any = option(
+    "FOLDER",
+    "Labeled images, instead of a recipe: a folder or a table; all go into the folds.",
+    panel=DATA,
+)
 
-Out = Annotated[
-    Path | None,
-    option("DIR", "Output folder; finished folds in it are kept.", show_default="runs/NAME-folds"),
-]
-Folds = Annotated[int, option("K", "Number of folds.")]
+OUT: Any = option("DIR", "Output folder; finished folds in it are kept.", show_default="runs/NAME-folds")
+FOLDS: Any = option("K", "Number of folds.", default=5)
 
 
 @with_columns(*LABELED)
 def cross_validate_command(
-    recipe: RecipeName = None,
-    text: Text = None,
-    images: Images = None,
-    model: Model = None,
-    settings: Settings = None,
-    data: Source = None,
-    out: Out = None,
-    folds: Folds = 5,
-    on_bad_row: BadRow = None,
-    json: AsJson = False,
+    recipe: str | None = RECIPE_NAME,
+    text: str | None = TEXT,
+    images: str | None = IMAGES,
+    model: str | None = MODEL_NAME,
+    settings: list[str] | None = SETTINGS,
+    data: str | None = SOURCE,
+    out: Path | None = OUT,
+    folds: int = FOLDS,
+    on_bad_row: str | None = BAD_ROW,
+    json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Cross-validate a recipe: mean and standard deviation over k folds, and out-of-fold predictions."""
@@ -208,20 +200,19 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
 
 @with_columns(*LABELED)
 def review_labels_command(
-    recipe: Annotated[
-        str | None,
-        a_recipe("Recipe name or .toml file, or the folder of a finished cross-validation.", "RECIPE|FOLDER"),
-    ] = None,
-    text: Text = None,
-    images: Images = None,
-    model: Model = None,
-    settings: Settings = None,
-    data: Source = None,
-    out: Out = None,
-    folds: Folds = 5,
-    top: Annotated[int, option("N", "Number of suggestions to write.")] = 1000,
-    on_bad_row: BadRow = None,
-    json: AsJson = False,
+    recipe: str | None = a_recipe(
+        "Recipe name or .toml file, or the folder of a finished cross-validation.", "RECIPE|FOLDER"
+    ),
+    text: str | None = TEXT,
+    images: str | None = IMAGES,
+    model: str | None = MODEL_NAME,
+    settings: list[str] | None = SETTINGS,
+    data: str | None = SOURCE,
+    out: Path | None = OUT,
+    folds: int = FOLDS,
+    top: int = option("N", "Number of suggestions to write.", default=1000),
+    on_bad_row: str | None = BAD_ROW,
+    json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Find labels that are probably wrong, by cross-validation and confident learning. You decide."""

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
@@ -163,87 +163,74 @@ def run_folders(incomplete: str) -> list[str]:
 DATA, MODEL, TRAINING, OUTPUT, LIMITS = "Data", "Model", "Training", "Output", "Limits"  # panels of --help
 
 
-def option(metavar: str | None, help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """An option; without ``names`` it has the name of its parameter."""
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
+def option(
+    metavar: str | None, help: str, *names: str, default: Any = None, panel: str = "", **more: Any
+) -> Any:
+    """An option; without ``names`` it has the name of its parameter. ``default=...``: it is required."""
+    return typer.Option(default, *names, metavar=metavar, help=help, rich_help_panel=panel or None, **more)
 
 
-def argument(metavar: str, help: str, **more: Any) -> Any:
-    """An argument."""
-    return typer.Argument(metavar=metavar, help=help, **more)
+def argument(metavar: str, help: str, *, default: Any = None, **more: Any) -> Any:
+    """An argument; ``default=...``: it is required."""
+    return typer.Argument(default, metavar=metavar, help=help, **more)
 
 
-def flag(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
+def flag(name: str, help: str, **more: Any) -> Any:
     """An option without a value."""
-    return typer.Option(name, help=help, rich_help_panel=panel, **more)
+    return option(None, help, name, default=False, **more)
 
 
-def a_run(help: str = "Run folder or saved model.", metavar: str = "RUN") -> Any:
+def a_run(help: str = "Run folder or saved model.", metavar: str = "RUN", default: Any = ...) -> Any:
     """An argument for a folder, with shell completion."""
-    return typer.Argument(autocompletion=run_folders, metavar=metavar, help=help)
+    return argument(metavar, help, default=default, autocompletion=run_folders)
 
 
 def a_recipe(help: str, metavar: str = "RECIPE") -> Any:
     """An argument for a recipe, with shell completion."""
-    return typer.Argument(autocompletion=recipes, metavar=metavar, help=help)
+    return argument(metavar, help, autocompletion=recipes)
 
 
 def _column(name: str) -> Any:
     return option("NAME", f"{name}; detected by default.", panel=DATA)
 
 
-Run = Annotated[Path, a_run()]
-RunFolder = Annotated[Path, a_run("Run folder.")]
-RecipeName = Annotated[
-    str | None,
-    a_recipe("Recipe name or .toml file (see: glassformer recipes). Omit it with --text or --images."),
-]
-Model = Annotated[
-    str | None, option("NAME", "Checkpoint or architecture, instead of the recipe's.", panel=MODEL)
-]
-Source = Annotated[str | None, option("PATH", "Data set or path, instead of the recipe's.", panel=DATA)]
-Settings = Annotated[
-    list[str] | None,
-    option(
-        "KEY=VALUE",
-        "Set a recipe key; may be repeated (keys: glassformer train --help-keys).",
-        "--set",
-        panel=TRAINING,
-    ),
-]
-DataFile = Annotated[
-    str | None, option("FILE", "Input file; may also be given as an argument.", "--data", panel=DATA)
-]
-OtherData = Annotated[str | None, argument("PATH", "Other data, same as --data.", show_default=False)]
-TextColumn = Annotated[str | None, _column("Text column")]
-PairColumn = Annotated[str | None, _column("Second text column of pairs")]
-LabelColumn = Annotated[
-    str | None,
-    option(
-        "NAME",
-        "Label column (auto-detected). Multi-label: comma-separated 0/1 columns, e.g. A,B,C.",
-        panel=DATA,
-    ),
-]
-LabelSeparator = Annotated[
-    str | None, option("TEXT", "Separator of several labels in one cell, e.g. '|'.", panel=DATA)
-]
-ImageColumn = Annotated[str | None, _column("Column with images or image paths")]
-SourceColumn = Annotated[str | None, _column("Source text column")]
-TargetColumn = Annotated[str | None, _column("Translation column")]
+RUN: Any = a_run()
+RUN_FOLDER: Any = a_run("Run folder.")
+RECIPE_NAME: Any = a_recipe(
+    "Recipe name or .toml file (see: glassformer recipes). Omit it with --text or --images."
+)
+MODEL_NAME: Any = option("NAME", "Checkpoint or architecture, instead of the recipe's.", panel=MODEL)
+SOURCE: Any = option("PATH", "Data set or path, instead of the recipe's.", panel=DATA)
+SETTINGS: Any = option(
+    "KEY=VALUE",
+    "Set a recipe key; may be repeated (keys: glassformer train --help-keys).",
+    "--set",
+    panel=TRAINING,
+)
+DATA_FILE: Any = option("FILE", "Input file; may also be given as an argument.", "--data", panel=DATA)
+OTHER_DATA: Any = argument("PATH", "Other data, same as --data.", show_default=False)
+TEXT_COLUMN: Any = _column("Text column")
+PAIR_COLUMN: Any = _column("Second text column of pairs")
+LABEL_COLUMN: Any = option(
+    "NAME",
+    "Label column (auto-detected). Multi-label: comma-separated 0/1 columns, e.g. A,B,C.",
+    panel=DATA,
+)
+LABEL_SEPARATOR: Any = option("TEXT", "Separator of several labels in one cell, e.g. '|'.", panel=DATA)
+IMAGE_COLUMN: Any = _column("Column with images or image paths")
+SOURCE_COLUMN: Any = _column("Source text column")
+TARGET_COLUMN: Any = _column("Translation column")
 COLUMNS = {  # options for columns of tables, by recipe key
-    "text_column": TextColumn,
-    "pair_column": PairColumn,
-    "label_column": LabelColumn,
-    "label_separator": LabelSeparator,
-    "image_column": ImageColumn,
-    "source_column": SourceColumn,
-    "target_column": TargetColumn,
+    "text_column": TEXT_COLUMN,
+    "pair_column": PAIR_COLUMN,
+    "label_column": LABEL_COLUMN,
+    "label_separator": LABEL_SEPARATOR,
+    "image_column": IMAGE_COLUMN,
+    "source_column": SOURCE_COLUMN,
+    "target_column": TARGET_COLUMN,
 }
 LABELED = tuple(COLUMNS)[:5]  # those for tables of labeled examples
-BadRow = Annotated[
-    str | None, option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
-]
+BAD_ROW: Any = option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
 BAD_ROWS = ("refuse", "skip")  # values of --on-bad-row
 
 
@@ -260,17 +247,13 @@ def check_choice(option: str, choice: str | None, known: tuple[str, ...]) -> str
 
 
 def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
-    """Decorator that gives a command these options in place of its ``**options``.
-
-    Args:
-        options: name -> annotated type and default.
-    """
+    """Decorator: gives a command these options (name -> type and option) in place of its ``**options``."""
 
     def decorate(command: Any) -> Any:
         own = inspect.signature(command, eval_str=True)
         added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-            for name, (hint, default) in options.items()
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
+            for name, (hint, made) in options.items()
         ]
         command.__signature__ = own.replace(parameters=[*list(own.parameters.values())[:-1], *added])
         return command
@@ -280,7 +263,7 @@ def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
 
 def with_columns(*keys: str) -> Callable[[Any], Any]:
     """Decorator that gives a command the options of these columns in place of its ``**columns``."""
-    return add_options({key: (COLUMNS[key], None) for key in keys})
+    return add_options({key: (str | None, COLUMNS[key]) for key in keys})
 
 
 def column_settings(columns: Mapping[str, str | None]) -> list[str]:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -48,10 +48,9 @@ def stream() -> TextIO:
     return sys.stderr if _TO_STDERR[0] else sys.stdout
 
 
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", callback=stdout_for_json, is_eager=True, help="Print JSON instead of text."),
-]
+AS_JSON: Any = typer.Option(
+    False, "--json", callback=stdout_for_json, is_eager=True, help="Print JSON instead of text."
+)
 
 
 def one_line(text: Any) -> str:

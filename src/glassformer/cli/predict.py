@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.options import (
     DATA,
-    PairColumn,
-    Run,
-    TextColumn,
+    PAIR_COLUMN,
+    RUN,
+    TEXT_COLUMN,
     argument,
     check_bad_row,
     check_folder,
@@ -21,7 +21,7 @@ from glassformer.cli.options import (
     option,
     with_data,
 )
-from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
+from glassformer.cli.output import AS_JSON, note, progress_bar, say, say_json
 from glassformer.cli.predictions import (
     KEEP_TABLE,
     LEAST_SURE,
@@ -237,95 +237,67 @@ def _write(writer: Writer, source: Gathered, skip: bool) -> None:
         raise error.but(fix=f"{error.fix or 'Remove it'}, {SKIP_HINT}") from None
 
 
-Given = Annotated[
-    list[str] | None,
-    argument(
-        "TEXT|FILE",
-        "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line); images or folders "
-        "of them; - is standard input. For pairs: two texts each, or a table with two text "
-        "columns. For question answering: alternating questions and contexts.",
-    ),
-]
-Data = Annotated[
-    Path | None,
-    option(
-        "FILE",
-        "Input file (same as the positional argument). With Parquet in and out, streams files "
-        "larger than memory and resumes if rerun.",
-        panel=DATA,
-    ),
-]
-Out = Annotated[
-    Path | None,
-    option(
-        "FILE",
-        "Output file: .csv, or .parquet if the input is Parquet. For taggers and question "
-        "answering also .jsonl; for taggers also .conll.",
-    ),
-]
-OwnLabels = Annotated[
-    list[str] | None,
-    option("A,B,C", "For entailment models: the labels to choose from (zero-shot)."),
-]
-Template = Annotated[
-    str | None, option("TEXT", "With --labels: sentence for each label, e.g. 'This text is about {}.'")
-]
-KeepTable = Annotated[
-    bool,
-    flag(
-        "--keep-table",
-        "Write your CSV to --out unchanged and append the predictions. Warning: "
-        "formulas in your cells are not escaped.",
-    ),
-]
-Engine = Annotated[str, option("NAME", "With Parquet in and out: serial, or ray for a cluster.")]
-BadRow = Annotated[
-    str | None,
-    option(
-        "refuse|skip",
-        "Stop at an unusable row or image, or skip it: it gets no label, and the output says why.",
-        panel=DATA,
-    ),
-]
-Least = Annotated[
-    int | None,
-    option("N", "List the N predictions with the lowest confidence and their two most probable labels."),
-]
-Precision = Annotated[
-    str | None,
-    option(
-        "auto|fp32|bf16|int8",
-        "Compute precision. int8 is used only if at least 99.5 % of validation predictions "
-        "equal those of fp32.",
-        show_default="as trained",
-    ),
-]
-Coverage = Annotated[
-    float | None,
-    option(
-        "SHARE",
-        "For regressors: share of true values that prediction intervals contain (0 to 1).",
-        show_default="0.9",
-    ),
-]
+GIVEN: Any = argument(
+    "TEXT|FILE",
+    "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line); images or folders "
+    "of them; - is standard input. For pairs: two texts each, or a table with two text "
+    "columns. For question answering: alternating questions and contexts.",
+)
+DATA_FILE: Any = option(
+    "FILE",
+    "Input file (same as the positional argument). With Parquet in and out, streams files "
+    "larger than memory and resumes if rerun.",
+    panel=DATA,
+)
+OUT: Any = option(
+    "FILE",
+    "Output file: .csv, or .parquet if the input is Parquet. For taggers and question "
+    "answering also .jsonl; for taggers also .conll.",
+)
+OWN_LABELS: Any = option("A,B,C", "For entailment models: the labels to choose from (zero-shot).")
+TEMPLATE: Any = option("TEXT", "With --labels: sentence for each label, e.g. 'This text is about {}.'")
+KEPT: Any = flag(
+    KEEP_TABLE,
+    "Write your CSV to --out unchanged and append the predictions. Warning: "
+    "formulas in your cells are not escaped.",
+)
+ENGINE: Any = option("NAME", "With Parquet in and out: serial, or ray for a cluster.", default="serial")
+BAD_ROW: Any = option(
+    "refuse|skip",
+    "Stop at an unusable row or image, or skip it: it gets no label, and the output says why.",
+    panel=DATA,
+)
+LEAST: Any = option(
+    "N", "List the N predictions with the lowest confidence and their two most probable labels."
+)
+PRECISION: Any = option(
+    "auto|fp32|bf16|int8",
+    "Compute precision. int8 is used only if at least 99.5 % of validation predictions equal those of fp32.",
+    show_default="as trained",
+)
+COVERAGE: Any = option(
+    "SHARE",
+    "For regressors: share of true values that prediction intervals contain (0 to 1).",
+    show_default="0.9",
+)
 
 
 def predict_command(
-    run: Run,
-    given: Given = None,
-    data: Data = None,
-    out: Out = None,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    labels: OwnLabels = None,
-    template: Template = None,
-    keep_table: KeepTable = False,
-    engine: Engine = "serial",
-    on_bad_row: BadRow = None,
-    least_sure: Least = None,
-    precision: Precision = None,
-    coverage: Coverage = None,
-    json: AsJson = False,
+    run: Path = RUN,
+    given: list[str] | None = GIVEN,
+    data: Path | None = DATA_FILE,
+    out: Path | None = OUT,
+    text_column: str | None = TEXT_COLUMN,
+    pair_column: str | None = PAIR_COLUMN,
+    labels: list[str] | None = OWN_LABELS,
+    template: str | None = TEMPLATE,
+    keep_table: bool = KEPT,
+    engine: str = ENGINE,
+    on_bad_row: str | None = BAD_ROW,
+    least_sure: int | None = LEAST,
+    precision: str | None = PRECISION,
+    coverage: float | None = COVERAGE,
+    json: bool = AS_JSON,
 ) -> None:
     """Predict labels for texts or images: one line each with label, probability, and the text or the file.
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from glassformer.cli.options import Model, Settings, Source, a_recipe, argument, option, recipe_keys
-from glassformer.cli.output import AsJson, emit, note, say, say_json
+from glassformer.cli.options import MODEL_NAME, SETTINGS, SOURCE, a_recipe, argument, option, recipe_keys
+from glassformer.cli.output import AS_JSON, emit, note, say, say_json
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError
@@ -28,10 +28,8 @@ def shipped(word: str = "") -> list[dict[str, str]]:
 
 
 def recipes_command(
-    word: Annotated[
-        str | None, argument("WORD", "Show recipes with this word in their name, task or description.")
-    ] = None,
-    json: AsJson = False,
+    word: str | None = argument("WORD", "Show recipes with this word in their name, task or description."),
+    json: bool = AS_JSON,
 ) -> None:
     """List the recipes that train, cross-validate and new take: name, task and description."""
     found = shipped(word or "")
@@ -171,15 +169,15 @@ def new(
 
 
 def new_command(
-    file: Annotated[Path, argument("FILE.toml", "File to write.")],
-    recipe: Annotated[str | None, a_recipe("Recipe to start from (see: glassformer recipes).")] = None,
-    task: Annotated[str | None, option("TASK", "Start from the default recipe of a task.")] = None,
-    text: Annotated[str | None, option("FILE", "Write a recipe for these labeled texts.")] = None,
-    images: Annotated[str | None, option("FOLDER", "Write a recipe for these labeled images.")] = None,
-    model: Model = None,
-    data: Source = None,
-    settings: Settings = None,
-    json: AsJson = False,
+    file: Path = argument("FILE.toml", "File to write.", default=...),
+    recipe: str | None = a_recipe("Recipe to start from (see: glassformer recipes)."),
+    task: str | None = option("TASK", "Start from the default recipe of a task."),
+    text: str | None = option("FILE", "Write a recipe for these labeled texts."),
+    images: str | None = option("FOLDER", "Write a recipe for these labeled images."),
+    model: str | None = MODEL_NAME,
+    data: str | None = SOURCE,
+    settings: list[str] | None = SETTINGS,
+    json: bool = AS_JSON,
 ) -> None:
     """Write a new recipe file: every key with its meaning, ready to train."""
     made = new(

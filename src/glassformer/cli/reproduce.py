@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from glassformer.checkpoints.catalog import CATALOG
-from glassformer.cli.options import RUNS, Settings, argument, flag, option
-from glassformer.cli.output import AsJson, as_dict, say, say_json, show_table, stream
+from glassformer.cli.options import RUNS, SETTINGS, argument, flag, option
+from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_table, stream
 from glassformer.errors import (
     BadValueError,
     CheckpointError,
@@ -113,29 +113,20 @@ def write_page(path: Path) -> None:
 
 
 def reproduce_command(
-    row: Annotated[
-        str | None, argument("SYSTEM", "Number of the published system (--table lists them).")
-    ] = None,
-    table: Annotated[bool, flag("--table", "List published results and ours; run nothing.")] = False,
-    settings: Settings = None,
-    out: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            "Run folder, or parent folder if the system has several recipes; unfinished runs there are "
-            "resumed. With --table: output file (.md); pages of the systems go into a folder with its "
-            "name.",
-            show_default="runs/NAME",
-        ),
-    ] = None,
-    check_it: Annotated[
-        bool,
-        flag(
-            "--check",
-            "Report whether each metric agrees with the published one (needs the original weights).",
-        ),
-    ] = False,
-    json: AsJson = False,
+    row: str | None = argument("SYSTEM", "Number of the published system (--table lists them)."),
+    table: bool = flag("--table", "List published results and ours; run nothing."),
+    settings: list[str] | None = SETTINGS,
+    out: Path | None = option(
+        "DIR",
+        "Run folder, or parent folder if the system has several recipes; unfinished runs there are "
+        "resumed. With --table: output file (.md); pages of the systems go into a folder with its "
+        "name.",
+        show_default="runs/NAME",
+    ),
+    check_it: bool = flag(
+        "--check", "Report whether each metric agrees with the published one (needs the original weights)."
+    ),
+    json: bool = AS_JSON,
 ) -> None:
     """Run the recipes of a published system, and compare their results with the published ones."""
     if table or row is None:

@@ -9,10 +9,18 @@ from dataclasses import fields
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from glassformer.cli.options import LIMITS, TextColumn, a_run, add_options, check_folder, note_columns, option
-from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.options import (
+    LIMITS,
+    TEXT_COLUMN,
+    a_run,
+    add_options,
+    check_folder,
+    note_columns,
+    option,
+)
+from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, NotInstalledError
 from glassformer.serve.limits import Limits
@@ -44,34 +52,30 @@ def _check_packages() -> None:
 
 
 def _limit(field: Any) -> tuple[Any, Any]:
-    """The option of a field of ``Limits``."""
-    limit = option(field.metadata["unit"], field.metadata["meaning"], panel=LIMITS)
-    return Annotated[type(field.default), limit], field.default
+    """Type and option of a field of ``Limits``."""
+    unit, meaning = field.metadata["unit"], field.metadata["meaning"]
+    return type(field.default), option(unit, meaning, default=field.default, panel=LIMITS)
 
 
 @add_options({field.name: _limit(field) for field in fields(Limits)})
 def serve_command(
-    runs: Annotated[
-        list[Path],
-        a_run("Run folders, saved models or a built-in embedding checkpoint (see: glassformer models)."),
-    ],
-    host: Annotated[
-        str, option("ADDRESS", "Address to listen on; 0.0.0.0 lets other machines in.")
-    ] = "127.0.0.1",
-    port: Annotated[int, option("N", "Port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    allow_host: Annotated[
-        list[str] | None, option("NAME", "Host name that clients may use; may be repeated.")
-    ] = None,
-    threads: Annotated[int, option("N", "CPU threads (0 = PyTorch default).", min=0)] = 0,
-    search: Annotated[
-        str | None,
-        option("TABLE|INDEX", "For embedders: texts for /v1/search, as in 'glassformer search'."),
-    ] = None,
-    text_column: TextColumn = None,
-    precision: Annotated[
-        str, option("auto|fp32|bf16|int8", "Compute precision; auto is bf16 where the CPU has it.")
-    ] = "auto",
-    json: AsJson = False,
+    runs: list[Path] = a_run(
+        "Run folders, saved models or a built-in embedding checkpoint (see: glassformer models).", default=...
+    ),
+    host: str = option(
+        "ADDRESS", "Address to listen on; 0.0.0.0 lets other machines in.", default="127.0.0.1"
+    ),
+    port: int = option("N", "Port; 0 takes a free one.", min=0, max=65535, default=8000),
+    allow_host: list[str] | None = option("NAME", "Host name that clients may use; may be repeated."),
+    threads: int = option("N", "CPU threads (0 = PyTorch default).", min=0, default=0),
+    search: str | None = option(
+        "TABLE|INDEX", "For embedders: texts for /v1/search, as in 'glassformer search'."
+    ),
+    text_column: str | None = TEXT_COLUMN,
+    precision: str = option(
+        "auto|fp32|bf16|int8", "Compute precision; auto is bf16 where the CPU has it.", default="auto"
+    ),
+    json: bool = AS_JSON,
     **limits: float,
 ) -> None:
     """Serve models over HTTP: a page at /, predictions at /v1/predict, the API at /openapi.json.

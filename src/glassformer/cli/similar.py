@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from glassformer.cli.options import TextColumn, argument, flag, is_run, note_columns, option
-from glassformer.cli.output import AsJson, emit, excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.options import TEXT_COLUMN, argument, flag, is_run, note_columns, option
+from glassformer.cli.output import AS_JSON, emit, excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.predictions import write_table
 from glassformer.errors import (
     BadValueError,
@@ -192,28 +192,26 @@ def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosine
     write_table(out, ["first", "second", "cosine"], rows)
 
 
-Model = Annotated[str, option("RUN|NAME", "Run, saved Embedder or checkpoint name.")]
+MODEL_NAME: Any = option("RUN|NAME", "Run, saved Embedder or checkpoint name.", default=DEFAULT)
 
 
 def similar_command(
-    given: Annotated[list[str], argument("A B | TABLE", "Two texts, or a table with two text columns.")],
-    model: Model = DEFAULT,
-    first: Annotated[str | None, option("NAME", "Column of first texts.")] = None,
-    second: Annotated[str | None, option("NAME", "Column of second texts.")] = None,
-    explain: Annotated[bool, flag("--explain", "Show the pairs of tokens that make up the cosine.")] = False,
-    doubles: Annotated[
-        bool, flag("--doubles", "Find near-duplicates: pairs of rows of one table with the same meaning.")
-    ] = False,
-    least: Annotated[
-        float | None,
-        option("COSINE", f"With --doubles: lowest cosine of a pair (default {DOUBLES}).", min=-1, max=1),
-    ] = None,
-    text_column: TextColumn = None,
-    out: Annotated[
-        Path | None,
-        option("FILE", "Output file: an explanation (.html, .json), or a table's cosines (.csv)."),
-    ] = None,
-    json: AsJson = False,
+    given: list[str] = argument("A B | TABLE", "Two texts, or a table with two text columns.", default=...),
+    model: str = MODEL_NAME,
+    first: str | None = option("NAME", "Column of first texts."),
+    second: str | None = option("NAME", "Column of second texts."),
+    explain: bool = flag("--explain", "Show the pairs of tokens that make up the cosine."),
+    doubles: bool = flag(
+        "--doubles", "Find near-duplicates: pairs of rows of one table with the same meaning."
+    ),
+    least: float | None = option(
+        "COSINE", f"With --doubles: lowest cosine of a pair (default {DOUBLES}).", min=-1, max=1
+    ),
+    text_column: str | None = TEXT_COLUMN,
+    out: Path | None = option(
+        "FILE", "Output file: an explanation (.html, .json), or a table's cosines (.csv)."
+    ),
+    json: bool = AS_JSON,
 ) -> None:
     """Semantic similarity of two texts, or of each row of a table: the cosine of their embeddings."""
     table = _check_arguments(given, first, second, explain, doubles, least, text_column)
@@ -432,27 +430,19 @@ def _queries(words: Sequence[str]) -> list[str]:
 
 
 def search_command(
-    model: Annotated[str, argument("RUN|NAME", "Run, saved Embedder or checkpoint name.")],
-    table: Annotated[
-        Path,
-        argument("TABLE", "Texts to search: CSV, TSV, JSONL, Parquet, .txt, or an index made by --save."),
-    ],
-    queries: Annotated[
-        list[str] | None, argument("QUERY", "Queries, or a file of them; - is standard input.")
-    ] = None,
-    count: Annotated[int, option("N", "Number of results per query.", min=1)] = 5,
-    least: Annotated[
-        float | None, option("COSINE", "Minimum cosine similarity of a result.", min=-1, max=1)
-    ] = None,
-    save: Annotated[
-        Path | None, option("DIR", "Save texts and embeddings to this folder, an index to pass as TABLE.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        option("FILE.csv", "Output file, one row per result, with the other columns of its row."),
-    ] = None,
-    text_column: TextColumn = None,
-    json: AsJson = False,
+    model: str = argument("RUN|NAME", "Run, saved Embedder or checkpoint name.", default=...),
+    table: Path = argument(
+        "TABLE", "Texts to search: CSV, TSV, JSONL, Parquet, .txt, or an index made by --save.", default=...
+    ),
+    queries: list[str] | None = argument("QUERY", "Queries, or a file of them; - is standard input."),
+    count: int = option("N", "Number of results per query.", min=1, default=5),
+    least: float | None = option("COSINE", "Minimum cosine similarity of a result.", min=-1, max=1),
+    save: Path | None = option("DIR", "Save texts and embeddings to this folder, an index to pass as TABLE."),
+    out: Path | None = option(
+        "FILE.csv", "Output file, one row per result, with the other columns of its row."
+    ),
+    text_column: str | None = TEXT_COLUMN,
+    json: bool = AS_JSON,
 ) -> None:
     """Semantic search: the texts of a table that are nearest in meaning to a query."""
     if not queries and save is None:

@@ -6,18 +6,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.options import (
     COLUMNS,
     DATA,
     LIMITS,
+    MODEL_NAME,
     OUTPUT,
+    RECIPE_NAME,
+    SETTINGS,
+    SOURCE,
     TRAINING,
-    Model,
-    RecipeName,
-    Settings,
-    Source,
     check_bad_row,
     column_settings,
     data_option,
@@ -31,7 +31,7 @@ from glassformer.cli.options import (
     tell,
     with_columns,
 )
-from glassformer.cli.output import AsJson, as_dict, next_step, note, say, say_json, show_run, stream
+from glassformer.cli.output import AS_JSON, as_dict, next_step, note, say, say_json, show_run, stream
 from glassformer.cli.own_data import (
     OTHERS,
     Given,
@@ -91,15 +91,12 @@ def train(
         raise Interrupted(str(stopped).replace(GO_ON, f"continue with: {again}")) from None
 
 
-Epochs = Annotated[int | None, option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)]
-Lr = Annotated[float | None, option("RATE", "Learning rate (--set lr=RATE).", panel=TRAINING)]
-BatchSize = Annotated[int | None, option("N", "Batch size (--set batch_size=N).", panel=TRAINING)]
-MaxLength = Annotated[int | None, option("TOKENS", "Max tokens per text (--set max_length=N).", panel=LIMITS)]
-Seed = Annotated[int | None, option("N", "Random seed (--set seed=N).", panel=TRAINING)]
-Time = Annotated[
-    str | None,
-    option("10m", "With model=auto: stop trying models after this time (s, m or h).", panel=LIMITS),
-]
+EPOCHS: Any = option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)
+LR: Any = option("RATE", "Learning rate (--set lr=RATE).", panel=TRAINING)
+BATCH_SIZE: Any = option("N", "Batch size (--set batch_size=N).", panel=TRAINING)
+MAX_LENGTH: Any = option("TOKENS", "Max tokens per text (--set max_length=N).", panel=LIMITS)
+SEED: Any = option("N", "Random seed (--set seed=N).", panel=TRAINING)
+TIME: Any = option("10m", "With model=auto: stop trying models after this time (s, m or h).", panel=LIMITS)
 
 
 def seconds_of(time: str | None) -> float | None:
@@ -117,70 +114,48 @@ def seconds_of(time: str | None) -> float | None:
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-TextFile = Annotated[
-    str | None,
-    option("FILE", "Labeled texts, instead of a recipe: CSV, TSV, JSONL, Parquet or a folder.", panel=DATA),
-]
-ImageFolder = Annotated[
-    str | None, option("FOLDER", "Labeled images, instead of a recipe: a folder or a table.", panel=DATA)
-]
-BadRow = Annotated[
-    str | None,
-    option(
-        "refuse|skip",
-        "Stop at an unusable row or image, or skip it; skipped rows are listed in rejected.jsonl.",
-        panel=DATA,
-    ),
-]
-Out = Annotated[Path | None, option("DIR", "Run folder.", show_default="runs/NAME", panel=OUTPUT)]
-Resume = Annotated[
-    bool,
-    flag(
-        "--resume",
-        "Continue the interrupted run in --out, bit for bit.",
-        panel=TRAINING,
-    ),
-]
-Deterministic = Annotated[
-    bool, flag("--deterministic", "Identical results on every run, also on a GPU (slower).", panel=TRAINING)
-]
-HelpKeys = Annotated[
-    bool,
-    flag(
-        "--help-keys",
-        "List the keys of --set and exit.",
-        panel=TRAINING,
-        callback=show_keys,
-        is_eager=True,
-    ),
-]
-Log = Annotated[
-    list[str] | None, option("NAME", "Also log to tensorboard or mlflow; may be repeated.", panel=OUTPUT)
-]
+TEXT_FILE: Any = option(
+    "FILE", "Labeled texts, instead of a recipe: CSV, TSV, JSONL, Parquet or a folder.", panel=DATA
+)
+IMAGE_FOLDER: Any = option("FOLDER", "Labeled images, instead of a recipe: a folder or a table.", panel=DATA)
+BAD_ROW: Any = option(
+    "refuse|skip",
+    "Stop at an unusable row or image, or skip it; skipped rows are listed in rejected.jsonl.",
+    panel=DATA,
+)
+OUT: Any = option("DIR", "Run folder.", show_default="runs/NAME", panel=OUTPUT)
+RESUME: Any = flag("--resume", "Continue the interrupted run in --out, bit for bit.", panel=TRAINING)
+DETERMINISTIC: Any = flag(
+    "--deterministic", "Identical results on every run, also on a GPU (slower).", panel=TRAINING
+)
+HELP_KEYS: Any = flag(
+    "--help-keys", "List the keys of --set and exit.", panel=TRAINING, callback=show_keys, is_eager=True
+)
+LOG: Any = option("NAME", "Also log to tensorboard or mlflow; may be repeated.", panel=OUTPUT)
 FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that set a recipe key
 
 
 @with_columns(*COLUMNS)
 def train_command(
-    recipe: RecipeName = None,
-    text: TextFile = None,
-    images: ImageFolder = None,
-    data: Source = None,
-    on_bad_row: BadRow = None,
-    model: Model = None,
-    settings: Settings = None,
-    epochs: Epochs = None,
-    lr: Lr = None,
-    batch_size: BatchSize = None,
-    seed: Seed = None,
-    resume: Resume = False,
-    deterministic: Deterministic = False,
-    help_keys: HelpKeys = False,
-    out: Out = None,
-    log: Log = None,
-    max_length: MaxLength = None,
-    time: Time = None,
-    json: AsJson = False,
+    recipe: str | None = RECIPE_NAME,
+    text: str | None = TEXT_FILE,
+    images: str | None = IMAGE_FOLDER,
+    data: str | None = SOURCE,
+    on_bad_row: str | None = BAD_ROW,
+    model: str | None = MODEL_NAME,
+    settings: list[str] | None = SETTINGS,
+    epochs: int | None = EPOCHS,
+    lr: float | None = LR,
+    batch_size: int | None = BATCH_SIZE,
+    seed: int | None = SEED,
+    resume: bool = RESUME,
+    deterministic: bool = DETERMINISTIC,
+    help_keys: bool = HELP_KEYS,
+    out: Path | None = OUT,
+    log: list[str] | None = LOG,
+    max_length: int | None = MAX_LENGTH,
+    time: str | None = TIME,
+    json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
     """Train and evaluate a model on a recipe, or on your own texts or images; writes a report."""

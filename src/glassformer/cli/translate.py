@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.options import (
-    DataFile,
-    TextColumn,
+    DATA_FILE,
+    TEXT_COLUMN,
     a_run,
     argument,
     check_folder,
@@ -17,7 +17,7 @@ from glassformer.cli.options import (
     with_data,
     with_stdin,
 )
-from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
+from glassformer.cli.output import AS_JSON, emit, note, one_line, say, say_json
 from glassformer.cli.predictions import check_output, write_table
 from glassformer.data.tables import PLAIN
 from glassformer.data.vocabulary import MASK
@@ -109,28 +109,22 @@ def load_kind(folder: str | Path, verb: str) -> Any:
 
 
 def translate_command(
-    run: Annotated[Path, a_run("Run folder or saved translator.")],
-    given: Annotated[
-        list[str] | None,
-        argument(
-            "TEXT|FILE",
-            "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line; a single .txt keeps "
-            "its empty lines); - is standard input.",
-        ),
-    ] = None,
-    data: DataFile = None,
-    beam: Annotated[int, option("N", "Beam size; 1 is greedy search.")] = 5,
-    out: Annotated[Path | None, option("FILE.csv", "Output table.")] = None,
-    text_column: TextColumn = None,
-    align_: Annotated[
-        Path | None,
-        option(
-            "FILE",
-            "Write which source words each target word was aligned with: a page (.html) or .json.",
-            "--align",
-        ),
-    ] = None,
-    json: AsJson = False,
+    run: Path = a_run("Run folder or saved translator.", default=...),
+    given: list[str] | None = argument(
+        "TEXT|FILE",
+        "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line; a single .txt keeps "
+        "its empty lines); - is standard input.",
+    ),
+    data: str | None = DATA_FILE,
+    beam: int = option("N", "Beam size; 1 is greedy search.", default=5),
+    out: Path | None = option("FILE.csv", "Output table."),
+    text_column: str | None = TEXT_COLUMN,
+    align_: Path | None = option(
+        "FILE",
+        "Write which source words each target word was aligned with: a page (.html) or .json.",
+        "--align",
+    ),
+    json: bool = AS_JSON,
 ) -> None:
     """Translate texts: one line each, in their order; line n belongs to line n of a single .txt file."""
     given = with_data(given, data, "translate")
@@ -182,12 +176,12 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
 
 
 def fill_command(
-    run: Annotated[Path, a_run("Run folder or masked language model (glassformer's or the Hub's).")],
-    given: Annotated[
-        list[str], argument("TEXT", f"Texts with {MASK} for each missing word; - is standard input.")
-    ],
-    top: Annotated[int, option("N", f"Words per {MASK}.")] = 5,
-    json: AsJson = False,
+    run: Path = a_run("Run folder or masked language model (glassformer's or the Hub's).", default=...),
+    given: list[str] = argument(
+        "TEXT", f"Texts with {MASK} for each missing word; - is standard input.", default=...
+    ),
+    top: int = option("N", f"Words per {MASK}.", default=5),
+    json: bool = AS_JSON,
 ) -> None:
     """Fill in masked words: one line for each [MASK] with words and probabilities."""
     texts = with_stdin(given)

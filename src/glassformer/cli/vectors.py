@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 from glassformer.cli.options import a_run, argument, option
-from glassformer.cli.output import AsJson, emit, say, say_json
+from glassformer.cli.output import AS_JSON, emit, say, say_json
 from glassformer.errors import (
     ConflictError,
     NoSuchModelError,
@@ -61,18 +60,14 @@ def _check_source(source: str | Path) -> None:
 
 
 def vectors_command(
-    source: Annotated[Path, a_run("Run folder or word2vec file, text or binary.", "RUN|FILE")],
-    words: Annotated[
-        list[str] | None,
-        argument(
-            "WORD",
-            "One word (its neighbors), two (their cosine), or three: king man woman asks for king - "
-            "man + woman.",
-        ),
-    ] = None,
-    count: Annotated[int, option("N", "Number of words to show.", min=1)] = 10,
-    out: Annotated[Path | None, option("FILE", "Write all vectors to this file; .bin is binary.")] = None,
-    json: AsJson = False,
+    source: Path = a_run("Run folder or word2vec file, text or binary.", "RUN|FILE", default=...),
+    words: list[str] | None = argument(
+        "WORD",
+        "One word (its neighbors), two (their cosine), or three: king man woman asks for king - man + woman.",
+    ),
+    count: int = option("N", "Number of words to show.", min=1, default=10),
+    out: Path | None = option("FILE", "Write all vectors to this file; .bin is binary."),
+    json: bool = AS_JSON,
 ) -> None:
     """Word vectors: nearest words, cosines, analogies, and conversion of word2vec files."""
     if out is not None and words:
