@@ -137,14 +137,7 @@ def _options(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        argv: the arguments after the program's name; None: ``sys.argv``.
-
-    Returns:
-        The exit code.
-    """
+    """Run one command."""
     tune_process()  # before torch is imported
     disable_telemetry(os.environ)
     for stream in (sys.stdout, sys.stderr):

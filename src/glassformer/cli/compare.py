@@ -52,10 +52,6 @@ def models_study(
     """A study of several models on one table: each gets the recipe that ``glassformer train`` would use.
 
     The recipes are written into the study's folder, so that the study can be resumed.
-
-    Raises:
-        ConfigError: fewer than two models, a model twice, or an invalid setting.
-        DataError: the table cannot be read.
     """
     from glassformer.checkpoints.files import disk_errors, replace_text
     from glassformer.config import to_toml

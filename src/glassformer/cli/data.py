@@ -65,10 +65,6 @@ def read_as(
         columns: names of the columns in ``COLUMNS``; None or ``auto``: detected.
         model: model whose tokenizer is used if no setting names one; None: tokens are not checked.
         max_length: tokens at which texts are truncated, if no setting has it.
-
-    Raises:
-        ConfigError: an unknown key, or data that are not texts, images or words with labels, numbers or tags.
-        DataError: the data cannot be read like this.
     """
     from glassformer.cli.own_data import requested_recipe
     from glassformer.tasks.catalog import TASKS
@@ -130,16 +126,7 @@ SHEET_ROWS = 8  # images, one per row
 
 
 def write_sheet(source: str, level: str | None, out: Path | None) -> None:
-    """Write a contact sheet: some images of a data set, each with its augmented versions.
-
-    Args:
-        source: a named set of images, a folder or a table.
-        level: the strongest augmentation to show.
-
-    Raises:
-        ConfigError: only one of ``level`` and ``out``, an unknown level, or a file that cannot be written.
-        DataError: there are no images, or one cannot be read.
-    """
+    """Write a contact sheet: some images of a data set, each with its augmented versions."""
     from glassformer.data.augment import contact_sheet, sheet_columns
     from glassformer.data.image_sources import load_image_dataset
 
@@ -310,9 +297,6 @@ class Texts:
                 tokens are not checked, and images are resized for the default model of ``train --images``.
             max_length: tokens at which texts are truncated.
             recipe: sets text cleaning, image size and tagging scheme; None: the defaults.
-
-        Raises:
-            CheckpointError: no such weights, or they have no tokenizer.
         """
         from glassformer.data.doctor import examine
         from glassformer.tasks.build import is_from_scratch

@@ -75,15 +75,7 @@ REPLACEABLE = {
 
 
 def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tuple[Run, Recipe]:
-    """Run a demo's recipe in ``folder``, replacing an earlier demo.
-
-    Args:
-        settings: ``KEY=VALUE`` pairs that override the recipe.
-        name: name of the recipe, a key of ``DEMOS``.
-
-    Raises:
-        ConfigError: ``folder`` holds something other than an earlier demo.
-    """
+    """Run a demo's recipe in ``folder``, replacing an earlier demo."""
     from glassformer.tasks.catalog import load_recipe
 
     recipe = load_recipe(name, settings)
@@ -110,11 +102,7 @@ def explain(run: Run, texts: Sequence[str]) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove an earlier demo.
-
-    Raises:
-        ConfigError: the folder holds something else, or a demo that is still running; nothing is removed.
-    """
+    """Remove an earlier demo."""
     from glassformer.checkpoints.locks import refuse_held
 
     if not folder.exists() and not folder.is_symlink():

@@ -32,11 +32,7 @@ class Line(NamedTuple):
 
 
 def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line]]:
-    """Run every check of a model; the lines by subject. A line with ``missing`` means that it cannot be used.
-
-    Raises:
-        CheckpointError: there is no such model, or it cannot be downloaded.
-    """
+    """Run every check of a model; the lines by subject. One with ``missing``: it cannot be used."""
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.errors import InputError

@@ -26,19 +26,7 @@ SUFFIX = ".npy"
 def embed(
     model: str, given: Sequence[str], text_column: str | None = None, prompt_name: str | None = None
 ) -> Any:
-    """Embeddings of texts, of the texts in files, or of images.
-
-    Args:
-        model: a run or saved classifier, or a checkpoint (folder, name, Hub id) of sentence-transformers.
-        given, text_column: as ``predict`` takes them.
-        prompt_name: name of one of the checkpoint's prompts.
-
-    Returns:
-        ``[n, D]`` fp32.
-
-    Raises:
-        InputError: no such model, a model without embeddings, or a file that cannot be read.
-    """
+    """Embeddings ``[n, D]`` (fp32) of texts, of the texts in files, or of images."""
     from glassformer.families.pretrained import load_pretrained
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import describe, load

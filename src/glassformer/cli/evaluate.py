@@ -84,16 +84,7 @@ def evaluate(
     every_epoch: bool = False,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """The metrics of a run's model; see ``ClassificationMeter.result``.
-
-    Args:
-        columns: names of columns in ``data`` that differ from the run's: recipe key -> name.
-        every_epoch: evaluate the kept weights of each epoch.
-        by: also compute the metrics for each value of this column.
-
-    Raises:
-        InputError: no such run, an unfinished run, a damaged model, or data that cannot be evaluated.
-    """
+    """The metrics of a run's model; see ``ClassificationMeter.result``."""
     check_bad_row(on_bad_row)
     folder = check_run(folder)
     from glassformer.tasks.run import evaluate_task
@@ -104,11 +95,7 @@ def evaluate(
 
 
 def check_run(folder: str | Path) -> Path:
-    """The folder, if it holds a finished run.
-
-    Raises:
-        ConfigError: it holds something else, which the message names.
-    """
+    """The folder, if it holds a finished run."""
     folder = check_folder(folder)
     if not (folder / "config.toml").is_file():
         raise no_run(folder)
@@ -263,12 +250,7 @@ def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[st
 
 
 def report(folder: str | Path) -> list[Path]:
-    """Rewrite the report pages of a folder from its files; returns their paths.
-
-    Raises:
-        ConfigError: the folder has nothing to report.
-        DataError: a file is damaged; the message names it.
-    """
+    """Rewrite the report pages of a folder from its files; returns their paths."""
     folder = Path(folder)
     if not folder.is_dir():
         raise NotARunError(

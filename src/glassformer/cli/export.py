@@ -35,15 +35,10 @@ def export(
     check: int = CHECKED,
     int8_tolerance: float = 0.5,
 ) -> tuple[Path, dict[str, Any]]:
-    """Write the export into the run's folder, or to ``out``; returns its folder and the result of the check.
+    """Write the export into the run's folder or to ``out``; returns its folder and the result of the check.
 
-    Args:
-        int8_tolerance: percentage points of validation accuracy that int8 may lose.
-
-    Raises:
-        InputError: no such run, a model that the format does not support, or a folder that exists.
-        GlassformerError: the exported files predict differently from the model (no files are kept), or int8
-            loses too much accuracy (only the int8 file is not kept).
+    ``int8_tolerance``: percentage points of validation accuracy that int8 may lose. An export that predicts
+    differently from the model is not kept.
     """
     check_folder(run)
     from glassformer.cli.predictions import asked_by

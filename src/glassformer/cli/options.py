@@ -40,11 +40,7 @@ MAX_SEARCHED = 1_000  # folders that are searched for a similar name
 
 
 def check_folder(run: str | Path) -> Path:
-    """The folder of a run or a saved model. Commands check it first, to report errors before importing torch.
-
-    Raises:
-        ConfigError: there is no such folder, or it is an export, which this program does not open.
-    """
+    """The folder of a run or a saved model; commands check it first, before importing torch."""
     folder = Path(run)
     if not folder.is_dir():
         raise no_run(folder)
@@ -105,11 +101,7 @@ def free_beside(folder: Path) -> Path:
 
 
 def default_folder(name: str, suffix: str = "") -> Path:
-    """``runs/NAME``.
-
-    Raises:
-        ConfigError: the name would lead to another folder.
-    """
+    """``runs/NAME``; raises ConfigError if the name would lead to another folder."""
     if re.search(r"[/\\\0]", name) or name in (".", ".."):
         raise ConfigError(
             f"{name!r} cannot be a folder's name", where="name", fix="Use letters, or give --out"
@@ -275,11 +267,7 @@ def column_settings(columns: Mapping[str, str | None]) -> list[str]:
 
 
 def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
-    """The inputs of a command: its arguments, or the file given with ``--data``.
-
-    Raises:
-        ConfigError: both are given, or neither.
-    """
+    """The inputs of a command: its arguments or the file given with ``--data``, exactly one of them."""
     words = list(given or ())
     if words and data is not None:
         raise ConflictError("texts and --data at once", where=verb, fix="Give one of them")
@@ -291,11 +279,7 @@ def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[
 
 
 def one_data(path: str | None, data: str | None, verb: str) -> str | None:
-    """Other data, given with or without ``--data``.
-
-    Raises:
-        ConfigError: both are given.
-    """
+    """Other data, given with or without ``--data``."""
     if path is not None and data is not None:
         raise ConflictError(f"{path} and --data {data} at once", where=verb, fix="Give one of them")
     return path if data is None else data
@@ -337,12 +321,7 @@ def with_stdin(given: Iterable[str]) -> list[str]:
 
 
 def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -> str | None:
-    """A suggestion in place of an option that a command does not have; None: no suggestion.
-
-    Args:
-        options: options of the command.
-        keys: recipe keys, if the command has ``--set``.
-    """
+    """A suggestion in place of an option that a command does not have; None: no suggestion."""
     name, _, value = word.partition("=")
     key = as_key(name)
     known = key if key in keys else ours(key, [*keys, *map(as_key, options)])
@@ -403,11 +382,7 @@ def tell(line: str) -> None:
 
 
 def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
-    """The columns given for other data.
-
-    Raises:
-        ConfigError: columns are given without data.
-    """
+    """The columns given for other data."""
     named = {key: name for key, name in columns.items() if name is not None}
     if named and data is None:
         option = "--" + next(iter(named)).replace("_", "-")
@@ -423,11 +398,7 @@ def is_run(name: str | Path) -> bool:
 
 
 def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Path | None]:
-    """The recipe and run folder for ``glassformer train --resume``; a run may be given instead of a recipe.
-
-    Raises:
-        ConfigError: two runs are given, or nothing.
-    """
+    """The recipe and run folder for ``train --resume``; a run may be given instead of a recipe."""
     if recipe is None and out is None:
         fix = "Name it: glassformer train --resume --out RUN"
         raise NothingGivenError("no run is named to continue", where="--resume", fix=fix)

@@ -180,11 +180,7 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
 
 @contextmanager
 def print_warnings(translate: Callable[[str], str] = str) -> Iterator[None]:
-    """Print our own warnings as one line each, once, without the position in the source.
-
-    Args:
-        translate: replaces names of the library by those of the command line.
-    """
+    """Print our own warnings as one line each, once, without the position in the source."""
     printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:

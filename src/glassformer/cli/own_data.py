@@ -61,12 +61,7 @@ NO_COLUMN = ("auto", "none")  # values of pair_column that do not name a column
 
 
 def requested_recipe(cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None) -> Any:
-    """The recipe for the user's data as requested, before the data are read.
-
-    Raises:
-        ConfigError: an unknown key, a value that is never valid, or no such model.
-        DataError: the table has no column of that name.
-    """
+    """The recipe for the user's data as requested, before the data are read."""
     values, cls = recipe_values(cls, source, settings, chosen)
     recipe = build(cls, apply_overrides(values, settings, cls), "--set")
     check_values(recipe)
@@ -164,10 +159,6 @@ def own_task(given: Given, command: str, others: str) -> Given:
 
     Args:
         command, others: for messages: the name of the command, and what it accepts instead of a recipe.
-
-    Raises:
-        ConfigError: a run folder, data that the command does not accept, or data that fit several tasks.
-        DataError: the data cannot be read.
     """
     if given.recipe is not None and not (given.text or given.images) and given.recipe not in recipe_names():
         name, text, images = as_data(given.recipe, command, others)
@@ -212,12 +203,7 @@ FITTING = {
 
 def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
     """The kind of data that are not labeled texts, as ``kind_of`` returns it, and its description; None:
-    labeled texts, or settings say so.
-
-    Raises:
-        ConfigError: two columns of sentences, which may be translations or pairs to compare.
-        DataError: the data cannot be read.
-    """
+    labeled texts, or settings say so."""
     from glassformer.data.answered import QUESTION_COLUMNS
     from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
     from glassformer.data.files import reading
@@ -261,11 +247,7 @@ def as_the_command_reads(recipe: Any) -> Any:
 
 
 def as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
-    """Recipe, texts and images for an argument that is not the name of a shipped recipe; paths are data.
-
-    Raises:
-        ConfigError: data that the command does not accept like this, or a run folder.
-    """
+    """Recipe, texts and images for an argument that is not the name of a shipped recipe; paths are data."""
     if is_run(name):
         fix = f"To continue with it: glassformer train --resume --out {shlex.quote(name)}"
         raise WrongArgumentError("is a run folder, not a recipe", where=name, fix=fix)
@@ -311,10 +293,6 @@ def choose_recipe(
         command, others: for messages: the name of the command, and what it accepts instead of a recipe.
         all_in_folds: hold out nothing of the user's tagged words or questions, because all go into folds.
         task_chosen: ``own_task`` was called already.
-
-    Raises:
-        ConfigError: no recipe or two of them, or an unknown key (with the most similar name).
-        DataError: ``text`` cannot be read.
     """
     given = Given(name, text, images, data, tuple(settings))
     if not task_chosen:
@@ -395,16 +373,6 @@ def own_recipe(
     """A recipe for the user's labeled texts or images; ``fit`` sets learning rate, epochs and batch size.
 
     A tenth each is held out for validation and test if the source has no such split.
-
-    Args:
-        cls: ``Recipe`` or ``ImageRecipe``.
-        source: a table, a folder of tables, of texts or of images, or a named data set.
-        settings: ``KEY=VALUE`` pairs, applied last.
-        chosen: section -> key -> value, replacing defaults.
-
-    Raises:
-        DataError: the data cannot be read.
-        ConfigError: an unknown key or a value of the wrong type.
     """
     from glassformer.data.files import reading_as
 
@@ -556,13 +524,7 @@ def _without_next_sentence(recipe: Any) -> Any:
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """A recipe on other data than its own: texts and examples about its own data are removed.
-
-    Args:
-        source: a named data set, or an absolute path.
-        shipped: the recipe came with the package, so its examples (sentences, words) are removed, too.
-        settings: keys that the user set are kept.
-    """
+    """A recipe on other data than its own: texts and examples about its own data are removed."""
     asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
     said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
     changes: dict[str, Any] = {key: text for key, text in said.items() if key not in asked}

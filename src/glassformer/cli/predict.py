@@ -83,15 +83,7 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
 
 
 def open_model(folder: Path, precision: str | None, labels: Sequence[str], template: str | None) -> Any:
-    """The model in a folder.
-
-    Args:
-        precision: compute precision; None: as saved.
-        labels, template: for entailment models: the labels to choose from, and the sentence for each.
-
-    Raises:
-        ConfigError: there is no model, or the precision is not possible; see ``ZeroShotClassifier`` too.
-    """
+    """The model in a folder."""
     from glassformer.tasks.load import load
 
     model = load(folder)
@@ -213,20 +205,12 @@ def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
 
 
 def inputs_of(model: Any, pair_column: str | None) -> Inputs:
-    """The ``Inputs`` of a model.
-
-    Raises:
-        ConfigError: a second column is named, but the model reads one text.
-    """
+    """The ``Inputs`` of a model."""
     return model.inputs if pair_column is None else model.inputs.as_pairs(model)
 
 
 def _write(writer: Writer, source: Gathered, skip: bool) -> None:
-    """Predict for all rows, piece by piece.
-
-    Raises:
-        DataError: an input cannot be used, and ``skip`` is False.
-    """
+    """Predict for all rows, piece by piece."""
     try:
         with writer.opened(), _counted(writer.kind, source.good) as progress:
             for piece in source:

@@ -39,13 +39,7 @@ def _shown(text: Any) -> str:
 
 
 class Labels:
-    """The label (for multi-label: the labels) of each text, pair of texts or image.
-
-    Args:
-        model: the model that predicts.
-        layout: the layout of all rows.
-        coverage: coverage of the intervals; only for numbers.
-    """
+    """The label (for multi-label: the labels) of each text, pair of texts or image."""
 
     ENDS, WRITTEN_AS, FIX = (".csv",), "predictions are written as CSV", "Give --out a name that ends in"
     LINE_END = "\r\n"
@@ -335,11 +329,7 @@ KINDS: dict[str, type[Kind]] = {"labels": Labels, "numbers": Numbers, "tags": Ta
 
 
 def kind_in(folder: Path) -> type[Kind]:
-    """The kind of prediction of the model in a folder; labels if the folder does not state it.
-
-    Raises:
-        ConfigError: the model is used with another command, which the message names.
-    """
+    """The kind of prediction of the model in a folder; labels if the folder does not state it."""
     from glassformer.tasks.load import describe
 
     task = describe(folder).task
@@ -383,11 +373,7 @@ def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]])
 class Writer:
     """Writes predictions to the terminal, to ``out``, or collects them for JSON.
 
-    Args:
-        out: a new file; None: one line per prediction on the terminal, or JSON.
-        json: collect predictions for ``as_dict`` instead of printing them.
-        kept: the input table; ``out`` is then that table with the predictions appended.
-        least: if set, its table is printed instead of lines.
+    With ``kept``, ``out`` is that table with the predictions appended; with ``least``, only its table is shown.
     """
 
     def __init__(
@@ -502,10 +488,6 @@ class TableFormat:
 
         The table's own names and cells are written unchanged, with no apostrophe before ``=`` or ``@``;
         those of ``ours`` get one, as in every CSV file that glassformer writes.
-
-        Args:
-            texts: the text columns; for pairs, both.
-            ours: the columns to append; one whose name is taken is called ``model:NAME``.
         """
         from glassformer.data.spreadsheet import guard_under
         from glassformer.evaluate.predictions import table_file
@@ -535,12 +517,7 @@ class TableFormat:
 
 
 def table_format(given: Sequence[str], out: Path | None) -> TableFormat:
-    """The format of the given table.
-
-    Raises:
-        ConfigError: not exactly one CSV or TSV file, too many columns, or no ``--out``.
-        DataError: it cannot be read.
-    """
+    """The format of the given table."""
     path = Path(given[0])
     if out is None:
         raise BadValueError("needs an output file", where=KEEP_TABLE, fix="Add --out FILE.csv")
@@ -578,11 +555,7 @@ MAX_LISTED = 10_000
 
 @dataclass
 class LeastSure:
-    """Collects the ``count`` predictions with the lowest probability; earlier rows win ties.
-
-    Raises:
-        ConfigError: ``count`` is out of range.
-    """
+    """Collects the ``count`` predictions with the lowest probability; earlier rows win ties."""
 
     count: int
     _heap: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list)

@@ -52,11 +52,7 @@ WIDTH = 100  # characters per comment line
 
 
 def commented(recipe: Any, file: str) -> str:
-    """A recipe as TOML: its own settings, and all other keys commented out with their defaults.
-
-    Args:
-        file: name of the file, for the command at its top.
-    """
+    """A recipe as TOML: its own settings, and all other keys commented out with their defaults."""
     values = to_dict(recipe)
     lines = [
         f"# glassformer train {file}",
@@ -90,11 +86,7 @@ def _default(recipe: Any, section: str, key: str) -> str | None:
 
 
 def default_recipe(task: str) -> str:
-    """The shipped recipe to start from for a task: if possible one with built-in data.
-
-    Raises:
-        ConfigError: no such task.
-    """
+    """The shipped recipe to start from for a task: if possible one with built-in data."""
     from glassformer.tasks.catalog import TARGETS, TASKS
 
     if task not in TASKS:
@@ -137,15 +129,7 @@ def new(
     data: str | None = None,
     settings: Sequence[str] = (),
 ) -> Any:
-    """Write a recipe file with comments, and return the recipe.
-
-    Args:
-        recipe, text, images, model, data, settings: as for ``choose_recipe``.
-        task: task to start from if no recipe and no data are given.
-
-    Raises:
-        InputError: the file exists or is not a ``.toml`` file; see ``choose_recipe``.
-    """
+    """Write a recipe file with comments, and return the recipe."""
     from glassformer.tasks.catalog import load_recipe
 
     if file.suffix != ".toml":

@@ -78,11 +78,7 @@ def show_rows() -> list[dict[str, Any]]:
 
 
 def write_page(path: Path) -> None:
-    """Write the table as Markdown, and one page per system in a folder of the same name next to it.
-
-    Raises:
-        InputError: no such folder.
-    """
+    """Write the table as Markdown, and one page per system in a folder of the same name next to it."""
     from glassformer.report.published_page import pages
     from glassformer.tasks.catalog import recipe_names
 
@@ -146,19 +142,7 @@ def reproduce_command(
 def run_row(
     row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False
 ) -> dict[str, Any]:
-    """Run the recipes of a system one after the other; unfinished runs are resumed, finished ones kept.
-
-    Args:
-        settings: ``KEY=VALUE`` pairs for every recipe.
-        out: run folder instead of ``runs/NAME``; for several recipes, the parent of their folders.
-        verdict: report whether each metric agrees with the published one; weights are checked before any run.
-
-    Returns:
-        The results, for JSON.
-
-    Raises:
-        InputError: see ``run_task``; also if weights are not available; the message names substitutes.
-    """
+    """Run the recipes of a system one after the other; unfinished runs are resumed, finished ones kept."""
     from glassformer.tasks.catalog import load_recipe
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress

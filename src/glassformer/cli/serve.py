@@ -29,11 +29,7 @@ KEY = "GLASSFORMER_API_KEY"
 
 
 def api_key(given: str | None) -> str | None:
-    """The key without surrounding whitespace, such as the line break of a file; None: no key.
-
-    Raises:
-        ConfigError: the key is blank; the user surely did not want an open server.
-    """
+    """The key without surrounding whitespace, such as the line break of a file; None: no key."""
     if given is None:
         return None
     if not given.strip():
@@ -115,12 +111,7 @@ def serve_command(
 
 
 def search_source(given: str | None, text_column: str | None) -> Any:
-    """What ``--search`` names: the path of a saved index, or the texts of a table with rows and columns.
-
-    Raises:
-        ConfigError: no such table or index, or ``--text-column`` for an index.
-        DataError: the table cannot be read.
-    """
+    """What ``--search`` names: the path of a saved index, or the texts of a table with rows and columns."""
     from glassformer.inputs.rows import read_with_columns
     from glassformer.tasks.similarity.index import is_index
 

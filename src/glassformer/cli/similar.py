@@ -86,12 +86,7 @@ DOUBLES = 0.8  # default lowest cosine of near-duplicates
 
 
 def open_embedder(model: str) -> Any:
-    """Open the embedder of a run or folder, or a checkpoint by its name.
-
-    Raises:
-        ConfigError: a model of another kind.
-        CheckpointError: no such checkpoint.
-    """
+    """Open the embedder of a run or folder, or a checkpoint by its name."""
     from glassformer.checkpoints.native import refuse_unfinished
     from glassformer.checkpoints.settings import about_in
     from glassformer.cli.translate import load_kind
@@ -114,22 +109,14 @@ def is_embedder(folder: str | Path) -> bool:
 
 
 def similar(model: str, a: Sequence[str], b: Sequence[str]) -> list[float]:
-    """The cosine of each text in ``a`` with the text at the same position in ``b``.
-
-    Raises:
-        InputError: no such model, or a text that cannot be used.
-    """
+    """The cosine of each text in ``a`` with the text at the same position in ``b``."""
     from glassformer.tasks.similarity.pairs import Pairs
 
     return open_embedder(model).cosines(Pairs(list(a), list(b))).tolist()
 
 
 def explain_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Any]:
-    """Explain the cosine of each pair by pairs of tokens; at most 20 pairs.
-
-    Raises:
-        ConfigError: more pairs, or a model whose embeddings are not sums over tokens.
-    """
+    """Explain the cosine of each pair by pairs of tokens; at most 20 pairs."""
     if len(pairs) > MAX_PAIRS:
         raise ConfigError(
             f"{len(pairs)} pairs are too many for one page (at most {MAX_PAIRS})", fix="Give fewer"
@@ -168,11 +155,7 @@ def show_explained(found: Sequence[Any], out: Path | None, json: bool = False) -
 
 
 def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
-    """Read the first and the second texts of a table of pairs; a score column is ignored.
-
-    Raises:
-        DataError: a file or row that cannot be used.
-    """
+    """Read the first and the second texts of a table of pairs; a score column is ignored."""
     from glassformer.data.pairs import find_compared, load_scored_pairs
     from glassformer.data.tables import READERS, read_table
 
@@ -244,11 +227,7 @@ def _check_arguments(
     least: float | None,
     text_column: str | None,
 ) -> bool:
-    """Check the arguments of ``similar``; returns whether a table is given.
-
-    Raises:
-        ConfigError: a model instead of a text, or options that do not fit together.
-    """
+    """Check the arguments of ``similar``; returns whether a table is given."""
     from glassformer.checkpoints.settings import ABOUT
 
     for text in given:
@@ -364,9 +343,6 @@ def search(
     Returns:
         For each query up to ``count`` of ``{"row", "cosine", "text", "columns"}``, the nearest first;
         ``columns`` has the other columns of the row.
-
-    Raises:
-        InputError: no such model, table, column or index, or an index made with another model.
     """
     from glassformer.tasks.similarity.index import is_index
 

@@ -30,11 +30,7 @@ ENDED = b"error: interrupted, and ended at once; files saved before are complete
 
 
 class Listening:
-    """The handler of a command's signals.
-
-    Args:
-        own: the process belongs to the command alone; otherwise the old handlers are restored at the end.
-    """
+    """The handler of a command's signals; ``own``: the process belongs to the command alone."""
 
     def __init__(self, own: bool = False):
         self.own = own
@@ -68,11 +64,7 @@ class Listening:
         self.heard = True
 
     def late(self) -> None:
-        """The other handler finished before it could react to the signal: interrupt what follows.
-
-        Raises:
-            KeyboardInterrupt: always.
-        """
+        """The other handler finished before it could react to the signal: interrupt what follows."""
         raise KeyboardInterrupt
 
     def _importing(self, frame: Any) -> bool:

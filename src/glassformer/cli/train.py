@@ -60,16 +60,7 @@ def train(
     logs: Sequence[str] = (),
     flags: Sequence[str] = (),
 ) -> Run:
-    """Run a recipe in ``folder``, with a progress bar.
-
-    Args:
-        logs: additional loggers: ``tensorboard`` (in the run's folder) or ``mlflow``.
-        flags: options that are not stored in the recipe, for the command that continues the run.
-
-    Raises:
-        InputError: see ``run_task``.
-        Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to continue.
-    """
+    """Run a recipe in ``folder``, with a progress bar; ``flags``: options that the recipe does not store."""
     from glassformer.checkpoints.native import resume_command
     from glassformer.data.files import reading_flags
     from glassformer.tasks.run import run_task
@@ -100,11 +91,7 @@ TIME: Any = option("10m", "With model=auto: stop trying models after this time (
 
 
 def seconds_of(time: str | None) -> float | None:
-    """The value of ``--time``, such as 90s, 10m or 1h, in seconds; a plain number means seconds.
-
-    Raises:
-        ConfigError: another format.
-    """
+    """The value of ``--time``, such as 90s, 10m or 1h, in seconds; a plain number means seconds."""
     if time is None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", time.strip().lower())
@@ -207,11 +194,7 @@ def settings_of(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _refuse_taken(given: Given, out: Path | None, model: str | None, alone: bool) -> None:
-    """Raise ConfigError if the folder already holds a finished run; wrong settings are reported first.
-
-    Args:
-        alone: --data is not given in addition to a recipe.
-    """
+    """Raise ConfigError if the folder already holds a finished run; wrong settings are reported first."""
     own = given.text or given.images
     if own and not (given.text and given.images) and given.recipe is None and alone:
         cls = Recipe if given.text else ImageRecipe

@@ -35,16 +35,7 @@ MAX_TEXTS = 20  # per page of alignments
 def translate(
     folder: str | Path, given: list[str], *, beam: int = 5, text_column: str | None = None
 ) -> list[tuple[Row, str]]:
-    """Translate texts and the texts in files.
-
-    Args:
-        folder: a run or a saved translator.
-        given: texts and names of files. Empty lines of a single ``.txt`` file are kept, so that line n of
-            the output belongs to line n of the file; otherwise they are skipped.
-
-    Raises:
-        InputError: no such model, not a translator, an unreadable file, or a text that is too long.
-    """
+    """Translate texts and the texts in files; a single ``.txt`` file keeps its empty lines, others lose them."""
     translator, rows = _opened(folder, given, text_column)
     good = [row for row in rows if row.error is None]
     one = len(given) == 1 and good[0].row is not None
@@ -58,11 +49,7 @@ def translate(
 def align(
     folder: str | Path, given: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
 ) -> list[Alignment]:
-    """Translate a few texts, and write a page (or JSON) with the alignment of each word to ``path``.
-
-    Raises:
-        InputError: as ``translate``; or more than 20 texts, a model without attention, an existing file.
-    """
+    """Translate a few texts, and write a page (or JSON) with the alignment of each word to ``path``."""
     from glassformer.explain.alignment import check_name, save_alignments
 
     check_name(path)
@@ -91,11 +78,7 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
 
 
 def load_kind(folder: str | Path, verb: str) -> Any:
-    """Load the model in a folder, for a command that needs a certain kind.
-
-    Raises:
-        ConfigError: the model is of another kind.
-    """
+    """Load the model in a folder, for a command that needs a certain kind."""
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
@@ -165,11 +148,7 @@ def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more:
 
 
 def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
-    """For each text and each [MASK] in it, the most probable words with their probabilities.
-
-    Raises:
-        InputError: no such model, one of another kind, or a text without [MASK].
-    """
+    """For each text and each [MASK] in it, the most probable words with their probabilities."""
     check_folder(folder)
     learner = load_kind(folder, "fill")
     return [learner.fill_each(text, top) for text in texts]

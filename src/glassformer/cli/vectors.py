@@ -16,12 +16,7 @@ from glassformer.outputs import check_new_file
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
-    """Nearest words of one word; for two words their cosine; for three the nearest words of ``a - b + c``.
-
-    Raises:
-        ConfigError: no word was given, or more than three.
-        InputError: no such vectors, or a word has none (the message names similar words).
-    """
+    """Nearest words of one word; for two words their cosine; for three the nearest words of ``a - b + c``."""
     if len(words) not in (1, 2, 3):
         fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
         raise NothingGivenError(f"{len(words)} words" if words else "no word", where="vectors", fix=fix)
@@ -39,11 +34,7 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
 
 
 def convert(source: str | Path, out: Path) -> None:
-    """Write the vectors of a run or file in word2vec's format; binary if ``out`` ends with ``.bin``.
-
-    Raises:
-        ConfigError: the file exists.
-    """
+    """Write the vectors of a run or file in word2vec's format; binary if ``out`` ends with ``.bin``."""
     check_new_file(out)
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
