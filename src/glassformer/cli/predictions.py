@@ -373,7 +373,7 @@ def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]])
 class Writer:
     """Writes predictions to the terminal, to ``out``, or collects them for JSON.
 
-    With ``kept``, ``out`` is that table with the predictions appended; with ``least``, only its table is shown.
+    With ``kept``, ``out`` is that table with the predictions appended; ``least`` shows only its table.
     """
 
     def __init__(

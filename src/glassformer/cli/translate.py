@@ -35,7 +35,7 @@ MAX_TEXTS = 20  # per page of alignments
 def translate(
     folder: str | Path, given: list[str], *, beam: int = 5, text_column: str | None = None
 ) -> list[tuple[Row, str]]:
-    """Translate texts and the texts in files; a single ``.txt`` file keeps its empty lines, others lose them."""
+    """Translate texts and the texts in files; a single ``.txt`` file keeps its empty lines."""
     translator, rows = _opened(folder, given, text_column)
     good = [row for row in rows if row.error is None]
     one = len(given) == 1 and good[0].row is not None

@@ -48,13 +48,7 @@ def draw_graph(
     axes: Mapping[str, Mapping[int, Any]],
     file: str | Path,
 ) -> Path:
-    """Export a module to one ONNX file.
-
-    Args:
-        inputs: an example of every argument; its dynamic axes must not have size 1.
-        outputs: names of the outputs.
-        axes: argument -> axis -> ``torch.export.Dim``, for dynamic axes.
-    """
+    """Export a module to one ONNX file; dynamic ``axes`` of the example ``inputs`` must not have size 1."""
     need_onnx()
     module = copy.deepcopy(
         module
@@ -116,12 +110,6 @@ def run_graph(file: str | Path, threads: int = 0) -> Run:
     """Open a graph in ONNX Runtime on the CPU; returns a function of its inputs, which ignores other names.
 
     The graph runs in a separate process, which ends when the function is deleted.
-
-    Args:
-        threads: 0: ONNX Runtime's default.
-
-    Raises:
-        GlassformerError: ONNX Runtime cannot open or run the graph.
     """
     need_onnx()
     return _OnnxProcess("run", str(file), str(threads))

@@ -115,13 +115,7 @@ def model_card(
     doctor: Mapping[str, Any] | None = None,
     form: Form | None = None,
 ) -> str:
-    """The text of ``README.md``: YAML metadata between two lines of ``---``, then Markdown.
-
-    Args:
-        config, metrics, doctor: ``config.toml``, ``metrics.json`` and ``doctor.json`` of the model's run;
-            None: there is none.
-        form: format of the folder; None: as ``save`` writes it.
-    """
+    """The text of ``README.md``: YAML metadata between two lines of ``---``, then Markdown."""
     config, metrics, form = config or {}, metrics or {}, form or Form()
     data = _data(config)
     title = str(config.get("name") or "") or model.kind

@@ -120,12 +120,7 @@ LONGEST_NAME = 15  # characters
 def bar_panels(
     panels: Mapping[str, Sequence[tuple[str, float]]], form: str = "{:.1%}", columns: int = 2
 ) -> str:
-    """Panels of bars in rows of ``columns``, the first value on top; negative values are red.
-
-    Args:
-        panels: title -> (name, value) pairs. Bars are scaled by the largest absolute value of all panels.
-        form: format of the value next to its bar.
-    """
+    """Panels of bars in rows of ``columns``, the first value on top; negative values are red."""
     from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
     most = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
@@ -174,14 +169,7 @@ MAX_CLASSES = 30  # more are not legible
 
 def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     """A confusion matrix as SVG: right predictions blue, mistakes red, with opacity by the square root of the
-    share of the true class.
-
-    Args:
-        counts: ``[true][predicted]``, as in the metrics of a split.
-
-    Raises:
-        DataError: the counts are not a square matrix, or there are too many classes.
-    """
+    share of the true class."""
     from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
     n = len(labels)

@@ -21,11 +21,7 @@ def encode(maps: np.ndarray) -> str:
 
 
 def prepare(examples: list[dict[str, Any]]) -> tuple[list[View], int]:
-    """The examples that fit into a page, and the number of those left out.
-
-    Raises:
-        DataError: tokens, offsets and rows of an example do not match; the message has its number.
-    """
+    """The examples that fit into a page, and the number of those left out."""
     ready: list[View] = []
     size = 0
     for number, example in enumerate(examples, start=1):

@@ -103,11 +103,7 @@ def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> 
 
 
 def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
-    """A table with one row per fold, and their mean and standard deviation.
-
-    Args:
-        short: use fewer columns and short titles.
-    """
+    """A table with one row per fold, and their mean and standard deviation."""
     scores, over, folds = metrics["test"], metrics["over_folds"], metrics["folds"]
     target = target_of(scores)
     narrow = short and target.wide

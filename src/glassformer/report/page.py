@@ -78,15 +78,7 @@ class Kind:
 
 
 def write_kind(folder: str | Path, kind: Kind, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder, atomically, and return its path.
-
-    Args:
-        known: facts about the run's recipe; by default every setting counts as changed.
-
-    Raises:
-        DataError: no metrics.json, or a damaged file, which the message names.
-        ConfigError: config.toml is not TOML.
-    """
+    """Write ``report.html`` into a run folder, atomically, and return its path."""
     run = replace(kind.read(Path(folder)), known=known)
     return write_page(run.folder / "report.html", render(run, kind))
 
@@ -170,12 +162,7 @@ def curves(*drawn: tuple[Markup | None, str, Iterable[tuple[str, str]]]) -> Mark
 def learned(
     run: Run, note: str, second: str, keys: Sequence[tuple[str, str]] = (TRAIN, HELD)
 ) -> Section | None:
-    """The learning curves of loss and accuracy.
-
-    Args:
-        second: title of the accuracy.
-        keys: color and name of the lines.
-    """
+    """The learning curves of loss and accuracy."""
     loss = figures.loss_curves(run.steps, run.evaluations) if run.steps else None
     accuracy = figures.accuracy_curves(run.steps, run.evaluations) if run.evaluations else None
     if not (loss or accuracy):
@@ -277,14 +264,7 @@ def cost_section(metrics: dict[str, Any]) -> Section | None:
 
 
 def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
-    """Diagrams of the model at two levels of detail; empty if the run has not saved its blocks.
-
-    Args:
-        source: the model's input, with its shape.
-
-    Raises:
-        DataError: the blocks are damaged.
-    """
+    """Diagrams of the model at two levels of detail; empty if the run has not saved its blocks."""
     saved = metrics.get("architecture") or []
     try:
         found = [Block.from_dict(block) for block in saved]

@@ -21,11 +21,7 @@ _HEADS = {"png": b"\x89PNG\r\n\x1a\n"}
 
 
 def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -> str:
-    """An image as a small PNG in base64; tiny ones are enlarged without smoothing.
-
-    Args:
-        image_range: as in ``open_picture``.
-    """
+    """An image as a small PNG in base64; tiny ones are enlarged without smoothing."""
     from PIL import Image
 
     image = open_picture(source, image_range=image_range)
@@ -38,11 +34,7 @@ def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -
 
 
 def data_uri(png: Any, where: str = "pictures.json") -> str:
-    """A thumbnail as ``data:image/png;base64,...``.
-
-    Raises:
-        DataError: not a PNG in base64, or too large, so not made by ``thumbnail``.
-    """
+    """A thumbnail as ``data:image/png;base64,...``."""
     try:
         content = base64.b64decode(png, validate=True) if png and len(png) <= MAX_CHARACTERS else b""
     except (TypeError, ValueError, binascii.Error):
@@ -53,11 +45,7 @@ def data_uri(png: Any, where: str = "pictures.json") -> str:
 
 
 def prepare(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """``pictures.json`` for the page: every thumbnail as a data URI.
-
-    Raises:
-        DataError: an image is not a small PNG, or has no label.
-    """
+    """``pictures.json`` for the page: every thumbnail as a data URI."""
     out = {}
     for kind in ("examples", "mistakes"):
         try:
@@ -83,11 +71,7 @@ def draw_grid(
     columns: int = 5,
     image_range: ImageRange = "full",
 ) -> None:
-    """Write a PNG file with rows of images, each below its true and its predicted label.
-
-    Args:
-        image_range: as in ``open_picture``.
-    """
+    """Write a PNG file with rows of images, each below its true and its predicted label."""
     from matplotlib.figure import Figure
 
     rows = -(-len(pictures) // columns)

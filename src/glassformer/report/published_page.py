@@ -44,11 +44,9 @@ def pages(
     """Path -> content of every page and chart; the table is ``STEM.md``, all others are in ``STEM/``.
 
     Args:
-        measure: recipe -> its results, or None.
-        measure_study: study -> its result as Markdown, or None.
+        measure, measure_study, measure_finding: name -> result, or None if it was not measured.
         form: recipe -> its run on random weights, if there is one.
         settings: recipe -> text of its file.
-        measure_finding: name of a result file -> its finding, or None.
     """
     form, template = form or {}, _templates()
     rendered = {f"{stem}.md": page(measure, measure_study, form, stem)}

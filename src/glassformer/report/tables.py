@@ -145,13 +145,7 @@ def expectation(
     shipped: dict[str, Any] | None,
     defaults: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> str:
-    """The expected result of the recipe, or the changed settings if it does not apply.
-
-    Args:
-        shipped: the shipped recipe of that name; None: there is none.
-        defaults: default of every key, by section. A key that the run lacks, at its default, is newer than
-            the run.
-    """
+    """The expected result of the recipe, or the changed settings if it does not apply."""
     name, expect = config.get("name"), config.get("expect")
     if not expect:
         return ""

@@ -141,11 +141,7 @@ def against(
     measure: str = "accuracy",
     still: Mapping[str, Any] | None = None,
 ) -> str:
-    """A sentence that compares the metric with the best baseline, and claims no more than intervals allow.
-
-    Args:
-        still: ``still_learning`` of the metrics: the model may improve with more training.
-    """
+    """A sentence that compares the metric with the best baseline, and claims no more than intervals allow."""
     better = "a simpler and faster model is better here"
     if still:
         better = f"{_falling(still)}, and {_longer(still)}"

@@ -52,9 +52,6 @@ def mapped(
         cpus: cores per call, which limit the number of parallel calls; reduced to what the largest machine
             has.
         gpus: GPUs per call; reduced to what the largest machine has.
-
-    Raises:
-        ConfigError: no such engine, or Ray is not installed.
     """
     check_engine(engine)
     if engine == "serial":

@@ -34,12 +34,7 @@ class Job:
 
 
 class Batcher:
-    """The queue of one model.
-
-    Args:
-        preparing: ``Encoding``, or ``Decoding``.
-        computing: one thread, shared by all models.
-    """
+    """The queue of one model."""
 
     def __init__(self, served: ServedModel, preparing: Any, computing: Executor, metrics: Metrics):
         self.served, self.limits = served, served.limits
@@ -55,10 +50,9 @@ class Batcher:
         return self.tokens > 0 and self.tokens + self.served.inputs.least(size) > self.limits.queue_tokens
 
     async def submit(self, inputs: Sequence[Any], what: str) -> tuple[list[Item], list[Any]]:
-        """Compute a request; returns the prepared inputs, and one row of outputs for each.
+        """The prepared inputs of a request, and one row of outputs for each.
 
-        Raises:
-            Problem: 429 if the queue is full, 503 on timeout, 413 or 422 for an input that cannot be used.
+        Problem 429: the queue is full, 503: too slow, 413 and 422: an input that cannot be used.
         """
         self.served.check(inputs, what)
         guess = sum(map(self.served.inputs.guess, inputs))

@@ -40,11 +40,7 @@ class Job:
 
 
 class Workers:
-    """Threads that run calls from a queue. They are daemons, so they end with the process.
-
-    Args:
-        seconds: time limit of a call.
-    """
+    """Threads that run calls from a queue. They are daemons, so they end with the process."""
 
     def __init__(self, count: int, name: str, seconds: float):
         self.name, self.seconds = name, seconds
@@ -150,23 +146,14 @@ class Encoding:
 
 
 class Decoding:
-    """The threads that decode the images of all models.
-
-    Args:
-        seconds: time limit per image.
-    """
+    """The threads that decode the images of all models."""
 
     def __init__(self, seconds: float):
         self.small = Workers(SMALL_THREADS, "decode", seconds)
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
     async def items(self, model: ServedImages, contents: Sequence[str], what: str) -> list[Item]:
-        """Decode images in base64, one by one; stops if the request is cancelled.
-
-        Raises:
-            DataError: an image cannot be used, or all together are too large; then none is decoded.
-            Problem: an image takes too long.
-        """
+        """Decode images in base64, one by one; stops if the request is cancelled."""
         opened = await self.small.start(lambda: model.decode_base64(contents, what))
         items = []
         for i, (content, pixels) in enumerate(opened):

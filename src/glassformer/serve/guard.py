@@ -42,12 +42,7 @@ NO_SEPARATORS = bytes(set(range(256)) - set(b",:[{"))  # every value but the fir
 
 
 def parse(body: bytes, limits: Limits) -> Any:
-    """Parse a body.
-
-    Raises:
-        Problem: 413 for too many values or inputs, 400 for too deep nesting, 422 for a repeated key.
-        ValueError: not JSON, or wrongly encoded.
-    """
+    """Parse a body; Problem 413: too many values or inputs, 400: nested too deeply, 422: a repeated key."""
     encoding = json.detect_encoding(body)
     if not encoding.startswith(
         "utf-8"
@@ -178,11 +173,7 @@ def host_of(value: bytes) -> str | None:
 
 
 def allowed_host(name: str) -> str:
-    """Normalize a name for ``--allow-host``, as ``host_of`` does.
-
-    Raises:
-        ConfigError: it is not a host name or an IP address, or has a port.
-    """
+    """Normalize a name for ``--allow-host``, as ``host_of`` does; raises ConfigError for anything else."""
     given = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
     port = re.search(r":[0-9]*$", given)
     found = host_of(given.encode("ascii", "replace"))
@@ -330,16 +321,9 @@ def _replay(body: bytes, gone: asyncio.Event) -> Any:
 
 
 async def _while_there(work: Coroutine[Any, Any, None], receive: Any, gone: asyncio.Event) -> bool:
-    """Run the application on a request, and cancel it if the client disconnects.
+    """Run the application on a request, and cancel it if the client disconnects; returns whether the client stayed.
 
-    Inputs of the request that are still queued are then not computed.
-
-    Args:
-        receive: ``receive`` of the connection, after its body.
-        gone: set when the client disconnects.
-
-    Returns:
-        Whether the client stayed until the end.
+    Inputs of the request that are still queued are then not computed. ``gone`` is set when it disconnects.
     """
     running, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(receive))
     try:

@@ -14,11 +14,7 @@ TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 
 class Held:
-    """Memory budget for heads, bodies and the strings of parsed bodies.
-
-    Args:
-        most: limit in bytes.
-    """
+    """Memory budget for heads, bodies and the strings of parsed bodies."""
 
     def __init__(self, most: int):
         self.most, self.now = most, 0
@@ -32,11 +28,7 @@ class Share:
         self.held, self.size = held, 0
 
     def set(self, size: int) -> None:
-        """Set the number of bytes.
-
-        Raises:
-            Problem: 503 if the budget is exceeded. The bytes count until they are given back.
-        """
+        """Set the number of bytes; Problem 503 if the budget is exceeded. They count until they are given back."""
         grows = size > self.size
         self.held.now += size - self.size
         self.size = size

@@ -20,11 +20,7 @@ from glassformer.targets.target import Judged, read_object
 
 
 def read_answers(folder: Path) -> Judged:
-    """Read a run's predictions.
-
-    Raises:
-        DataError: there are none, they are damaged, or the examples have no labels.
-    """
+    """Read a run's predictions."""
     if (target := target_in(folder)) is None:
         what = "has no answers that can be compared"
         fix = "Name finished runs whose models give labels, tags, numbers or cosines"
@@ -69,11 +65,7 @@ def examples_differ(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -
 
 
 def read_simple_answers(folder: Path, first: Judged, names: Sequence[str]) -> dict[str, Judged]:
-    """Read the predictions of a run's baselines, of those ``names`` whose predictions were saved.
-
-    Args:
-        first: predictions for the same examples.
-    """
+    """Read the predictions of a run's baselines, of those ``names`` whose predictions were saved."""
     out = {}
     for name, cells in read_simple(folder / SIMPLE).items():
         if name not in names or len(cells) != first.n:

@@ -79,11 +79,7 @@ def jobs_of(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
 
 
 def is_finished(job: Job) -> bool:
-    """Whether the job is finished.
-
-    Raises:
-        ConfigError: its folder has a run of another recipe.
-    """
+    """Whether the job is finished."""
     if not (job.folder / MARKER).is_file():
         return False
     if _compared(read_run_recipe(job.folder)) != _compared(job.recipe):
@@ -102,12 +98,7 @@ def _compared(recipe: Any) -> dict[str, Any]:
 
 
 def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress: bool = False) -> Path:
-    """Run one job, or resume it. Does nothing if it is finished.
-
-    Raises:
-        InputError: as in ``run_task``.
-        Interrupted: a signal; the state is saved.
-    """
+    """Run one job, or resume it. Does nothing if it is finished."""
     if is_finished(job):
         return job.folder
     resume = (job.folder / "config.toml").is_file()
@@ -146,19 +137,14 @@ def run_jobs(
     progress: bool = False,
     engine: str = "serial",
 ) -> dict[str, str]:
-    """Run the jobs that are not finished.
+    """Run the jobs that are not finished; returns title -> error message of each that failed.
+
+    An input error of the first job is raised, because it probably concerns all.
 
     Args:
         workers: number of parallel processes; 0: run all jobs in this process.
         say: called with one line when a job starts or ends; with workers it must be picklable.
         engine: ``ray``: jobs run on a Ray cluster; the study's folder must have the same path on every node.
-
-    Returns:
-        Title -> error message of each job that failed; all others are finished.
-
-    Raises:
-        InputError: the input of the first job is invalid, or a folder has another recipe; no other job runs.
-        Interrupted: a signal; the state is saved.
     """
     todo = [job for job in jobs if not is_finished(job)]
     if len(todo) < len(jobs):

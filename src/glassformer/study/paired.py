@@ -18,11 +18,7 @@ LEVEL = 0.05  # significance level, for corrected p-values
 
 
 def measure_for(first: Judged, recipes: Sequence[Any], asked: str | None = None) -> str:
-    """The metric to compare arms by: ``asked``, or else the one that selects weights in their recipes.
-
-    Raises:
-        ConfigError: these predictions have no such metric.
-    """
+    """The metric to compare arms by: ``asked``, or else the one that selects weights in their recipes."""
     able = first.target.compared
     if asked is None:
         return first.target.measure_for({recipe.train.monitor for recipe in recipes})

@@ -30,11 +30,7 @@ NOTHING = "_"  # no suggestion
 
 def reviewed_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, LabelReview]:
     """The sentences of a tagger's cross-validation, the names of the tags, the tag index of all words
-    ``[W]``, and their review.
-
-    Raises:
-        DataError: the data have changed since, or have only one tag.
-    """
+    ``[W]``, and their review."""
     recipe, metrics = read_run_recipe(folder), read_json(folder / "metrics.json")
     task = TASKS[recipe.task]
     splits = task.load(recipe)
