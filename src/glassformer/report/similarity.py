@@ -86,7 +86,7 @@ def learned(run: Run) -> Section | None:
 
 
 def read_pairs(path: Path) -> tuple[list[float], list[float]]:
-    """Scores and cosines of ``pairs.csv``, without pairs that have no score; empty if there is no such file."""
+    """Scores and cosines of ``pairs.csv``, of the pairs with a score; empty if there is no such file."""
     if not path.is_file():
         return [], []
     scores, cosines = [], []

@@ -321,7 +321,7 @@ def _replay(body: bytes, gone: asyncio.Event) -> Any:
 
 
 async def _while_there(work: Coroutine[Any, Any, None], receive: Any, gone: asyncio.Event) -> bool:
-    """Run the application on a request, and cancel it if the client disconnects; returns whether the client stayed.
+    """Run the application on a request until the client disconnects; returns whether the client stayed.
 
     Inputs of the request that are still queued are then not computed. ``gone`` is set when it disconnects.
     """

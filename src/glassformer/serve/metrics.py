@@ -28,7 +28,7 @@ class Share:
         self.held, self.size = held, 0
 
     def set(self, size: int) -> None:
-        """Set the number of bytes; Problem 503 if the budget is exceeded. They count until they are given back."""
+        """Set the number of bytes, which count until they are given back; Problem 503 beyond the budget."""
         grows = size > self.size
         self.held.now += size - self.size
         self.size = size
