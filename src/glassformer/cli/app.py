@@ -39,7 +39,7 @@ from glassformer.cli import (
     translate,
     vectors,
 )
-from glassformer.cli.options import flag, instead_of_option, named_as_options, option
+from glassformer.cli.options import all_keys, flag, instead_of_option, named_as_options, option
 from glassformer.cli.output import emit, one_line, print_warnings, say_json, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
@@ -202,8 +202,6 @@ def _misused(error: Any, arguments: list[str]) -> str:
     if name is not None:
         options, keys = _options_of(arguments), {}
         if "--set" in options and arguments[:1] != ["explain"]:
-            from glassformer.cli.options import all_keys
-
             keys = all_keys()
         at = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == name), None)
         value = arguments[at].partition("=")[2] if at is not None else ""

@@ -27,6 +27,7 @@ from glassformer.cli.options import (
 from glassformer.cli.output import AS_JSON, say, say_json, show, show_table
 from glassformer.cli.similar import check_page
 from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
+from glassformer.outputs import write_text_whole
 
 WORSE = 3  # exit code: the command succeeded, but the model fails the check
 SHOWN = 5  # changed predictions to print
@@ -76,7 +77,6 @@ def diff_command(
     named = refuse_columns(columns, data)
     found = compare(model, new_model, data, named, on_bad_row, alpha)
     from glassformer.audit.page import diff_page, diff_sentences, slice_table
-    from glassformer.outputs import write_text_whole
 
     if out is not None:
         write_text_whole(out, diff_page(found))

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.files import disk_errors, replace_text
+from glassformer.cli.evaluate import check_run
 from glassformer.cli.options import (
     BAD_ROW,
     DATA,
@@ -25,7 +27,7 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AS_JSON, say, say_json, show_table
 from glassformer.cli.own_data import choose_recipe
-from glassformer.config import parse_settings
+from glassformer.config import parse_settings, to_toml
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -35,6 +37,9 @@ from glassformer.errors import (
     NothingGivenError,
     WrongArgumentError,
 )
+from glassformer.outputs import check_folder_path
+from glassformer.scale.engines import check_engine
+from glassformer.study.grid import Study, expand, folder_name, load_study
 from glassformer.tasks.catalog import study_names
 
 MOST_SEEDS = 100
@@ -53,10 +58,7 @@ def models_study(
 
     The recipes are written into the study's folder, so that the study can be resumed.
     """
-    from glassformer.checkpoints.files import disk_errors, replace_text
-    from glassformer.config import to_toml
     from glassformer.study.compare import check_study_folder
-    from glassformer.study.grid import Study, expand, folder_name
 
     if len(models) < 2 or len(set(models)) < len(models):
         what = (
@@ -89,11 +91,7 @@ def models_study(
 
 def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> dict[str, Any]:
     """Compare finished runs; with ``out``, also write tables and a page. See ``compare_runs``."""
-    from glassformer.cli.evaluate import check_run
-
     folders = [check_run(run) for run in runs]
-    from glassformer.checkpoints.files import disk_errors
-    from glassformer.outputs import check_folder_path
     from glassformer.report.study import write_study_report
     from glassformer.study.compare import compare_runs
     from glassformer.study.results import write_results
@@ -188,8 +186,6 @@ def compare_command(
     **columns: str | None,
 ) -> None:
     """Compare recipes, models or runs on the same examples with paired tests. Resumes unfinished studies."""
-    from glassformer.scale.engines import check_engine
-
     check_engine(engine)
     by: dict[str, Any] = {"split": split, "measure": measure}
     apart = f"-{split}" if split == "test" else ""  # another split, another folder
@@ -243,8 +239,6 @@ def _runs(given: Sequence[str], settings: Sequence[str] | None, model: Sequence[
 
 def _study(name: str) -> Any:
     """Load the study of a name or file; for a table of texts, raise an error with the right command."""
-    from glassformer.study.grid import load_study
-
     if option := data_option(name):
         fix = f"To compare models on it: glassformer compare {option} {name} --model NAME NAME"
         raise WrongArgumentError(f"{name} is data, not a study", where="compare", fix=fix)

@@ -25,10 +25,27 @@ from glassformer.cli.options import (
     option,
 )
 from glassformer.cli.output import AS_JSON, NO_ANSWER, excerpt, note, say, say_json, show_table
-from glassformer.cli.own_data import is_set
+from glassformer.cli.own_data import is_set, requested_recipe
+from glassformer.config import apply_overrides, build
+from glassformer.data.answered import ANSWERED_SOURCES, load_answered
+from glassformer.data.doctor import examine
+from glassformer.data.files import reading_flags
 from glassformer.data.findings import DoctorReport
+from glassformer.data.folders import folder_here
+from glassformer.data.kinds import is_named, kind_of
+from glassformer.data.label_sets import each
+from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES, load_pairs, load_scored_pairs
+from glassformer.data.rejected import summary
+from glassformer.data.sources import NAMED_SOURCES, load_text_dataset
+from glassformer.data.splits import split_up
+from glassformer.data.tagged import load_tagged
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import BadValueError, NotForThisModelError, NothingGivenError, counted
 from glassformer.outputs import check_new_file, written_whole
+from glassformer.process import OPTION
+from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig, ImageRecipe
+from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import NamedSource, TextDataset
@@ -36,7 +53,6 @@ if TYPE_CHECKING:
 
 def _tokenizer(model: str) -> Any:
     from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.data.tokenizer_file import load_tokenizer
 
     return load_tokenizer(resolve_checkpoint(model).path)
 
@@ -66,11 +82,7 @@ def read_as(
         model: model whose tokenizer is used if no setting names one; None: tokens are not checked.
         max_length: tokens at which texts are truncated, if no setting has it.
     """
-    from glassformer.cli.own_data import requested_recipe
-    from glassformer.tasks.catalog import TASKS
-    from glassformer.tasks.image_classification.recipe import ImageRecipe
     from glassformer.tasks.labelled import parts_of
-    from glassformer.tasks.text_classification.recipe import Recipe
 
     if KINDS[kind].numbers and is_set("target", settings):
         kind = "texts"  # a regression on both texts of a row
@@ -101,9 +113,6 @@ def read_as(
 
 
 def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> tuple[DoctorReport, Any]:
-    from glassformer.config import apply_overrides, build
-    from glassformer.data.splits import split_up
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
     task = TASKS[TaggingRecipe.task]
@@ -171,18 +180,13 @@ PAIR_COLUMN: Any = option(
 
 def named_sources() -> dict[str, NamedSource]:
     """All named data sets, of every kind."""
-    from glassformer.data.answered import ANSWERED_SOURCES
     from glassformer.data.image_sources import NAMED_IMAGES
-    from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
-    from glassformer.data.sources import NAMED_SOURCES
 
     return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **ANSWERED_SOURCES}
 
 
 def source_locations() -> dict[str, str]:
     """For each named data set, the path or source that it is read from."""
-    from glassformer.data.folders import folder_here
-
     places = {}
     for name, source in named_sources().items():
         if not source.folder:
@@ -212,8 +216,6 @@ def list_command(json: bool = AS_JSON) -> None:
 
 def describe(dataset: TextDataset) -> dict[str, Any]:
     """Name, notes, sizes and classes of every split, and the first examples of each class."""
-    from glassformer.data.label_sets import each
-
     splits = {}
     for name, split in dataset.splits.items():
         examples: dict[str, list[str]] = {}
@@ -238,8 +240,6 @@ def _about(dataset: Any) -> dict[str, Any]:
 
 def _left_out(dataset: Any) -> list[str]:
     """One line about the unusable rows that are not shown; empty if there are none."""
-    from glassformer.data.rejected import summary
-
     said = [summary(dataset.rejected, listed=False)] if dataset.rejected else []
     return [f"{line}. All of them: glassformer data doctor" for line in said]
 
@@ -279,8 +279,6 @@ class Texts:
     numbers = False  # whether ``--set target=number`` reads them as pairs of texts with a number
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        from glassformer.data.sources import load_text_dataset
-
         text, pair, label = columns
         known: dict[str, Any] = {"text_column": text, "pair_column": pair, "label_column": label}
         return load_text_dataset(
@@ -298,7 +296,6 @@ class Texts:
             max_length: tokens at which texts are truncated.
             recipe: sets text cleaning, image size and tagging scheme; None: the defaults.
         """
-        from glassformer.data.doctor import examine
         from glassformer.tasks.build import is_from_scratch
 
         options: dict[str, Any] = {"max_length": max_length}
@@ -334,7 +331,6 @@ class Images(Texts):
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
         from glassformer.data.image_doctor import examine_pictures
         from glassformer.inputs.images import build_transform
-        from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 
         of = recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
         transform = build_transform(recipe.image if recipe else ImageConfig(), of)
@@ -342,8 +338,6 @@ class Images(Texts):
         return examine_pictures(dataset.name, dataset.splits, *about, transform=transform, decode=True)
 
     def show(self, dataset: Any, name: str) -> Shown:
-        from glassformer.data.label_sets import each
-
         counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
         splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
         about = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
@@ -361,8 +355,6 @@ class ParallelTexts(Texts):
     with_set, numbers = False, True
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        from glassformer.data.pairs import load_pairs
-
         return load_pairs(name, keep_empty=True)
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
@@ -390,8 +382,6 @@ class ScoredPairs(ParallelTexts):
     """Pairs of texts, each with a score."""
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        from glassformer.data.pairs import load_scored_pairs
-
         return load_scored_pairs(name, on_bad_row="skip")
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
@@ -429,8 +419,6 @@ class Questions(Texts):
     with_set = False
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        from glassformer.data.answered import load_answered
-
         return load_answered(name, on_bad_row="skip")
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
@@ -465,8 +453,6 @@ class TaggedWords(Texts):
     """Sentences with a tag for each word."""
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        from glassformer.data.tagged import load_tagged
-
         return load_tagged(name, tags_column=columns[2], on_bad_row="skip")
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
@@ -508,8 +494,6 @@ KINDS: dict[str, Texts] = {  # by the result of ``kind_of``
 
 def _note_ambiguous_name(name: str) -> None:
     """Print a note if a name is both a named data set and a file or folder."""
-    from glassformer.data.kinds import is_named
-
     if is_named(name) and Path(name).exists():
         note(f"{name!r} is read as the named data set; for the one in this folder write ./{name}")
 
@@ -533,8 +517,6 @@ def show_command(
         if json:
             say_json({"out": out})
         return
-    from glassformer.data.kinds import kind_of
-
     _note_ambiguous_name(name)
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
@@ -571,7 +553,6 @@ def doctor_command(
     json: bool = AS_JSON,
 ) -> None:
     """Check a data set: duplicates, leaks between splits, contradictory labels, truncation, unknown words."""
-    from glassformer.data.kinds import kind_of
     from glassformer.data.mending import correct_first, remedy
 
     _note_ambiguous_name(name)
@@ -621,9 +602,6 @@ def doctor_command(
 
 def as_read_here(options: Sequence[str] = ()) -> list[str]:
     """The reading options (such as --encoding) of this command, unless ``options`` name an encoding."""
-    from glassformer.data.files import reading_flags
-    from glassformer.process import OPTION
-
     return [] if OPTION in options else reading_flags()
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.checkpoints.locks import refuse_held
 from glassformer.cli.options import flag
 from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_run, show_table
 from glassformer.cli.train import train
 from glassformer.config import read_toml
 from glassformer.errors import ExistsError
+from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -76,8 +78,6 @@ REPLACEABLE = {
 
 def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tuple[Run, Recipe]:
     """Run a demo's recipe in ``folder``, replacing an earlier demo."""
-    from glassformer.tasks.catalog import load_recipe
-
     recipe = load_recipe(name, settings)
     clear(folder)
     for line in DEMOS[name].about.split("\n"):
@@ -103,8 +103,6 @@ def explain(run: Run, texts: Sequence[str]) -> None:
 
 def clear(folder: Path) -> None:
     """Remove an earlier demo."""
-    from glassformer.checkpoints.locks import refuse_held
-
     if not folder.exists() and not folder.is_symlink():
         return
     config = folder / "config.toml"

@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 
 import typer
 
+from glassformer import __version__
+from glassformer.checkpoints.files import read_json
+from glassformer.cli.data import source_locations
 from glassformer.cli.options import argument, data_option, option
 from glassformer.cli.output import AS_JSON, say, say_json, show_table
-from glassformer.errors import WrongArgumentError
+from glassformer.data.folders import data_folders
+from glassformer.data.tokenizer_file import files_of, load_tokenizer
+from glassformer.data.vocabulary import Vocabulary, id_count
+from glassformer.errors import CheckpointError, InputError, WrongArgumentError
+from glassformer.tasks.catalog import task_making
 
 # --- a model --------------------------------------------------------------------------------------
 #
@@ -35,7 +42,6 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
     """Run every check of a model; the lines by subject. One with ``missing``: it cannot be used."""
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.checkpoints.settings import ABOUT
-    from glassformer.errors import InputError
     from glassformer.families.pretrained import load_pretrained, read_checkpoint
 
     if Path(name).is_file() and (option := data_option(name)):
@@ -82,7 +88,6 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
 
 def _run_of(folder: Path) -> list[Line]:
     """A line about the run in a folder; empty if the folder holds no run."""
-    from glassformer.errors import InputError
     from glassformer.tasks.run_folder import read_run_recipe
 
     if not (folder / "config.toml").is_file():
@@ -109,15 +114,12 @@ def _without_hub_format(folder: Path) -> list[Line] | None:
 
 def _how_to_use(kind: str, folder: Path) -> str:
     """How to use a model saved by glassformer."""
-    from glassformer.tasks.catalog import task_making
-
     task, python = task_making(kind), f"gf.load({str(folder)!r}) in Python"
     return python if task is None else f"glassformer {task.verb} {folder}, or {python}"
 
 
 def _class_and_fault(folder: Path) -> tuple[str, str]:
     """The class of a model saved by glassformer, and what is wrong with it; one of both is empty."""
-    from glassformer.errors import InputError
     from glassformer.tasks.load import load
 
     try:
@@ -128,7 +130,6 @@ def _class_and_fault(folder: Path) -> tuple[str, str]:
 
 def _int8_of(folder: Path) -> list[Line]:
     """The result of the int8 check of the model, if it was run."""
-    from glassformer.checkpoints.files import read_json
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.tasks.int8 import describe_outcome
 
@@ -174,9 +175,6 @@ def _head(checkpoint: Any) -> str:
 
 
 def _tokenizer(checkpoint: Any) -> Iterator[Line]:
-    from glassformer.data.tokenizer_file import files_of, load_tokenizer
-    from glassformer.data.vocabulary import Vocabulary, id_count
-    from glassformer.errors import InputError
     from glassformer.tasks.build import fitting
 
     try:
@@ -200,7 +198,6 @@ def _tokenizer(checkpoint: Any) -> Iterator[Line]:
 
 def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
     from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
-    from glassformer.errors import InputError
 
     try:
         found = read_ngrams(folder)
@@ -220,7 +217,6 @@ def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
 
 
 def _preprocessor(folder: Path) -> Iterator[Line]:
-    from glassformer.errors import InputError
     from glassformer.inputs.images import load_transform
 
     try:
@@ -234,7 +230,6 @@ def _preprocessor(folder: Path) -> Iterator[Line]:
 
 def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
     """A line for each use of the model: what it does, or why it is not possible."""
-    from glassformer.errors import InputError
     from glassformer.tasks.load import load
 
     texts = checkpoint.family.model.reads == "texts"
@@ -279,7 +274,6 @@ def _tuned(checkpoint: Any) -> str:
 def _embed(checkpoint: Any) -> Line:
     """The line on ``embed``."""
     from glassformer.checkpoints.sentences import sentences_of
-    from glassformer.errors import InputError
     from glassformer.tasks.build import usual_pooling
 
     encoder = getattr(checkpoint.config, "encoder", None)
@@ -405,9 +399,6 @@ def _unused_cuda(gpu: str | None, cuda: str | None) -> list[Line]:
 
 
 def _data() -> list[Line]:
-    from glassformer.cli.data import source_locations
-    from glassformer.data.folders import data_folders
-
     given = os.environ.get("GLASSFORMER_DATA")
     lines = []
     for folder in data_folders():
@@ -426,7 +417,6 @@ def _data() -> list[Line]:
 
 def _weights() -> list[Line]:
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
-    from glassformer.errors import CheckpointError
 
     lines, names = [], dict[Any, list[str]]()
     for name, known in CATALOG.items():  # a checkpoint may have several names
@@ -463,8 +453,6 @@ def doctor_command(
     json: bool = AS_JSON,
 ) -> None:
     """Check this machine (packages, dtypes, data sets, weights), or check a model."""
-    from glassformer import __version__
-
     if model is None:
         if revision is not None:
             raise typer.BadParameter("--revision belongs to a MODEL")

@@ -19,6 +19,7 @@ from glassformer.errors import (
 )
 from glassformer.inputs.rows import Given, gather_rows, usable, without_answer
 from glassformer.outputs import check_new_file, written_whole
+from glassformer.tasks.catalog import TASKS
 
 SUFFIX = ".npy"
 
@@ -28,7 +29,6 @@ def embed(
 ) -> Any:
     """Embeddings ``[n, D]`` (fp32) of texts, of the texts in files, or of images."""
     from glassformer.families.pretrained import load_pretrained
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import describe, load
     from glassformer.tasks.run_folder import trained_columns
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.files import read_json
 from glassformer.cli.options import (
     BAD_ROW,
     COLUMNS,
@@ -39,6 +40,7 @@ from glassformer.cli.output import (
     show_translation_scores,
 )
 from glassformer.errors import NotARunError, NotForThisModelError
+from glassformer.tasks.catalog import TASKS, known_recipe, task_of
 
 # --- --by COLUMN ----------------------------------------------------------------------------------
 
@@ -180,10 +182,8 @@ def show_similarities(title: str, figures: dict[str, Any]) -> None:
 
 def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
     """A classifier's metrics in words, on its own split next to the baselines; empty for other kinds."""
-    from glassformer.checkpoints.files import read_json
     from glassformer.report.wording import verdict_of
     from glassformer.targets import target_of
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
 
     if not target_of(figures).labels_given or "per_class" not in figures:
@@ -274,8 +274,6 @@ def report(folder: str | Path) -> list[Path]:
 
 def _write_run_page(folder: Path) -> Path:
     """Write the report page of a run."""
-    from glassformer.tasks.catalog import known_recipe, task_of
-
     return task_of(folder).render_report(folder, known_recipe(folder))
 
 

@@ -21,10 +21,14 @@ from glassformer.cli.options import (
     with_data,
 )
 from glassformer.cli.output import AS_JSON, excerpt, note, one_line, progress_bar, say, say_json, show_table
+from glassformer.cli.predict import as_given, inputs_of
+from glassformer.cli.predictions import asked_by
 from glassformer.cli.similar import check_page, explain_pairs, is_embedder, show_explained
+from glassformer.data.text_pairs import SIDES
 from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
+from glassformer.tasks.catalog import TASKS
 
 MAX_INPUTS = 20  # per page
 MAX_WORDS = 10  # per table
@@ -65,7 +69,6 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.predict import as_given, inputs_of
     from glassformer.tasks.load import describe
 
     if (saved := describe(folder).inputs) is not None:
@@ -93,8 +96,6 @@ def explain(
 
 def _classifier(folder: str | Path) -> Any:
     """The classifier in a folder; raises ConfigError if it holds none."""
-    from glassformer.cli.predictions import asked_by
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
     check_folder(folder)
@@ -230,8 +231,6 @@ def _answer(e: Any) -> str:
 
 def _show(e: Any) -> None:
     """Print the strongest words or patches (for pairs: of each text), and the scores of special tokens."""
-    from glassformer.data.text_pairs import SIDES
-
     about = f" for {e.target}" if e.target is not None else ""
     about += f" {e.of_target:.4f}" if e.of_target is not None else ""
     say(f"{_answer(e)} · {e.method}{about}")

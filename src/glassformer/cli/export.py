@@ -8,6 +8,8 @@ from typing import Any
 
 from glassformer.cli.options import RUN, check_folder, flag, option
 from glassformer.cli.output import AS_JSON, note, say, say_json
+from glassformer.cli.predictions import asked_by
+from glassformer.data.splits import labelled
 from glassformer.errors import (
     BadValueError,
     DataError,
@@ -16,6 +18,7 @@ from glassformer.errors import (
     with_article,
 )
 from glassformer.outputs import check_folder_path
+from glassformer.tasks.catalog import TASKS
 
 CHECKED = 200  # inputs on which model and export are compared
 INT8_EXAMPLES = 1_000  # validation examples on which int8 is evaluated
@@ -41,9 +44,7 @@ def export(
     differently from the model is not kept.
     """
     check_folder(run)
-    from glassformer.cli.predictions import asked_by
     from glassformer.export.outputs import samples_of
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
     if int8 and to != "onnx":
@@ -80,8 +81,6 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     """At most 1,000 random labeled validation examples of a run; None: it has none, or the data are gone."""
     import numpy as np
 
-    from glassformer.data.splits import labelled
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.judging import own_data
     from glassformer.tasks.run_folder import read_run_recipe
     from glassformer.tasks.task import RunContext

@@ -34,7 +34,7 @@ from glassformer.errors import (
     NotForThisModelError,
 )
 from glassformer.outputs import check_folder_path
-from glassformer.tasks.catalog import recipe_names
+from glassformer.tasks.catalog import TARGETS, check_classifies, recipe_names
 
 
 def recipe_for_folds(
@@ -216,8 +216,6 @@ def review_labels_command(
     **columns: str | None,
 ) -> None:
     """Find labels that are probably wrong, by cross-validation and confident learning. You decide."""
-    from glassformer.tasks.catalog import TARGETS, check_classifies
-
     if top < 1:
         raise BadValueError(f"{top} suggestions", where="--top", fix="Use 1 or more")
     named = column_settings(columns)

@@ -21,6 +21,9 @@ from glassformer.checkpoints.locks import refuse_held
 from glassformer.cli.output import note, say, show_table
 from glassformer.config import meaning_of, nearest, takes_none
 from glassformer.config.synonyms import as_key, ours
+from glassformer.data.image import is_image_name
+from glassformer.data.tables import READERS
+from glassformer.data.tagged import CONLL
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -31,7 +34,7 @@ from glassformer.errors import (
 )
 from glassformer.finite import json_text
 from glassformer.inputs.rows import SKIP_HINT, STDIN, read_stdin
-from glassformer.tasks.catalog import DEFAULT_TASK
+from glassformer.tasks.catalog import DEFAULT_TASK, TASKS, recipe_names, study_names
 
 # --- run folders ------------------------------------------------------------------------------------
 
@@ -120,15 +123,11 @@ MARKS = ("config.toml", "glassformer.json", "config.json")  # files of a run, a 
 
 def recipes(incomplete: str) -> list[str]:
     """Names of shipped recipes that begin with ``incomplete``."""
-    from glassformer.tasks.catalog import recipe_names
-
     return [name for name in recipe_names() if name.startswith(incomplete)]
 
 
 def studies(incomplete: str) -> list[str]:
     """Names of shipped studies that begin with ``incomplete``, and runs."""
-    from glassformer.tasks.catalog import study_names
-
     return [name for name in study_names() if name.startswith(incomplete)] + run_folders(incomplete)
 
 
@@ -295,10 +294,6 @@ def data_option(given: str) -> str | None:
 
     A folder that is not a run counts as images if most of the first files in it are images.
     """
-    from glassformer.data.image import is_image_name
-    from glassformer.data.tables import READERS
-    from glassformer.data.tagged import CONLL
-
     path = Path(given).expanduser()
     if given.lower().endswith(tuple(READERS)) or (given.lower().endswith(CONLL) and path.is_file()):
         return "--text"
@@ -426,8 +421,6 @@ class Key(NamedTuple):
 
 def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
     """The keys of every section of a task's recipes, in the order of the file."""
-    from glassformer.tasks.catalog import TASKS
-
     kind = TASKS.recipe(task)
     sections: dict[str, Any] = {"": kind}
     hints = typing.get_type_hints(kind)
@@ -447,8 +440,6 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
 
 def all_keys() -> dict[str, Key]:
     """The keys of all tasks, by name."""
-    from glassformer.tasks.catalog import TASKS
-
     return {key.name: key for task in TASKS for key in recipe_keys(task)}
 
 
@@ -463,8 +454,6 @@ def show_keys(wanted: bool) -> None:
     """Print every key of every task, then exit."""
     if not wanted:
         return
-    from glassformer.tasks.catalog import TASKS
-
     for task in TASKS:
         sections: dict[str, list[tuple[str, str, str]]] = {}
         for key in recipe_keys(task):

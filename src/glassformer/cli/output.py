@@ -15,9 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassformer.checkpoints.files import read_json
+from glassformer.data.findings import warnings_said
 from glassformer.errors import GlassformerWarning
 from glassformer.finite import json_text
 from glassformer.outputs import printable
+from glassformer.tasks.catalog import TASKS
 
 if TYPE_CHECKING:
     from glassformer.report.metrics import Table as Metrics
@@ -227,7 +230,6 @@ def as_dict(run: Run) -> dict[str, Any]:
 def _verdict(run: Run) -> str:
     """The result of a classifier's run in words; empty for other kinds."""
     from glassformer.report.wording import verdict_of
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
 
     if "baselines" not in run.metrics or {"scheme", "answers", "numbers", "similarity"} & run.metrics.keys():
@@ -237,7 +239,6 @@ def _verdict(run: Run) -> str:
 
 def next_step(run: Run, recipe: Any) -> str:
     """The command to run after training."""
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import describe
 
     task = TASKS[recipe.task]
@@ -265,7 +266,6 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
     from glassformer.report.metrics import metric_table
     from glassformer.report.wording import model_name
     from glassformer.targets import target_of
-    from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
     scores, measure = metrics["test"] or metrics["validation"], metrics.get("measure", "accuracy")
@@ -443,9 +443,6 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
 
 def _warnings(folder: Path) -> str:
     """The number of warnings of the data doctor about a run's data, in words; empty: none."""
-    from glassformer.checkpoints.files import read_json
-    from glassformer.data.findings import warnings_said
-
     path = folder / "doctor.json"
     count = warnings_said(read_json(path)["findings"]) if path.is_file() else 0
     return "" if not count else "1 warning" if count == 1 else f"{count:,} warnings"

@@ -8,12 +8,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.checkpoints.catalog import AUTO
+from glassformer.checkpoints.catalog import AUTO, CATALOG, names_reading
 from glassformer.cli.options import data_option, is_run, no_run
 from glassformer.cli.output import note
 from glassformer.config import apply_overrides, build, check_heads, nearest, parse_settings, read_toml
+from glassformer.data.answered import QUESTION_COLUMNS
+from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
+from glassformer.data.columns import named_together
+from glassformer.data.copies import alike
 from glassformer.data.dataset import SPLIT_OF
+from glassformer.data.files import close_to, reading, reading_as, said_of_tables
 from glassformer.data.folders import split_files, tables_in
+from glassformer.data.kinds import kind_of
+from glassformer.data.label_sets import are_sets
+from glassformer.data.numbers import are_numbers
+from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, columns_in, fitting_columns
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.tables import READERS, names_in
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -27,7 +38,9 @@ from glassformer.errors import (
     WrongArgumentError,
 )
 from glassformer.finite import json_text
-from glassformer.tasks.catalog import recipe_names
+from glassformer.inputs.texts import Texts
+from glassformer.process import READING
+from glassformer.tasks.catalog import TASKS, load_recipe, task_with_target
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
 from glassformer.train.config import no_class_weight
@@ -44,8 +57,6 @@ def recipe_values(
     cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None
 ) -> tuple[dict[str, Any], Any]:
     """The values and the class of a recipe for the user's data; ``target`` selects the class."""
-    from glassformer.tasks.catalog import TASKS, task_with_target
-
     task = task_with_target(cls.task, {}, settings)
     kind = "a classifier" if task == cls.task else "a regressor"  # TASKS[task] would import torch
     values: dict[str, Any] = {"name": Path(source).stem, "summary": f"{kind} of {Path(source).name}"}
@@ -86,8 +97,6 @@ def check_values(recipe: Any) -> None:
 
 def check_model(recipe: Any) -> None:
     """Raise ConfigError, with the most similar name, if the model is not an architecture, path or Hub id."""
-    from glassformer.checkpoints.catalog import CATALOG, names_reading
-
     name = getattr(getattr(recipe, "model", None), "model", None)
     pictures = hasattr(recipe, "image")
     if not name or name == AUTO or name in CATALOG or "/" in name or Path(name).expanduser().exists():
@@ -108,10 +117,6 @@ def check_model(recipe: Any) -> None:
 
 def check_columns(data: Any) -> None:
     """Raise DataError if the table lacks a named column; reads only the header."""
-    from glassformer.data.columns import named_together
-    from glassformer.data.files import reading_as
-    from glassformer.data.tables import names_in
-
     named = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NO_COLUMN]
     if not named:
         return
@@ -127,9 +132,6 @@ def check_columns(data: Any) -> None:
 
 def hold_out(values: dict[str, Any], dataset: Any) -> None:
     """Set the size of each split that the data lack: a tenth, or one example per class if that is more."""
-    from glassformer.data.label_sets import are_sets
-    from glassformer.data.numbers import are_numbers
-
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     examples, classes = (
         len(labels or ()),
@@ -204,13 +206,6 @@ FITTING = {
 def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
     """The kind of data that are not labeled texts, as ``kind_of`` returns it, and its description; None:
     labeled texts, or settings say so."""
-    from glassformer.data.answered import QUESTION_COLUMNS
-    from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
-    from glassformer.data.files import reading
-    from glassformer.data.kinds import kind_of
-    from glassformer.data.tables import names_in
-    from glassformer.process import READING
-
     if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
         return None, ""
     names = {name.lower() for name in names_in(Path(source).expanduser()) or ()}
@@ -231,8 +226,6 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
 
 def _names_languages(source: str) -> bool:
     """Whether the columns or files of pairs have names of languages, like a text and its translation."""
-    from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, columns_in
-
     names = columns_in(source)
     return names is None or bool({*SOURCE_COLUMNS} & names and {*TARGET_COLUMNS} & names)
 
@@ -240,8 +233,6 @@ def _names_languages(source: str) -> bool:
 def as_the_command_reads(recipe: Any) -> Any:
     """The recipe with ``--encoding``, ``--quoting`` and ``--header`` of this command stored in it, so
     that later commands on the run do not need them."""
-    from glassformer.data.files import said_of_tables
-
     said = {k: value for k, value in said_of_tables().items() if getattr(recipe.data, k) is None}
     return replace(recipe, data=replace(recipe.data, **said)) if said else recipe
 
@@ -303,8 +294,6 @@ def choose_recipe(
         cls, source = (Recipe, given.text) if given.text else (ImageRecipe, given.images or "")
         return as_the_command_reads(own_recipe(cls, source, settings, with_model(model)))
     name = _recipe_of_run(run_folder, command, others) if name is None else name
-    from glassformer.tasks.catalog import load_recipe
-
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
         raise NotForThisModelError(
@@ -327,9 +316,6 @@ def choose_recipe(
 
 def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
     """Raise DataError, naming the TOML file and the key, if the table that a recipe names is missing."""
-    from glassformer.data.files import close_to
-    from glassformer.data.tables import READERS
-
     path = Path(recipe.data.source).expanduser()
     if path.suffix.lower() in READERS and not path.exists():
         what = f"{recipe.data.source!r} does not exist"
@@ -374,24 +360,20 @@ def own_recipe(
 
     A tenth each is held out for validation and test if the source has no such split.
     """
-    from glassformer.data.files import reading_as
-
-    where, images = whole_path(source), cls is ImageRecipe
+    where = whole_path(source)
     values, made = recipe_values(cls, where, settings, chosen)
     asked = requested_recipe(cls, where, settings, chosen)
     d: Any = asked.data
     part = {"limit": d.limit, "seed": d.split_seed}
-    if images:
-        from glassformer.inputs.images import Images as Inputs
+    reads: Any = Texts()
+    if cls is ImageRecipe:
+        from glassformer.inputs.images import Images
 
-        part["need_labels"] = True
-    else:
-        from glassformer.inputs.texts import Texts as Inputs
-    with reading_as(d):
-        dataset = Inputs().read(asked, where, hasattr(d, "target"), **part)
-    if images:
+        reads, part["need_labels"] = Images(), True
         values |= _for_images(asked)
-    else:
+    with reading_as(d):
+        dataset = reads.read(asked, where, hasattr(d, "target"), **part)
+    if cls is not ImageRecipe:
         note_siblings(where)
     hold_out(values, dataset)
     return build(made, apply_overrides(values, settings, made), "--set")
@@ -401,7 +383,6 @@ def _for_images(asked: Any) -> dict[str, Any]:
     """Defaults that depend on the image model: section -> key -> value."""
     from glassformer.inputs.images import has_fixed_features, is_image_architecture
     from glassformer.tasks.auto import SCRATCH, asks_for_encoder
-    from glassformer.tasks.catalog import TASKS
 
     name, values = asked.model.model, {}
     if name == AUTO and asks_for_encoder(TASKS[asked.task].estimator.from_recipe(asked)):
@@ -453,8 +434,6 @@ def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None)
     Copies of a sentence, and questions on one text, stay in one split. Sizes that the user sets are kept.
     With fewer than ten distinct sentences or texts, a split gets one; with fewer than three, none.
     """
-    from glassformer.tasks.catalog import TASKS
-
     read, sizes = TASKS[recipe.task].read, [f"{split}_size" for split in ("validation", "test")]
     open_ = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
     if read is None or not open_:
@@ -462,9 +441,6 @@ def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None)
     if run_folder is not None and (run_folder / "config.toml").is_file():  # continue as it began
         data = read_toml(run_folder / "config.toml").get("data", {})
         return replace(recipe, data=replace(recipe.data, **{key: data.get(key) for key in open_}))
-    from glassformer.data.copies import alike
-    from glassformer.data.files import reading_as
-
     try:
         with reading_as(recipe.data):
             splits = read(recipe).splits
@@ -480,8 +456,6 @@ def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None)
 
 def held_out_line(recipe: Any) -> str | None:
     """A line on what is held out of the user's tagged words or questions; None: nothing."""
-    from glassformer.tasks.catalog import TASKS
-
     noun, sizes = TASKS[recipe.task].target.held_out_of, []
     for split in ("validation", "test"):
         size = getattr(recipe.data, f"{split}_size", None)
@@ -503,9 +477,7 @@ def without_pairs(recipe: Any, settings: Sequence[str], run_folder: Path | None)
             if read_toml(run_folder / "config.toml").get("text", {}).get("next_sentence")
             else _without_next_sentence(recipe)
         )
-    from glassformer.data.files import reading_as
     from glassformer.data.masking import PAIRED, share_of_several
-    from glassformer.data.sources import load_text_dataset
 
     try:
         with reading_as(recipe.data):
@@ -536,8 +508,6 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
         changes |= {section: replace(config, **examples)} if examples else {}
     data = replace(recipe.data, source=source)
     if hasattr(data, "source_column"):
-        from glassformer.data.files import reading_as
-
         with reading_as(data):
             data = _other_columns(data, asked)
     return replace(recipe, data=data, **changes)
@@ -545,8 +515,6 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
 
 def _other_columns(data: Any, asked: set[str]) -> Any:
     """The data section with the names of the columns as detected, for later commands."""
-    from glassformer.data.pairs import fitting_columns
-
     keys = ("source_column", "target_column")
     found = fitting_columns(
         data.source,

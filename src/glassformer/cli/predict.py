@@ -36,6 +36,7 @@ from glassformer.cli.predictions import (
     kind_in,
     table_format,
 )
+from glassformer.data.columns import trained_sides
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, counted
 from glassformer.inputs import rows
 from glassformer.inputs.rows import SKIP_HINT, check_encodings
@@ -313,8 +314,6 @@ def predict_command(
     if source is None:
         source = gather(inputs_of(model, pair_column), words)
     if kept is not None and source.layout.pairs:
-        from glassformer.data.columns import trained_sides
-
         sides = trained_sides(kept.names, text_column, pair_column, given[0], words.trained)
         kept = kept.with_pairs(sides)
     writer = Writer(kind(model, source.layout, coverage), out, json, kept, least)

@@ -16,11 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_table
-from glassformer.data.spreadsheet import csv_safe
+from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
+from glassformer.data.rejected import RejectedRow
+from glassformer.data.spreadsheet import csv_safe, guard_under
+from glassformer.data.tables import delimiter_of, whole_records
+from glassformer.data.tagged import conll
+from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError, with_article
+from glassformer.evaluate.predictions import NUMBER_HEADER, cells_of, label_cells, number_cells, table_file
 from glassformer.finite import json_text
 from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, columns_beside, said_of
 from glassformer.outputs import check_new_file, write_text_whole
+from glassformer.tasks.catalog import TASKS
 
 
 class Prediction(NamedTuple):
@@ -48,8 +55,6 @@ class Labels:
     classes: list[Any] | None = None
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
-        from glassformer.data.text_pairs import SECOND_CELL
-
         self.model, self.layout, self.noun = model, layout, model.NOUN
         self.truncated = self.abstained = 0
         self.own = self._own(coverage)
@@ -68,8 +73,6 @@ class Labels:
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         """The JSON fields of each prediction."""
-        from glassformer.tasks.catalog import TASKS
-
         outputs = self.model.outputs(inputs, progress=progress)
         answer = TASKS[self.model.RECIPE.task].answer
         assert answer is not None, "other models were refused before"
@@ -89,9 +92,6 @@ class Labels:
 
     def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
         """The rows of the table for prediction number ``number``."""
-        from glassformer.data.text_pairs import TextPair, second_of
-        from glassformer.evaluate.predictions import cells_of
-
         row = one.row
         predicted, cells = self._cells(one.found)
         second = [second_of(row.text) if isinstance(row.text, TextPair) else ""] if self.second else []
@@ -104,8 +104,6 @@ class Labels:
 
     def _cells(self, found: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
         """The prediction, and the cells after it."""
-        from glassformer.evaluate.predictions import label_cells
-
         if found is None:
             return None, [""] * (1 + len(self.classes or ()))
         return found["label"], label_cells(found["probability"], found["probabilities"])
@@ -165,7 +163,6 @@ class Numbers(Labels):
 
     def _own(self, coverage: float | None) -> list[str]:
         """Our columns; raises ConfigError if there are too few held-out examples for the coverage."""
-        from glassformer.evaluate.predictions import NUMBER_HEADER
         from glassformer.targets.regression import examples_needed
 
         self.coverage = self.USUAL if coverage is None else coverage
@@ -180,8 +177,6 @@ class Numbers(Labels):
             yield {"number": number, "interval": inside}
 
     def _cells(self, found: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
-        from glassformer.evaluate.predictions import number_cells
-
         if found is None:
             return None, ["", ""]
         return repr(float(found["number"])), number_cells(found["interval"])
@@ -222,8 +217,6 @@ class _Told:
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         """The JSON fields of each prediction."""
-        from glassformer.tasks.catalog import TASKS
-
         records_of = TASKS[self.model.RECIPE.task].predict_records
         assert records_of is not None, "other models were refused before"
         yield from records_of(self.model, inputs)
@@ -360,8 +353,6 @@ def check_output(path: Path, kind: type[Kind] = Labels) -> None:
 
 def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV file atomically, safe to open in a spreadsheet; None becomes an empty cell."""
-    from glassformer.evaluate.predictions import table_file
-
     with table_file(out) as table:
         table.writerow(map(csv_safe, header))
         table.writerows(map(csv_safe, row) for row in rows)
@@ -393,8 +384,6 @@ class Writer:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Context for all calls of ``add``: the file is written completely at its end, or not at all."""
-        from glassformer.evaluate.predictions import table_file
-
         kind, out = self.kind, self.out
         ending = "" if out is None else out.suffix.lower()
         if out is None:
@@ -417,8 +406,6 @@ class Writer:
 
     def add(self, rows: Sequence[Row], progress: Callable[[int], None]) -> None:
         """Predict for some rows, and write what was predicted."""
-        from glassformer.data.rejected import RejectedRow
-
         inputs = [row.words or row.text for row in rows if row.error is None]
         found = iter(self.kind.predict(inputs, progress) if inputs else ())
         self.good += len(inputs)
@@ -444,8 +431,6 @@ class Writer:
         return "".join(json_text(found) + "\n" for found in self.kept_back)
 
     def _conll(self) -> str:
-        from glassformer.data.tagged import conll
-
         good = [found for found in self.kept_back if found["error"] is None]
         return conll([found["words"] for found in good], [found["tags"] for found in good])
 
@@ -489,9 +474,6 @@ class TableFormat:
         The table's own names and cells are written unchanged, with no apostrophe before ``=`` or ``@``;
         those of ``ours`` get one, as in every CSV file that glassformer writes.
         """
-        from glassformer.data.spreadsheet import guard_under
-        from glassformer.evaluate.predictions import table_file
-
         heads = list(ours)
         while any(taken := [head in self.names for head in heads]):
             heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
@@ -524,9 +506,6 @@ def table_format(given: Sequence[str], out: Path | None) -> TableFormat:
     if len(given) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
         what, fix = "needs one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
         raise BadValueError(what, where=KEEP_TABLE, fix=fix)
-    from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
-    from glassformer.data.tables import delimiter_of, whole_records
-
     delimiter = delimiter_of(path, ESCAPE)
     _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
     if len(names) > MOST_COLUMNS:

@@ -13,9 +13,10 @@ from glassformer.cli.options import MODEL_NAME, SETTINGS, SOURCE, a_recipe, argu
 from glassformer.cli.output import AS_JSON, emit, note, say, say_json
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
+from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError
 from glassformer.outputs import check_new_file, write_text_whole
-from glassformer.tasks.catalog import DEFAULT_TASK, recipe_names, recipe_values
+from glassformer.tasks.catalog import DEFAULT_TASK, TARGETS, TASKS, load_recipe, recipe_names, recipe_values
 
 KEYS = ("name", "task", "summary")
 
@@ -87,8 +88,6 @@ def _default(recipe: Any, section: str, key: str) -> str | None:
 
 def default_recipe(task: str) -> str:
     """The shipped recipe to start from for a task: if possible one with built-in data."""
-    from glassformer.tasks.catalog import TARGETS, TASKS
-
     if task not in TASKS:
         raise BadValueError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
     of_task = sorted(_recipes_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
@@ -103,8 +102,6 @@ def default_recipe(task: str) -> str:
 @cache
 def _recipes_of(task: str) -> list[tuple[str, Any]]:
     """The shipped recipes of a task, by name."""
-    from glassformer.tasks.catalog import load_recipe
-
     recipes = ((name, load_recipe(name)) for name in recipe_names())
     return [(name, recipe) for name, recipe in recipes if recipe.task == task]
 
@@ -112,7 +109,6 @@ def _recipes_of(task: str) -> list[tuple[str, Any]]:
 def needs_files(recipe: Any) -> bool:
     """Whether a recipe needs data that are not part of the package."""
     from glassformer.data.image_sources import NAMED_IMAGES
-    from glassformer.data.sources import NAMED_SOURCES
 
     known = NAMED_SOURCES.get(recipe.data.source) or NAMED_IMAGES.get(recipe.data.source)
     return known is None or bool(known.folder)
@@ -130,8 +126,6 @@ def new(
     settings: Sequence[str] = (),
 ) -> Any:
     """Write a recipe file with comments, and return the recipe."""
-    from glassformer.tasks.catalog import load_recipe
-
     if file.suffix != ".toml":
         raise BadValueError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
     check_new_file(file)

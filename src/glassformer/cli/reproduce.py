@@ -28,6 +28,8 @@ from glassformer.report.published import (
     measured_study,
     published_rows,
 )
+from glassformer.study.grid import load_study
+from glassformer.tasks.catalog import load_recipe, recipe_names
 
 RESULTS = Path("benchmarks") / "results"
 
@@ -39,9 +41,6 @@ def _from_hub(model: str | None) -> bool:
 
 def stand_ins(row: Row) -> list[str]:
     """Commands that run substitutes for a system, without weights from the Hub."""
-    from glassformer.study.grid import load_study
-    from glassformer.tasks.catalog import load_recipe
-
     studies = [
         f"glassformer compare {n}" for n in row.studies if not _from_hub(load_study(n).set.get("model"))
     ]
@@ -57,8 +56,6 @@ def measure(name: str) -> Measured | None:
 
 def show_rows() -> list[dict[str, Any]]:
     """Print every system with its published result and those of our recipes; returns the same for JSON."""
-    from glassformer.tasks.catalog import load_recipe
-
     lines: list[list[object]] = []
     rows: list[dict[str, Any]] = []
     for row in published_rows():
@@ -80,7 +77,6 @@ def show_rows() -> list[dict[str, Any]]:
 def write_page(path: Path) -> None:
     """Write the table as Markdown, and one page per system in a folder of the same name next to it."""
     from glassformer.report.published_page import pages
-    from glassformer.tasks.catalog import recipe_names
 
     if path.suffix != ".md" or not path.parent.is_dir():
         raise BadValueError(
@@ -143,7 +139,6 @@ def run_row(
     row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False
 ) -> dict[str, Any]:
     """Run the recipes of a system one after the other; unfinished runs are resumed, finished ones kept."""
-    from glassformer.tasks.catalog import load_recipe
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.catalog import is_named
 from glassformer.cli.options import (
     LIMITS,
     TEXT_COLUMN,
@@ -23,6 +24,7 @@ from glassformer.cli.options import (
 from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, NotInstalledError
+from glassformer.inputs.rows import read_with_columns
 from glassformer.serve.limits import Limits
 
 KEY = "GLASSFORMER_API_KEY"
@@ -79,8 +81,6 @@ def serve_command(
     With GLASSFORMER_API_KEY in the environment, clients must send it as a bearer token.
     """
     _check_packages()
-    from glassformer.checkpoints.catalog import is_named
-
     for run in runs:
         if not is_named(run):
             check_folder(run)
@@ -112,7 +112,6 @@ def serve_command(
 
 def search_source(given: str | None, text_column: str | None) -> Any:
     """What ``--search`` names: the path of a saved index, or the texts of a table with rows and columns."""
-    from glassformer.inputs.rows import read_with_columns
     from glassformer.tasks.similarity.index import is_index
 
     if given is None or is_index(given):

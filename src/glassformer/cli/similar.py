@@ -11,6 +11,10 @@ from typing import Any
 from glassformer.cli.options import TEXT_COLUMN, argument, flag, is_run, note_columns, option
 from glassformer.cli.output import AS_JSON, emit, excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.predictions import write_table
+from glassformer.cli.translate import load_kind
+from glassformer.data.files import check_file
+from glassformer.data.pairs import find_compared, load_scored_pairs
+from glassformer.data.tables import READERS, read_table
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -89,7 +93,6 @@ def open_embedder(model: str) -> Any:
     """Open the embedder of a run or folder, or a checkpoint by its name."""
     from glassformer.checkpoints.native import refuse_unfinished
     from glassformer.checkpoints.settings import about_in
-    from glassformer.cli.translate import load_kind
 
     folder = Path(model)
     if about_in(folder)[1]:
@@ -156,9 +159,6 @@ def show_explained(found: Sequence[Any], out: Path | None, json: bool = False) -
 
 def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
     """Read the first and the second texts of a table of pairs; a score column is ignored."""
-    from glassformer.data.pairs import find_compared, load_scored_pairs
-    from glassformer.data.tables import READERS, read_table
-
     if (first is None or second is None) and Path(path).suffix.lower() in READERS and Path(path).is_file():
         first, second, _ = find_compared(read_table(path), first, second, None)
         note(
@@ -264,8 +264,6 @@ def _similar_rows(
     given: Sequence[str], model: str, least: float, column: str | None, out: Path | None, json: bool
 ) -> None:
     """Find near-duplicate rows of one table; print them or write them to a file."""
-    from glassformer.data.files import check_file
-
     if len(given) != 1:
         what = f"takes one table, and {len(given)} are given"
         raise ConflictError(what, where="--doubles", fix="Give one file")

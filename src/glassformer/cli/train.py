@@ -43,6 +43,7 @@ from glassformer.cli.own_data import (
     whole_path,
     with_model,
 )
+from glassformer.data.files import reading_flags
 from glassformer.errors import BadValueError
 from glassformer.tasks.catalog import recipe_names
 from glassformer.tasks.image_classification.recipe import ImageRecipe
@@ -62,7 +63,6 @@ def train(
 ) -> Run:
     """Run a recipe in ``folder``, with a progress bar; ``flags``: options that the recipe does not store."""
     from glassformer.checkpoints.native import resume_command
-    from glassformer.data.files import reading_flags
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import GO_ON, Interrupted, Progress
     from glassformer.train.loggers import loggers

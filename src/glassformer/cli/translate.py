@@ -19,11 +19,13 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AS_JSON, emit, note, one_line, say, say_json
 from glassformer.cli.predictions import check_output, write_table
+from glassformer.data.pairs import SOURCE_COLUMNS
 from glassformer.data.tables import PLAIN
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, counted, with_article
 from glassformer.inputs.rows import Given, Row, columns_beside, gather_rows, layout_of, usable
 from glassformer.outputs import check_new_file
+from glassformer.tasks.catalog import TASKS
 
 if TYPE_CHECKING:
     from glassformer.explain.alignment import Alignment
@@ -68,7 +70,6 @@ def align(
 def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, list[Row]]:
     """The translator in a folder, and the input rows."""
     check_folder(folder)
-    from glassformer.data.pairs import SOURCE_COLUMNS
     from glassformer.tasks.run_folder import trained_column
 
     columns = trained_column(folder), *SOURCE_COLUMNS
@@ -79,7 +80,6 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
 
 def load_kind(folder: str | Path, verb: str) -> Any:
     """Load the model in a folder, for a command that needs a certain kind."""
-    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
     found, able = load(folder), [task.estimator for task in TASKS.values() if task.verb == verb]

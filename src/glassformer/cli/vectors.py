@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from glassformer.checkpoints.files import missing_run_hint
 from glassformer.cli.options import a_run, argument, option
 from glassformer.cli.output import AS_JSON, emit, say, say_json
 from glassformer.errors import (
@@ -45,8 +46,6 @@ def convert(source: str | Path, out: Path) -> None:
 def _check_source(source: str | Path) -> None:
     """Raise CheckpointError if there is neither a file nor a folder, before anything slow is imported."""
     if not Path(source).exists():
-        from glassformer.checkpoints.files import missing_run_hint
-
         raise NoSuchModelError("no such file", where=str(source), fix=missing_run_hint(Path(source)))
 
 
