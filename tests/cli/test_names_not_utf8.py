@@ -77,7 +77,7 @@ def test_every_table_of_answers_takes_them(tmp_path):
         "cosines": lambda out: write_cosines(out, [NAME], [NAME], [0.5]),
         "found": lambda out: write_found(out, [NAME], [[near]]),
         "doubles": lambda out: write_doubles(out, [(0, 1, 0.5)], [NAME] * 2, [1, 2], [{"file": NAME}] * 2),
-        "study": lambda out: _write_csv(out, ["arm", "accuracy"], [{"arm": NAME, "accuracy": 0.25}]),
+        "study": lambda out: _write_csv(out, [{"arm": NAME, "accuracy": 0.25}]),
         "translations": lambda out: write_translations(out, pair, {"greedy": [NAME]}),
     }
     for name, write in writers.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -107,10 +107,26 @@ class Outputs(ABC):
     def check(self, form: str) -> None:
         """Raise ConfigError if the model cannot be exported to this format (``hf``, ``onnx``)."""
 
-    @abstractmethod
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
-        """``count`` sample inputs, from the run's predictions if there are enough, and their labels if
-        known."""
+        """``count`` sample inputs, and their labels if all are known.
+
+        They come from the predictions of a run; if these are too few, random inputs are added: texts of one
+        word to more than the model reads, or images of smooth noise.
+        """
+        rng = np.random.default_rng(seed)
+        known = list(islice(self.recorded(Path(run)), 50 * count))
+        chosen = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
+        labels = [label for _, label in chosen]
+        made = [self.random_input(rng) for _ in range(count - len(chosen))]
+        return [one for one, _ in chosen] + made, None if made or not all(labels) else labels
+
+    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+        """Inputs of a run's predictions with their labels (empty: unknown)."""
+        yield from ()
+
+    @abstractmethod
+    def random_input(self, rng: np.random.Generator) -> Any:
+        """A random input."""
 
     @abstractmethod
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
@@ -259,22 +275,19 @@ class TextLabels(Labels):
             fix = "Use --to onnx, or fit with add_special_tokens = true"
             raise NotForThisModelError(what, where="--to hf", fix=fix)
 
-    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
-        rng, clf = np.random.default_rng(seed), self.clf
-        texts, labels = [], []
-        file = Path(run) / "predictions.csv"
+    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+        file = run / "predictions.csv"
         if file.is_file() and self.numbers:
-            rows = list(islice(texts_in(file), 50 * count))
-            texts = [rows[i] for i in sorted(rng.permutation(len(rows))[:count].tolist())]
+            yield from ((text, "") for text in texts_in(file))
         elif file.is_file():
-            rows = list(islice(read_predictions(file), 50 * count))
-            chosen = sorted(rng.permutation(len(rows))[:count].tolist())
-            texts, labels = [rows[i].text for i in chosen], [rows[i].label for i in chosen]
-        known = len(texts) == count and all(labels)
-        while len(texts) < count:
-            made = random_text(clf, rng)
-            texts.append(TextPair(made, random_text(clf, rng)) if clf.reads_pairs else made)
-        return texts, labels if known else None
+            yield from ((row.text, row.label) for row in read_predictions(file))
+
+    def random_input(self, rng: np.random.Generator) -> Any:
+        first = self.random_text(rng)
+        return TextPair(first, self.random_text(rng)) if self.clf.reads_pairs else first
+
+    def random_text(self, rng: np.random.Generator) -> str:
+        return random_words(self.clf.tokenizer_, self.clf.max_length, rng)
 
     def graph(self) -> Graph:
         clf = self.clf
@@ -323,6 +336,11 @@ class NgramLabels(TextLabels):
             fix = "Use --to onnx, or train an encoder: model=all-minilm-l6-v2"
             raise NotForThisModelError(what, where="--to hf", fix=fix)
 
+    def random_text(self, rng: np.random.Generator) -> str:
+        known = [*self.clf.tokenizer_.words, *self.clf.tokenizer_.pieces]
+        drawn = rng.integers(0, len(known), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
+        return " ".join(known[i] for i in drawn.tolist()).strip() or "text"
+
     def graph(self) -> Graph:
         module = PaddedFeatures(
             self.clf.model_, self.clf.temperature_, self.clf.kind_.probabilities_of
@@ -361,9 +379,13 @@ class ImageLabels(Labels):
     def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
         return predict_pictures(model, table, self.clf.transform_, "logits", device=device)
 
-    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
-        rng = np.random.default_rng(seed)
-        return [random_picture(rng) for _ in range(count)], None
+    def random_input(self, rng: np.random.Generator) -> np.ndarray:
+        """An image of blurred colors, ``[H, W, 3]`` uint8."""
+        from PIL import Image
+
+        height, width = rng.integers(8, 200, 2)
+        coarse = rng.integers(0, 256, (int(rng.integers(2, 9)), int(rng.integers(2, 9)), 3)).astype(np.uint8)
+        return np.asarray(Image.fromarray(coarse).resize((int(width), int(height)), Image.Resampling.BICUBIC))
 
     def graph(self) -> Graph:
         clf, t = self.clf, self.clf.transform_
@@ -398,16 +420,12 @@ class WordTags(Outputs):
 
     SCRIPT, ANSWERS = "run_words", "tags"
 
-    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
-        rng, file, tagger = np.random.default_rng(seed), Path(run) / "predictions.conll", self.clf
-        out: list[list[str]] = []
-        if file.is_file():
-            known = load_tagged(file, need_tags=False).splits["train"].words
-            out = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
-        while len(out) < count:  # from one word to more than fit into a window
-            words = random_tokens(tagger.tokenizer_, 1.2 * tagger.length_, rng).split()
-            out.append(words or ["word"])
-        return out, None
+    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+        if (file := run / "predictions.conll").is_file():
+            yield from ((words, "") for words in load_tagged(file, need_tags=False).splits["train"].words)
+
+    def random_input(self, rng: np.random.Generator) -> list[str]:
+        return random_tokens(self.clf.tokenizer_, 1.2 * self.clf.length_, rng).split() or ["word"]
 
     def outputs(self, samples: Sequence[Any], network: Any = None, tokenizer: Any = None) -> np.ndarray:
         """Logits of every word ``[W, C]``; ``tokenizer`` replaces the tagger's."""
@@ -467,21 +485,16 @@ class TextSpans(Outputs):
     SCRIPT, ANSWERS = "run_answers", "answers"
     NO_INT8 = "question answering models have no int8 export", "Leave it out"
 
-    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
-        rng, file = np.random.default_rng(seed), Path(run) / "predictions.jsonl"
-        out: list[Question] = []
-        if file.is_file():
+    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+        if (file := run / "predictions.jsonl").is_file():
             with open(file, encoding="utf-8") as lines:
-                known = [json.loads(line) for line in islice(lines, 50 * count)]
-            chosen = sorted(rng.permutation(len(known))[:count].tolist())
-            out = [Question(known[i]["question"], known[i]["context"]) for i in chosen]
+                yield from ((Question(own["question"], own["context"]), "") for own in map(json.loads, lines))
+
+    def random_input(self, rng: np.random.Generator) -> Question:
         size = self.clf.tokenizer_.get_vocab_size()
-        while len(out) < count:
-            lengths = rng.integers(1, 9), int(np.exp(rng.uniform(0, np.log(1.5 * self.clf.length_)))) + 1
-            drawn = [rng.integers(0, size, n).tolist() for n in lengths]
-            texts = [decoded(self.clf.tokenizer_, ids) for ids in drawn]
-            out.append(Question(*(text if text.strip() else "word" for text in texts)))
-        return out, None
+        lengths = rng.integers(1, 9), int(np.exp(rng.uniform(0, np.log(1.5 * self.clf.length_)))) + 1
+        texts = [decoded(self.clf.tokenizer_, rng.integers(0, size, n).tolist()) for n in lengths]
+        return Question(*(text if text.strip() else "word" for text in texts))
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
         """Start and end logits of every token ``[N, 2]``."""
@@ -535,17 +548,14 @@ class TextVectors(Outputs):
             what = "its pooling excludes the prompt, which exports do not support"
             raise NotForThisModelError(what, where="export", fix="Serve it with glassformer serve")
 
-    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
-        rng, file = np.random.default_rng(seed), Path(run) / "pairs.csv"
-        out: list[str] = []
-        if file.is_file():
+    def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
+        if (file := run / "pairs.csv").is_file():
             with file.open(encoding="utf-8", newline="") as lines:
-                rows = list(islice(csv_dicts(lines), 50 * count))
-            known = [csv_plain(row[side]) for row in rows for side in ("first", "second")]
-            out = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
-        while len(out) < count:
-            out.append(random_words(self.clf.tokenizer_, self.clf.longest(), rng))
-        return out, None
+                for row in csv_dicts(lines):
+                    yield from ((csv_plain(row[side]), "") for side in ("first", "second"))
+
+    def random_input(self, rng: np.random.Generator) -> str:
+        return random_words(self.clf.tokenizer_, self.clf.longest(), rng)
 
     def outputs(
         self, samples: Sequence[Any], network: Any = None, how: Any = None, tokenizer: Any = None
@@ -643,21 +653,8 @@ def through_windows(
 
 
 def samples_of(clf: Any, run: str | Path, count: int) -> tuple[list[Any], list[str] | None]:
-    """``count`` sample inputs of an estimator, and their labels if known.
-
-    They come from the predictions of a run; if these are too few, random words of the vocabulary, from one
-    word to more than the model reads, or images of smooth noise are added.
-    """
+    """``count`` sample inputs of an estimator, and their labels if known; see ``Outputs.samples``."""
     return clf.export_outputs().samples(run, count)
-
-
-def random_text(clf: Any, rng: np.random.Generator) -> str:
-    """A text of random words, from one word to more than the model reads."""
-    if not clf.reads_tokens:
-        known = [*clf.tokenizer_.words, *clf.tokenizer_.pieces]
-        drawn = rng.integers(0, len(known), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
-        return " ".join(known[i] for i in drawn.tolist()).strip() or "text"
-    return random_words(clf.tokenizer_, clf.max_length, rng)
 
 
 def random_words(tokenizer: Any, longest: int, rng: np.random.Generator) -> str:
@@ -675,12 +672,3 @@ def random_tokens(tokenizer: Any, most: float, rng: np.random.Generator) -> str:
 def decoded(tokenizer: Any, ids: list[int]) -> str:
     """The text of tokens, without the zero byte that byte-level vocabularies contain."""
     return tokenizer.decode(ids, skip_special_tokens=True).replace("\0", "")
-
-
-def random_picture(rng: np.random.Generator) -> np.ndarray:
-    """A random image of blurred colors, ``[H, W, 3]`` uint8."""
-    height, width = rng.integers(8, 200, 2)
-    coarse = rng.integers(0, 256, (int(rng.integers(2, 9)), int(rng.integers(2, 9)), 3)).astype(np.uint8)
-    from PIL import Image
-
-    return np.asarray(Image.fromarray(coarse).resize((int(width), int(height)), Image.Resampling.BICUBIC))

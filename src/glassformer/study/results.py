@@ -6,9 +6,8 @@ predicts labels, tags, numbers or cosines.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from glassformer.evaluate.metrics import Share
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
 from glassformer.report.metrics import COMPARED, better, leading, signed, unit_of
+from glassformer.report.run import read_history
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
 from glassformer.study.answers import examples_differ, read_answers, read_simple_answers
 from glassformer.study.arms import MARKER, Job
@@ -82,10 +82,8 @@ def _simple_models_sentence(results: dict[str, Any], measure: str, digits: int) 
     """A sentence if no arm reaches the best of the simple models."""
     simple = {name: figures.get(measure) for name, figures in results.get("baselines", {}).items()}
     simple = {name: value for name, value in simple.items() if value is not None}
-    if not simple:
-        return []
     arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
-    if not arms:
+    if not simple or not arms:
         return []
     unit = unit_of(measure)
     best = (min if unit.lower else max)(simple, key=simple.__getitem__)
@@ -405,12 +403,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _history(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "history.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    try:
-        return [json.loads(line) for line in lines]
-    except ValueError as error:
-        raise DataError(f"not valid JSON ({error})", where=str(path)) from None
+    return list(read_history(folder / "history.jsonl"))
 
 
 def _cost(folder: Path) -> dict[str, float | None]:
@@ -464,34 +457,6 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
 
 # --- writing --------------------------------------------------------------------------------------
 
-COLUMNS: tuple[str, ...] = (
-    "arm",
-    "seeds",
-    "accuracy",
-    "accuracy_sd",
-    "accuracy_low",
-    "accuracy_high",
-    "macro_f1",
-    "macro_f1_sd",
-    "log_loss",
-    "difference",
-    "difference_low",
-    "difference_high",
-    "p",
-    "p_holm",
-    "test",
-    "best_epoch",
-    "seconds_per_epoch",
-    "parameters",
-    "peak_memory_mb",
-    "robustness",
-    "measure",
-    "value",
-    "value_sd",
-    "value_low",
-    "value_high",
-)
-
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The rows of results.csv, one per arm; accuracies are in [0, 1], ``value`` and differences in the unit
@@ -517,13 +482,14 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "p_holm": arm.get("p_holm"),
             "test": arm.get("test"),
             "best_epoch": arm["best"]["epoch"],
+            **{key: arm["cost"][key] for key in ("seconds_per_epoch", "parameters", "peak_memory_mb")},
             "robustness": (arm.get("robustness") or {}).get("accuracy"),
             "measure": measure,
             "value": led.get("mean"),
             "value_sd": led.get("sd"),
             "value_low": led["interval"][0],
             "value_high": led["interval"][1],
-        } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}
+        }
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -540,14 +506,13 @@ def write_results(folder: Path, study: Study | None, results: dict[str, Any]) ->
         replace_text(folder / "study.toml", to_toml(study))
     replace_text(folder / "results.json", json_text(results, indent=1) + "\n")
     replace_text(folder / "results.md", markdown(results))
-    _write_csv(folder / "results.csv", COLUMNS, table_rows(results))
+    _write_csv(folder / "results.csv", list(table_rows(results)))
     if changed := list(robustness_rows(results)):
-        _write_csv(folder / "robustness.csv", ("arm", "kind", "severity", "accuracy", "macro_f1"), changed)
+        _write_csv(folder / "robustness.csv", changed)
 
 
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     with table_file(path) as writer:
-        writer.writerow(columns)
+        writer.writerow(rows[0])
         for row in rows:
-            cells = (row.get(name, "") for name in columns)
-            writer.writerow([csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for v in cells])
+            writer.writerow([csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for v in row.values()])

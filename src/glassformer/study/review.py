@@ -8,14 +8,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.checkpoints.files import read_json, replace_text, replacing
+from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
 from glassformer.data.checks import is_missing
@@ -34,7 +34,7 @@ from glassformer.errors import (
     RunInUseError,
 )
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
-from glassformer.evaluate.predictions import Prediction, read_predictions
+from glassformer.evaluate.predictions import Prediction, read_predictions, table_file
 from glassformer.finite import json_text
 from glassformer.process import READING
 from glassformer.report.study import write_review_page
@@ -232,16 +232,6 @@ def _same(values: Sequence[Sequence[Any]], place: dict[str, int], rows: Sequence
 # --- the review -----------------------------------------------------------------------------------
 
 
-COLUMNS = (
-    "rank",
-    "row",
-    "text",
-    "label",
-    "suggested",
-    "label_probability",
-    "suggested_probability",
-    "suspicious",
-)
 ON_PAGE = 200  # maximum number of suggestions on the page
 TEXT = 1500  # maximum number of characters of a text on the page
 
@@ -301,25 +291,36 @@ def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]
     return rows, list(rows[0].probabilities), np.array([list(row.probabilities.values()) for row in rows])
 
 
-def _review(folder: Path, top: int) -> dict[str, Any]:
-    rows, classes, p = _predictions(folder)
-    labels = np.array([classes.index(row.label) for row in rows])
-    judged = review_labels(labels, p)
-    chosen = judged.order[:top]
-    suggestions = [
+def _suggestions(
+    rows: Sequence[Prediction], judged: Any, top: int, suggested: Sequence[str], probability: np.ndarray
+) -> list[Suggestion]:
+    """The most suspicious labels; ``suggested`` and its ``probability`` are those of each example."""
+    return [
         Suggestion(
             rank,
             rows[i].row,
             rows[i].text,
             rows[i].label,
-            classes[judged.suggested[i]],
+            suggested[i],
             float(judged.quality[i]),
-            float(p[i, judged.suggested[i]]),
+            float(probability[i]),
             bool(judged.suspicious[i]),
         )
-        for rank, i in enumerate(chosen.tolist(), 1)
+        for rank, i in enumerate(judged.order[:top].tolist(), 1)
     ]
-    config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The recipe of a cross-validation; empty if its file is gone."""
+    return read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
+
+
+def _review(folder: Path, top: int) -> dict[str, Any]:
+    rows, classes, p = _predictions(folder)
+    judged = review_labels(np.array([classes.index(row.label) for row in rows]), p)
+    suggested = [classes[k] for k in judged.suggested.tolist()]
+    suggestions = _suggestions(rows, judged, top, suggested, p[np.arange(len(p)), judged.suggested])
+    config = _config(folder)
     record = _record(config, classes, judged, suggestions)
     return _write(folder, config, record, suggestions, rows, judged, classes)
 
@@ -327,26 +328,13 @@ def _review(folder: Path, top: int) -> dict[str, Any]:
 def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     """Review of multi-label data; each label of an example is a binary decision, given or missing."""
     rows, classes, p = _predictions(folder)
-    config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
-    known = set(classes)
-    given = [labels_in(row.label, known) for row in rows]
+    config = _config(folder)
+    given = [labels_in(row.label, set(classes)) for row in rows]
     has = indicator(given, classes).astype(bool)
     judged = review_label_sets(has, p)
     sets = as_sets(has ^ judged.flips, classes)
-    changed = np.asarray(judged.flips.any(1))
-    suggestions = [
-        Suggestion(
-            rank,
-            rows[i].row,
-            rows[i].text,
-            rows[i].label,
-            str(sets[i]),
-            float(judged.quality[i]),
-            float(1 - judged.quality[i] if changed[i] else judged.quality[i]),
-            bool(judged.suspicious[i]),
-        )
-        for rank, i in enumerate(judged.order[:top].tolist(), 1)
-    ]
+    changed = np.where(judged.flips.any(1), 1 - judged.quality, judged.quality)
+    suggestions = _suggestions(rows, judged, top, [str(own) for own in sets], changed)
     separator = separator_for(config.get("data", {}), classes)
     config = config | {"data": config.get("data", {}) | {"label_separator": separator}}
     cells = [separator.join(map(str, own)) for own in sets]  # the format of the table's label column
@@ -401,18 +389,14 @@ def _review_words(folder: Path, top: int) -> dict[str, Any]:
     """Review of the tags of words."""
     train, classes, labels, judged = reviewed_words(folder)
     listed = [Suggestion(**s) for s in suggestions_of(train, classes, labels, judged, top)]
-    config = read_toml(folder / "config.toml")
+    config = _config(folder)
     record = _record(config, classes, judged, listed)
     _write_csv(folder / "review.csv", listed)
     path, fresh = write_to_correct(folder, train, classes, labels, judged)
     record |= {"pictures": False, "judge": "", "to_correct": {"file": path.name, "edited": not fresh}}
     record["give_back"] = ["glassformer", "train", str(folder / "config.toml"), "--set", f"source={path}"]
-    record["give_back"] += [
-        w
-        for key in ("words_column", "tags_column")
-        if config.get("data", {}).get(key)
-        for w in ("--set", f"{key}=none")
-    ]
+    for key in ("words_column", "tags_column"):
+        record["give_back"] += ["--set", f"{key}=none"] if config.get("data", {}).get(key) else []
     replace_text(folder / "review.json", json_text(record, indent=1) + "\n")
     write_review_page(folder)
     return record
@@ -465,20 +449,12 @@ def _weak_model_note(folder: Path) -> str:
     """A warning if the model is too weak to find label errors; otherwise empty."""
     path = folder / "metrics.json"
     plain = no_better_than_one(read_json(path)["test"]) if path.is_file() else ""
-    return (
-        f"the answers that these labels are doubted by are {plain}: train a better model first"
-        if plain
-        else ""
-    )
+    return plain and f"the answers that these labels are doubted by are {plain}: train a better model first"
 
 
 def _write_csv(path: Path, suggestions: list[Suggestion]) -> None:
-    with (
-        replacing(path) as fresh,
-        open(fresh, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+    with table_file(path) as writer:
+        writer.writerow(field.name for field in fields(Suggestion))
         for s in suggestions:
             shares = f"{s.label_probability:.6g}", f"{s.suggested_probability:.6g}"
             texts = csv_safe(s.text), csv_safe(s.label), csv_safe(s.suggested)
