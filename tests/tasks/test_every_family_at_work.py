@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.methods import OF_LAYERS, methods_for
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
+from glassformer.export.outputs import random_words
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
 from glassformer.families.roberta import roberta
@@ -336,8 +336,7 @@ def test_samples_of_an_export_are_texts_that_are_taken(tmp_path):
         def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
             return "".join("\0a\0 \0\0b"[i] for i in ids)
 
-    clf = SimpleNamespace(tokenizer_=Tokens(), max_length=31, reads_tokens=True)
-    texts = [clf.export_outputs().random_text(np.random.default_rng(seed)) for seed in range(37)]
+    texts = [random_words(Tokens(), 31, np.random.default_rng(seed)) for seed in range(37)]
     assert check_texts(texts, "texts") == texts
 
 
