@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.audit import TITLES
 from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, as_image, changed, pixels_of
 from glassformer.audit.predicted import Predicted, metric_of
 from glassformer.audit.slices import more_errors, significant, slices_of, text_of, words_in
@@ -44,10 +45,13 @@ class Checked:
     """
 
     name: str
-    title: str
     findings: Sequence[Finding] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     not_measured: str = ""
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.name]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -98,7 +102,7 @@ def performance(p: Predicted, count: Count = uncounted) -> Checked:
     if metric.sign * (ends[0] if metric.sign > 0 else ends[1]) <= metric.sign * same:
         what = f"the model is not clearly better than one that always predicts the same ({same:.4g})"
         findings.append(Finding("warning", "no-better-than-constant", what, len(p), fix="Do not use it"))
-    return Checked("performance", "Performance", [*findings, *_label_map(p)], values)
+    return Checked("performance", [*findings, *_label_map(p)], values)
 
 
 def _constant(p: Predicted) -> float:
@@ -135,7 +139,7 @@ def _label_map(p: Predicted) -> list[Finding]:
 
 def calibration(p: Predicted, count: Count = uncounted) -> Checked:
     """Whether probabilities agree with accuracy."""
-    made = partial(Checked, "calibration", "Calibration")
+    made = partial(Checked, "calibration")
     if p.gives_numbers or p.targets.ndim > 1:
         return made(not_measured="it needs a classifier with one label per example")
     error = calibration_error(p.outputs, p.targets)
@@ -176,7 +180,7 @@ def slices(p: Predicted, count: Count = uncounted) -> Checked:
         severity = "warning" if far else "note"
         shown = places(p, np.flatnonzero(rows & p.wrong))
         findings.append(Finding(severity, "weak-slice", what, one.slice.n, shown, fix))
-    return Checked("slices", "Slices", findings, {"tested": len(parts), "found": records})
+    return Checked("slices", findings, {"tested": len(parts), "found": records})
 
 
 # --- the data -----------------------------------------------------------------------------------------
@@ -209,7 +213,7 @@ def data(p: Predicted, count: Count = uncounted) -> Checked:
         findings += _wrong_labels(p, values)
     if p.train is not None and not p.has_images:
         findings += _accents(p, values)
-    return Checked("data", "Data", findings, values)
+    return Checked("data", findings, values)
 
 
 def _accents(p: Predicted, values: dict[str, Any]) -> list[Finding]:
@@ -270,7 +274,7 @@ def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
 
 def leaks(p: Predicted, count: Count = uncounted) -> Checked:
     """Examples that the model was trained on, including copies."""
-    made = partial(Checked, "leaks", "Leaks from training")
+    made = partial(Checked, "leaks")
     if p.train is None:
         return made(not_measured="the training data are not available: audit the run, with its data in place")
     known = set(groups_of(p.train))
@@ -294,14 +298,14 @@ FALL = 0.1  # fall of the metric from which a finding is a warning
 
 def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Checked:
     """How much the metric falls under changes that preserve the meaning."""
-    made = partial(Checked, "robustness", "Robustness")
+    made = partial(Checked, "robustness")
     rows = _sample(len(p), most)
     changes = list(IMAGE_CHANGES if p.has_images else TEXT_CHANGES)
     examples = [p.split.examples[i] for i in rows]
     before, metric = p.scores[rows], metric_of(p)
     spread = float(np.abs(p.targets - np.median(p.targets)).mean()) if p.gives_numbers else 1.0
     table, findings = [], []
-    plain = as_they_are(p, examples) if p.has_images else examples
+    plain = [as_image(pixels_of(x)) for x in examples] if p.has_images else examples
     for name in with_progress(count, "changing examples", changes):
         new = [changed(x, name, seed) for seed, x in enumerate(examples)]
         touched = np.array([str(a) != str(b) for a, b in zip(plain, new, strict=True)])
@@ -333,11 +337,6 @@ def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Ch
     return made(findings, values)
 
 
-def as_they_are(p: Predicted, examples: Sequence[Any]) -> list[Any]:
-    """Images in the same format as changed ones."""
-    return [as_image(pixels_of(x)) for x in examples]
-
-
 def rescored(p: Predicted, rows: np.ndarray, examples: Sequence[Any]) -> np.ndarray:
     """``Predicted.scores`` if the examples in ``rows`` are replaced by others."""
     again = Predicted(p.clf, p.name, p.split, p.clf.outputs(list(examples)), p.targets[rows], {})
@@ -361,7 +360,7 @@ PER_CLASS = 12  # images per class whose regions are copied
 
 def shortcuts(p: Predicted, count: Count = uncounted) -> Checked:
     """Words or image regions that flip other examples to a class when inserted."""
-    made = partial(Checked, "shortcuts", "Shortcuts")
+    made = partial(Checked, "shortcuts")
     if p.gives_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
         return made(not_measured="it needs a classifier with one label per example")
     found, chance = _regions(p, count) if p.has_images else _words(p, count)
@@ -440,7 +439,6 @@ def _regions(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
     """Copy each region of images of a class to the same place in images of other classes."""
     rng, cells = np.random.default_rng(0), [(i, j) for i in range(GRID) for j in range(GRID)]
     found: list[dict[str, Any]] = []
-    names = _names_of_regions()
     classes = [k for k in range(len(p.clf.classes_)) if (p.chosen == k).any()]
     for k in with_progress(count, "copying regions", classes):
         donors = rng.permutation(np.flatnonzero(p.chosen == k))[:PER_CLASS].tolist()
@@ -451,7 +449,8 @@ def _regions(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
         now = p.clf.chosen(p.clf.outputs(made)).reshape(len(cells), len(pairs)) if pairs else np.zeros((0, 0))
         for cell, own in zip(cells, now, strict=False):
             turned, label = float((own == k).mean()), str(p.clf.classes_[k])
-            found.append({"part": names[cell], "label": label, "turned": turned, "n": len(pairs)})
+            name = f"region in row {cell[0] + 1}, column {cell[1] + 1} of {GRID} x {GRID}"
+            found.append({"part": name, "label": label, "turned": turned, "n": len(pairs)})
     return found, float(np.median([one["turned"] for one in found])) if found else 0.0
 
 
@@ -459,27 +458,14 @@ def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
     """Image ``b`` with a region copied from image ``a``."""
     from PIL import Image
 
-    out = b.copy()
-    (top, bottom), (left, right) = (
-        (round(at * size / GRID), round((at + 1) * size / GRID))
-        for at, size in zip(cell, b.shape, strict=False)
-    )
-    box = [at * size / GRID for at, size in zip((cell[1], cell[0]), (a.shape[1], a.shape[0]), strict=True)]
-    box += [
-        (at + 1) * size / GRID for at, size in zip((cell[1], cell[0]), (a.shape[1], a.shape[0]), strict=True)
-    ]
+    (i, j), (height, width), out = cell, a.shape[:2], b.copy()
+    top, bottom = (round(at * b.shape[0] / GRID) for at in (i, i + 1))
+    left, right = (round(at * b.shape[1] / GRID) for at in (j, j + 1))
     if bottom > top and right > left:
-        part = Image.fromarray(as_image(a)).resize((right - left, bottom - top), box=tuple(box))
+        box = (j * width / GRID, i * height / GRID, (j + 1) * width / GRID, (i + 1) * height / GRID)
+        part = Image.fromarray(as_image(a)).resize((right - left, bottom - top), box=box)
         out[top:bottom, left:right] = np.asarray(part, float) / 255
     return out
-
-
-def _names_of_regions() -> dict[tuple[int, int], str]:
-    return {
-        (i, j): f"region in row {i + 1}, column {j + 1} of {GRID} x {GRID}"
-        for i in range(GRID)
-        for j in range(GRID)
-    }
 
 
 # --- explanations ---------------------------------------------------------------------------------------
@@ -487,7 +473,7 @@ def _names_of_regions() -> dict[tuple[int, int], str]:
 
 def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> Checked:
     """Whether explanations of the model pass the faithfulness test on some inputs."""
-    made = partial(Checked, "faithfulness", "Explanations")
+    made = partial(Checked, "faithfulness")
     by = method_for(p.clf)
     passed: dict[str, list[bool]] = defaultdict(list)
     rows = _sample(len(p), most)
@@ -519,12 +505,6 @@ def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> C
 
 
 CHECKS: Mapping[str, Check] = {
-    "performance": performance,
-    "data": data,
-    "leaks": leaks,
-    "calibration": calibration,
-    "slices": slices,
-    "robustness": robustness,
-    "shortcuts": shortcuts,
-    "faithfulness": faithfulness,
+    check.__name__: check
+    for check in (performance, data, leaks, calibration, slices, robustness, shortcuts, faithfulness)
 }

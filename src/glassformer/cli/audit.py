@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from glassformer.audit import TITLES
 from glassformer.cli.options import (
     BAD_ROW,
     COLUMNS,
@@ -32,22 +33,11 @@ from glassformer.outputs import write_text_whole
 WORSE = 3  # exit code: the command succeeded, but the model fails the check
 SHOWN = 5  # changed predictions to print
 
-CHECKS = (
-    "performance",
-    "data",
-    "leaks",
-    "calibration",
-    "slices",
-    "robustness",
-    "shortcuts",
-    "faithfulness",
-)  # of audit/checks.py
-
 MODEL_A: Any = argument(
     "MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.", default=...
 )
 MODEL_B: Any = argument("NEW_MODEL", "Model that is to replace it.", default=...)
-CHECK: Any = option("NAME", f"Run only this check; may be repeated: {', '.join(CHECKS)}.")
+CHECK: Any = option("NAME", f"Run only this check; may be repeated: {', '.join(TITLES)}.")
 DATA_FILE: Any = option("PATH", "Labeled data: a data set name, table or folder.", panel=DATA)
 PAGE: Any = option("FILE.html", "Write a page.")
 
@@ -145,7 +135,7 @@ def audit_command(
     data = one_data(path, data, "audit")
     check_bad_row(on_bad_row)
     for name in check or ():
-        check_choice("--check", name, CHECKS)
+        check_choice("--check", name, tuple(TITLES))
     if fail_under is not None and not 0 <= fail_under <= 1:
         raise BadValueError(
             f"{fail_under:g} is not a share", where="--fail-under", fix="Use 0 to 1, such as 0.9"

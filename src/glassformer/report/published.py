@@ -107,24 +107,33 @@ class Measured:
     """The results of all finished runs of a recipe."""
 
     recipe: str
-    score: str  # formatted: 78.15 % (76.56 to 79.75)
-    seeds: int
-    seconds: float  # training time, mean over seeds
-    fastest: float  # training time in seconds of the fastest seed
-    slowest: float
-    machine: str
-    date: str  # of the first and the last seed
-    overrides: tuple[str, ...]
+    mean: str  # formatted: 78.15 %
+    score: str  # also with its range: 78.15 % (76.56 to 79.75)
+    overrides: Sequence[str]
     source: str  # the file or folder pattern that it was read from
-    mean: str = ""  # the score without its range
-    runs: tuple[dict[str, Any], ...] = ()  # the record of each seed
+    runs: Sequence[dict[str, Any]]  # the record of each seed
+
+    @property
+    def seeds(self) -> int:
+        return len(self.runs)
+
+    @property
+    def machine(self) -> str:
+        return "; ".join(dict.fromkeys(machine_name(r.get("machine", {})) for r in self.runs))
+
+    @property
+    def date(self) -> str:
+        """The dates of the first and the last seed."""
+        dates = sorted(str(r.get("date", ""))[:10] for r in self.runs)
+        return " to ".join(dict.fromkeys((dates[0], dates[-1])))
 
     @property
     def time(self) -> str:
         """Training time, formatted: a range if runs differ by more than a tenth."""
         quiet = without_company(self.runs)
         some = f" ({len(quiet)} of {len(self.runs)} seeds)" if len(quiet) < len(self.runs) else ""
-        return duration_range(self.fastest, self.slowest, self.seconds) + company(quiet) + some
+        seconds = [r.get("seconds", {}).get("train", 0.0) for r in quiet]
+        return duration_range(min(seconds), max(seconds), statistics.mean(seconds)) + company(quiet) + some
 
     @property
     def changed(self) -> str:
@@ -143,51 +152,11 @@ def company(records: Sequence[dict[str, Any]]) -> str:
     return f", with up to {others} other trainings on the GPU" if others else ""
 
 
-@dataclass(frozen=True)
-class DryRun:
-    """A run of a recipe on random weights, because its own weights were not available."""
-
-    recipe: str
-    layout: str  # the checkpoint with the same files and sizes
-    parameters: int
-    examples: int  # number of training examples
-    steps: int
-    seconds: float  # from data to report
-    accuracy: float
-    judged: int  # number of evaluated examples
-    chance: float  # the accuracy of always naming the most frequent class
-    files: tuple[str, ...]  # of the run folder
-    grid: tuple[int, int] | None  # rows and columns of the image grid
-    overrides: tuple[str, ...]
-    machine: str
-    date: str
-
-
-def in_form(results: Path) -> dict[str, DryRun]:
-    """Recipe -> its run on random weights by ``benchmarks/quality/in_form.py``; empty: there are none."""
+def in_form(results: Path) -> dict[str, dict[str, Any]]:
+    """Recipe -> the record of its run on random weights by ``benchmarks/quality/in_form.py``."""
     file = results / "in-form.json"
-    if not file.is_file():
-        return {}
-    entries = json.loads(file.read_text(encoding="utf-8"))["recipes"]
-    return {
-        e["recipe"]: DryRun(
-            e["recipe"],
-            e["layout"],
-            e["parameters"],
-            e["examples"]["train"],
-            e["steps"],
-            e["seconds"]["total"],
-            e["accuracy"],
-            e["examples"]["judged"],
-            e["chance"],
-            tuple(e["files"]),
-            (e["grid"]["rows"], e["grid"]["columns"]) if e.get("grid") else None,
-            tuple(e["overrides"]),
-            machine_name(e["machine"]),
-            e["date"][:10],
-        )
-        for e in entries
-    }
+    records = json.loads(file.read_text(encoding="utf-8"))["recipes"] if file.is_file() else []
+    return {record["recipe"]: record for record in records}
 
 
 def machine_name(machine: dict[str, Any]) -> str:
@@ -203,41 +172,21 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     overrides: Sequence[str] = ()
     if file.is_file():
         found = json.loads(file.read_text(encoding="utf-8"))
-        records, overrides, source = found["runs"], found.get("overrides", ()), str(file.name)
+        records, overrides, source = found["runs"], found.get("overrides", ()), file.name
     else:
-        files = sorted(
-            f
-            for f in runs.glob(f"{recipe}*/metrics.json")
-            if f.parent.name in (recipe, *(f"{recipe}-seed{i}" for i in range(100)))
-        )
+        names = (recipe, *(f"{recipe}-seed{i}" for i in range(100)))
+        files = sorted(f for f in runs.glob(f"{recipe}*/metrics.json") if f.parent.name in names)
         records = [json.loads(f.read_text(encoding="utf-8")) for f in files]
         source = f"{recipe}*/metrics.json"
     scores = [score for r in records if (score := headline(r, recipe)) is not None]
     if not scores or len(scores) < len(records):
         return None
-    unit = scores[0][1]
-    values = [value for value, _ in scores]
+    unit, values = scores[0][1], [value for value, _ in scores]
     mean = unit.format(statistics.mean(values))
     number = unit[: unit.index("}") + 1]  # without the text after it
     low, high = (number.format(f(values)) for f in (min, max))
     spread = f" ({low} to {high})" if low != high else ""
-    where = "; ".join(dict.fromkeys(machine_name(r.get("machine", {})) for r in records))
-    dates = sorted({str(r.get("date", ""))[:10] for r in records})
-    seconds = [r.get("seconds", {}).get("train", 0.0) for r in without_company(records)]
-    return Measured(
-        recipe,
-        mean + spread,
-        len(values),
-        statistics.mean(seconds),
-        min(seconds),
-        max(seconds),
-        where,
-        " to ".join(dict.fromkeys((dates[0], dates[-1]))),
-        tuple(overrides),
-        source,
-        mean,
-        tuple(records),
-    )
+    return Measured(recipe, mean, mean + spread, overrides, source, records)
 
 
 def measured_study(name: str, results: Path) -> str | None:
@@ -276,34 +225,10 @@ def _measured_by_folds(file: Path) -> str | None:
     return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The result of a measurement on a row's question, from its result file."""
-
-    title: str
-    verdict: str  # sentences with metrics and intervals
-    tables: tuple[dict[str, Any], ...]  # each with title, columns, rows
-    seeds: int
-    machine: str
-    date: str
-    curve: dict[str, Any] | None = None  # panels and labels of the ends of their axis; see ``curves``
-
-
-def measured_finding(name: str, results: Path) -> Finding | None:
-    """The finding in ``NAME.json``; None: it has not been measured."""
+def measured_finding(name: str, results: Path) -> dict[str, Any] | None:
+    """The finding in ``NAME.json`` (title, verdict, tables, ...); None: it has not been measured."""
     file = results / f"{name}.json"
-    if not file.is_file():
-        return None
-    found = json.loads(file.read_text(encoding="utf-8"))
-    return Finding(
-        found["title"],
-        found["verdict"],
-        tuple(found["tables"]),
-        len(found["seeds"]),
-        machine_name(found["machine"]),
-        str(found["date"])[:10],
-        found.get("curve"),
-    )
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | None:

@@ -14,13 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from glassformer.report.charts import curves, learning_curves
 from glassformer.report.published import (
-    DryRun,
-    Finding,
     Measured,
     Row,
     company,
     duration,
     headline,
+    machine_name,
     published_rows,
 )
 
@@ -30,13 +29,13 @@ SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # other metrics of th
 
 Measure = Callable[[str], Measured | None]
 Study = Callable[[str], str | None]
-MeasureFinding = Callable[[str], Finding | None]
+MeasureFinding = Callable[[str], dict[str, Any] | None]
 
 
 def pages(
     measure: Measure,
     measure_study: Study = lambda name: None,
-    form: Mapping[str, DryRun] | None = None,
+    form: Mapping[str, Any] | None = None,
     settings: Callable[[str], str] = lambda name: "",
     stem: str = "results",
     measure_finding: MeasureFinding = lambda name: None,
@@ -54,7 +53,7 @@ def pages(
         found = {name: m for name in row.recipes if (m := measure(name)) is not None}
         findings = {name: measure_finding(name) for name in row.findings}
         drawn = {name: curve for name, m in found.items() if (curve := curve_of(m))}
-        drawn |= {name: finding_curve(f) for name, f in findings.items() if f is not None and f.curve}
+        drawn |= {name: finding_curve(f) for name, f in findings.items() if f is not None and f.get("curve")}
         texts = {name: settings(name) for name in row.recipes}
         rendered[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
             row=row,
@@ -67,7 +66,7 @@ def pages(
             studies={name: measure_study(name) for name in row.studies},
             findings=findings,
             measures=measures,
-            duration=duration,
+            machine=machine_name,
             seeds=seeds_of,
             epochs=epochs_of,
             baselines=baselines_of,
@@ -78,7 +77,10 @@ def pages(
     if form:
         runs = [(row, form[name]) for row in published_rows() for name in row.recipes if name in form]
         rendered[f"{stem}/in-form.md"] = template.get_template("published_form.md.j2").render(
-            runs=runs, duration=duration, unlike=substituted_architectures(form, settings)
+            runs=runs,
+            duration=duration,
+            machine=machine_name,
+            unlike=substituted_architectures(form, settings),
         )
     return rendered
 
@@ -86,7 +88,7 @@ def pages(
 def page(
     measure: Measure,
     measure_study: Study = lambda name: None,
-    form: Mapping[str, DryRun] | None = None,
+    form: Mapping[str, Any] | None = None,
     stem: str = "results",
 ) -> str:
     """The table of all rows; see ``pages``."""
@@ -178,10 +180,10 @@ def sources_of(settings: Mapping[str, str]) -> dict[str, str]:
     return found if len(set(found.values())) > 1 else {}
 
 
-def substituted_architectures(form: Mapping[str, DryRun], settings: Callable[[str], str]) -> dict[str, str]:
+def substituted_architectures(form: Mapping[str, Any], settings: Callable[[str], str]) -> dict[str, str]:
     """Recipe -> its checkpoint, for dry runs that used another architecture."""
     found = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in form}
-    return {name: named for name, named in found.items() if named and named != form[name].layout}
+    return {name: named for name, named in found.items() if named and named != form[name]["layout"]}
 
 
 def seeds_of(m: Measured) -> list[dict[str, str]]:
@@ -252,12 +254,10 @@ def measures(finding: str) -> str:
     return f"precision.py {recipe}" if kind == "precision" else finding.replace("-", "_") + ".py"
 
 
-def finding_curve(found: Finding) -> str:
-    """The chart of a finding; empty if it has none."""
-    if not found.curve:
-        return ""
-    first, last = found.curve["ends"]
-    return curves(found.curve["panels"], ends=(first, last))
+def finding_curve(found: dict[str, Any]) -> str:
+    """The chart of a finding that has one."""
+    first, last = found["curve"]["ends"]
+    return curves(found["curve"]["panels"], ends=(first, last))
 
 
 def curve_of(m: Measured) -> str:

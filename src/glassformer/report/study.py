@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,13 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from glassformer.errors import DataError, NoSuchFileError, TooLargeError
+from glassformer.errors import DataError, NoSuchFileError
 from glassformer.evaluate.metrics import Plain
 from glassformer.report import tables
 from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
 from glassformer.report.metrics import COMPARED, leading, signed, unit_of
 from glassformer.report.page import render_page, write_page
-from glassformer.report.run import MAX_BYTES, shown
+from glassformer.report.run import read_json
 from glassformer.report.wording import cut, digits_for, headed, how_tested
 
 NAME = 42  # characters of an arm's name
@@ -34,7 +33,7 @@ def write_study_report(folder: str | Path) -> Path:
         DataError: no results.json, or a damaged one.
     """
     folder = Path(folder)
-    results = read_study(folder)
+    results = read_results(folder / "results.json", "study")
     return write_page(folder / "report.html", render_study(results, run_pages(results, folder)))
 
 
@@ -49,13 +48,8 @@ def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any
     return pages
 
 
-def read_study(folder: Path) -> dict[str, Any]:
-    """The results of a study; strings are safe to show in HTML."""
-    return read_results(folder / "results.json", "study")
-
-
 def read_results(path: Path, kind: str) -> dict[str, Any]:
-    """Read a JSON file whose field ``kind`` is ``kind``.
+    """Read a JSON file whose field ``kind`` is ``kind``; strings are safe to show in HTML.
 
     Raises:
         DataError: it is missing, too large, damaged or of another kind.
@@ -64,13 +58,8 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
         raise NoSuchFileError(
             f"no {path.name}", where=str(path.parent), fix="Name the folder of a finished one"
         )
-    if path.stat().st_size > MAX_BYTES:
-        raise TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
-    try:
-        found = shown(json.loads(path.read_bytes().decode("utf-8"), parse_constant=lambda _: None))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON ({error})", where=str(path)) from None
-    if not isinstance(found, dict) or found.get("kind") != kind:
+    found = read_json(path, dict)
+    if found.get("kind") != kind:
         raise DataError(f"holds no {kind}", where=str(path))
     return found
 
