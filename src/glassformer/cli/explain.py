@@ -23,7 +23,7 @@ from glassformer.cli.options import (
 from glassformer.cli.output import AS_JSON, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.predict import as_given, inputs_of
 from glassformer.cli.predictions import asked_by
-from glassformer.cli.similar import check_page, explain_pairs, is_embedder, show_explained
+from glassformer.cli.similar import check_page, explain_pair, is_embedder, show_explained
 from glassformer.data.text_pairs import SIDES
 from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
@@ -172,7 +172,11 @@ def explain_command(
             raise NotForThisModelError(
                 "this is an Embedder, which explains the similarity of two texts", where=str(run), fix=fix
             )
-        show_explained(explain_pairs(str(run), [(given[0], given[1])]), out, as_json)
+        found = explain_pair(str(run), given[0], given[1], out)
+        if as_json:
+            say_json([found.as_dict()] if out is None else {"explained": 1, "out": out})
+        else:
+            show_explained(found, out)
         return
     options = parse_options(set_ or [])
     _check_options(method, target, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -114,38 +113,6 @@ def needs_files(recipe: Any) -> bool:
     return known is None or bool(known.folder)
 
 
-def new(
-    file: Path,
-    recipe: str | None = None,
-    *,
-    task: str | None = None,
-    text: str | None = None,
-    images: str | None = None,
-    model: str | None = None,
-    data: str | None = None,
-    settings: Sequence[str] = (),
-) -> Any:
-    """Write a recipe file with comments, and return the recipe."""
-    if file.suffix != ".toml":
-        raise BadValueError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
-    check_new_file(file)
-    given = [what for what, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
-    if task is not None and given:
-        raise ConflictError(f"--task and {listed(given)}", where="new", fix="Give one of them")
-    if not given:
-        recipe = default_recipe(task or DEFAULT_TASK)
-    chosen = choose_recipe(
-        recipe, text, images=images, model=model, data=data, settings=settings, command="new"
-    )
-    asked = {word.partition("=")[0].rpartition(".")[2] for word in settings}
-    changed = (
-        {} if not (asked or model) or "expect" in asked else {"expect": ""}
-    )  # the expected result does not hold any more
-    chosen = replace(chosen, name=file.stem, **changed)
-    write_text_whole(file, commented(chosen, str(file)))
-    return load_recipe(str(file))
-
-
 def new_command(
     file: Path = argument("FILE.toml", "File to write.", default=...),
     recipe: str | None = a_recipe("Recipe to start from (see: glassformer recipes)."),
@@ -158,16 +125,22 @@ def new_command(
     json: bool = AS_JSON,
 ) -> None:
     """Write a new recipe file: every key with its meaning, ready to train."""
-    made = new(
-        file,
-        recipe,
-        task=task,
-        text=text,
-        images=images,
-        model=model,
-        data=data,
-        settings=settings or (),
-    )
+    settings = settings or []
+    if file.suffix != ".toml":
+        raise BadValueError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
+    check_new_file(file)
+    given = [what for what, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
+    if task is not None and given:
+        raise ConflictError(f"--task and {listed(given)}", where="new", fix="Give one of them")
+    if not given:
+        recipe = default_recipe(task or DEFAULT_TASK)
+    with_these = {"images": images, "model": model, "data": data, "settings": settings}
+    chosen = replace(choose_recipe(recipe, text, command="new", **with_these), name=file.stem)
+    asked = {word.partition("=")[0].rpartition(".")[2] for word in settings}
+    if (asked or model) and "expect" not in asked:  # the expected result does not hold any more
+        chosen = replace(chosen, expect="")
+    write_text_whole(file, commented(chosen, str(file)))
+    made = load_recipe(str(file))
     say(f"{made.task} on {made.data.source}: {file}")
     if not Path(made.data.source).exists() and needs_files(made):
         note(f"{made.data.source} does not come with the package: give --data PATH for your data")

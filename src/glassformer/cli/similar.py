@@ -49,21 +49,18 @@ def show_doubles(
     """Print one line per pair: cosine, row numbers (with ids if there is an id column) and texts."""
     name = _id_column(others)
     for i, j, cosine in found:
-        places = [f"{rows[k]}" if name is None else f"{rows[k]} ({_short(others[k][name])})" for k in (i, j)]
+        places = [
+            f"{rows[k]}" if name is None else f"{rows[k]} ({one_line(others[k][name])[:MAX_CELL]})"
+            for k in (i, j)
+        ]
         emit("\t".join([f"{cosine:.4f}", *places, one_line(texts[i]), one_line(texts[j])]))
 
 
 def _id_column(others: OtherColumns) -> str | None:
     """The name of the first other column if its values are unique, like ids; else None."""
     name = next(iter(others[0]), None) if others else None
-    if name is None:
-        return None
-    values = [str(own.get(name)) for own in others]
-    return name if len({*values}) == len(values) else None
-
-
-def _short(value: Any) -> str:
-    return one_line(value)[:MAX_CELL]
+    values = {str(own.get(name)) for own in others}
+    return name if len(values) == len(others) else None
 
 
 def write_doubles(
@@ -85,7 +82,6 @@ def write_doubles(
 DEFAULT = "all-minilm-l6-v2"  # default model
 STRONGEST = 5  # pairs of tokens that are printed
 PAGES = (".html", ".json")
-MAX_PAIRS = 20  # per page
 DOUBLES = 0.8  # default lowest cosine of near-duplicates
 
 
@@ -118,14 +114,14 @@ def similar(model: str, a: Sequence[str], b: Sequence[str]) -> list[float]:
     return open_embedder(model).cosines(Pairs(list(a), list(b))).tolist()
 
 
-def explain_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Any]:
-    """Explain the cosine of each pair by pairs of tokens; at most 20 pairs."""
-    if len(pairs) > MAX_PAIRS:
-        raise ConfigError(
-            f"{len(pairs)} pairs are too many for one page (at most {MAX_PAIRS})", fix="Give fewer"
-        )
-    embedder = open_embedder(model)
-    return [embedder.explain_similarity(a, b) for a, b in pairs]
+def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
+    """Explain the cosine of two texts by pairs of tokens; also written to ``out``, if given."""
+    from glassformer.explain.similarity import save_similarities
+
+    found = open_embedder(model).explain_similarity(a, b)
+    if out is not None:
+        save_similarities([found], out)
+    return found
 
 
 def check_page(out: Path) -> Path:
@@ -135,26 +131,16 @@ def check_page(out: Path) -> Path:
     return check_new_file(out)
 
 
-def show_explained(found: Sequence[Any], out: Path | None, json: bool = False) -> None:
-    """Print explanations, as text or JSON, or write them to a file."""
-    from glassformer.explain.similarity import save_similarities
-
+def show_explained(found: Any, out: Path | None) -> None:
+    """Print the explanation of a cosine, or where it was written."""
     if out is not None:
-        save_similarities(found, out)
-        if json:
-            say_json({"explained": len(found), "out": out})
-        else:
-            say(f"{len(found)} explained: {out}")
+        say(f"1 explained: {out}")
         return
-    if json:
-        say_json([one.as_dict() for one in found])
-        return
-    for one in found:
-        say(f"cosine {one.score:.4f}")
-        rows = [[a, b, f"{value:+.4f}"] for a, b, value in one.strongest(STRONGEST)]
-        show_table("", ("first", "second", "adds"), rows, right=("adds",))
-        for line in one.notes:
-            note(line)
+    say(f"cosine {found.score:.4f}")
+    rows = [[a, b, f"{value:+.4f}"] for a, b, value in found.strongest(STRONGEST)]
+    show_table("", ("first", "second", "adds"), rows, right=("adds",))
+    for line in found.notes:
+        note(line)
 
 
 def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[str], list[str]]:
@@ -205,11 +191,11 @@ def similar_command(
     elif explain or out is not None:
         if out is not None:
             check_page(out)
-        found = explain_pairs(model, [(given[0], given[1])])
-        if json and out is None:
-            say_json(found[0].as_dict())
+        found = explain_pair(model, given[0], given[1], out)
+        if json:
+            say_json(found.as_dict() if out is None else {"explained": 1, "out": out})
         else:
-            show_explained(found, out, json)
+            show_explained(found, out)
     else:
         (cosine,) = similar(model, given[:1], given[1:])
         if json:
@@ -249,9 +235,8 @@ def _check_arguments(
         raise ConflictError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
     if not table and len(given) != 2:
         what = f"{len(given)} {'text' if len(given) == 1 else 'texts'} given"
-        raise NothingGivenError(
-            what, where="similar", fix="Give two texts, or a table with two columns of them"
-        )
+        fix = "Give two texts, or a table with two columns of them"
+        raise NothingGivenError(what, where="similar", fix=fix)
     if table and explain:
         raise ConfigError("a table is not explained", where="--explain", fix="Give two texts")
     if not table and (first or second):
@@ -275,17 +260,7 @@ def _similar_rows(
         write_doubles(out, found, texts, rows, others)
         say(f"{len(found):,} pairs among {len(texts):,} rows at {least:g} or above: {out}")
     elif json:
-        say_json(
-            [
-                {
-                    "rows": [rows[i], rows[j]],
-                    "texts": [texts[i], texts[j]],
-                    "columns": [others[i], others[j]],
-                    "cosine": cosine,
-                }
-                for i, j, cosine in found
-            ]
-        )
+        say_json([_pair_fields(pair, texts, rows, others) for pair in found])
     else:
         show_doubles(found, texts, rows, others)
         note(
@@ -294,11 +269,19 @@ def _similar_rows(
         )
 
 
-def _check_table(out: Path | None, json: bool) -> None:
+def _pair_fields(
+    pair: Pair, texts: Sequence[str], rows: Sequence[int], others: OtherColumns
+) -> dict[str, Any]:
+    both, cosine = pair[:2], pair[2]
+    parts = {"rows": rows, "texts": texts, "columns": others}
+    return {name: [part[k] for k in both] for name, part in parts.items()} | {"cosine": cosine}
+
+
+def _check_table(out: Path | None, json: bool, what: str = "cosines of a table") -> None:
     """Raise ConfigError if the output is not a new CSV file, or ``--json`` is given too."""
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
-        raise BadValueError("cosines of a table are written as CSV", where=str(out), fix=fix)
+        raise BadValueError(f"{what} are written as CSV", where=str(out), fix=fix)
 
 
 def _similar_pairs(
@@ -423,9 +406,7 @@ def search_command(
         raise NothingGivenError("nothing to search for", where="search", fix="Give a QUERY, or --save DIR")
     if save is not None and check_folder_path(save, "--save").exists():
         raise ExistsError("the folder exists", where=str(save), fix="Choose another --save")
-    if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
-        fix = "End the name with .csv, and leave --json out"
-        raise BadValueError("results are written as CSV", where=str(out), fix=fix)
+    _check_table(out, json, "results")
     from glassformer.tasks.similarity.estimator import at_least
 
     query_texts = _queries(queries or ())
