@@ -73,7 +73,11 @@ WITHOUT_CLASS = {
 
 def classes() -> list[type]:
     """All errors and warnings that have a code."""
-    own = [c for c in vars(errors).values() if isinstance(c, type) and c.__module__ == errors.__name__]
+    own = [
+        c
+        for name, c in vars(errors).items()
+        if isinstance(c, type) and c.__module__ == errors.__name__ and name[0] != "_"
+    ]
     return [*own, *ELSEWHERE]
 
 

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any, Self
 
 
-class GlassformerError(Exception):
+class _Coded:
+    """``class Name(Base, code="what-is-wrong")`` sets the code of an error or a warning."""
+
+    code: str
+
+    def __init_subclass__(cls, code: str | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.code = code or getattr(cls, "code", "")
+
+
+class GlassformerError(_Coded, Exception, code="failed"):
     """The work failed although the input was valid. The command line exits with 1.
 
     Cause: a full disk, a stopped process, or a check of the result that did not pass; the message names it.
@@ -19,7 +29,6 @@ class GlassformerError(Exception):
     """
 
     exit_code = 1
-    code = "failed"
     where: str | None = None
     fix: str | None = None
 
@@ -33,14 +42,12 @@ class GlassformerError(Exception):
         return {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
 
 
-class CannotWriteError(GlassformerError):
+class CannotWriteError(GlassformerError, code="cannot-write"):
     """A file or folder could not be written.
 
     Cause: the disk is full or read-only, or you have no right to write there.
     Fix: free space, or name a folder that you may write to with --out.
     """
-
-    code = "cannot-write"
 
     @classmethod
     def of(cls, path: Path | str, error: OSError) -> Self:
@@ -48,17 +55,15 @@ class CannotWriteError(GlassformerError):
         return cls(f"{path}: could not be written: {error.strerror or error}")
 
 
-class DivergedError(GlassformerError):
+class DivergedError(GlassformerError, code="diverged"):
     """Training ended because the loss or a weight is NaN or infinite.
 
     Cause: the learning rate is too high for this model.
     Fix: train again with a lower --lr, for example a tenth of it, or with --set clip=1.
     """
 
-    code = "diverged"
 
-
-class NotFiniteError(GlassformerError):
+class NotFiniteError(GlassformerError, code="not-finite"):
     """A model's output is NaN or infinite: its weights are damaged, or its training diverged.
 
     Cause: the weights hold NaN or very large numbers.
@@ -67,8 +72,6 @@ class NotFiniteError(GlassformerError):
     Args:
         what: which outputs, such as ``"logits"``.
     """
-
-    code = "not-finite"
 
     def __init__(self, what: str = "outputs"):
         self.outputs = what
@@ -81,7 +84,7 @@ class NotFiniteError(GlassformerError):
         return type(self), (self.outputs,)
 
 
-class InputError(GlassformerError, ValueError):
+class InputError(GlassformerError, ValueError, code="input"):
     """The caller's input is wrong. The command line prints one line and exits with 2.
 
     Cause: an argument that the call does not accept; the message names it and its value.
@@ -94,7 +97,6 @@ class InputError(GlassformerError, ValueError):
     """
 
     exit_code = 2
-    code = "input"
     what: str = ""  # type: ignore[assignment]  # an attribute here
 
     def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
@@ -119,37 +121,31 @@ def _rebuild(kind: type[Any], what: str | None, where: str | None, fix: str | No
 # --- data -----------------------------------------------------------------------------------------
 
 
-class DataError(InputError):
+class DataError(InputError, code="data"):
     """A file, table, row, text or label cannot be used.
 
     Cause: the message names the file and row, and what is wrong with it.
     Fix: correct the row; ``glassformer data doctor FILE`` shows every finding of a table at once.
     """
 
-    code = "data"
 
-
-class NoSuchFileError(DataError):
+class NoSuchFileError(DataError, code="no-such-file"):
     """There is no file, folder or named data set of that name.
 
     Cause: a typing error, or the command runs in another folder than you think.
     Fix: check the path with ``ls``; ``glassformer data list`` has the named data sets.
     """
 
-    code = "no-such-file"
 
-
-class CannotReadError(DataError):
+class CannotReadError(DataError, code="cannot-read"):
     """The file exists and cannot be read.
 
     Cause: you have no right to read it, it is a folder or a pipe, or it changed while it was read.
     Fix: check it with ``ls -l``, and give the command again when nothing writes to the file.
     """
 
-    code = "cannot-read"
 
-
-class FileTypeError(DataError):
+class FileTypeError(DataError, code="file-type"):
     """Files of this type are not read here.
 
     Cause: the name's ending (.docx, .pdf) is not one of a table, or the content is of another type than the
@@ -157,20 +153,16 @@ class FileTypeError(DataError):
     Fix: save it as CSV in UTF-8, JSON Lines (.jsonl) or Parquet; images as PNG or JPEG.
     """
 
-    code = "file-type"
 
-
-class NotUtf8Error(DataError):
+class NotUtf8Error(DataError, code="not-utf8"):
     """The bytes of a text file are not UTF-8.
 
     Cause: a spreadsheet or an older program saved it in another encoding.
     Fix: save it as UTF-8, or name its encoding: ``--encoding cp1252``.
     """
 
-    code = "not-utf8"
 
-
-class MalformedFileError(DataError):
+class MalformedFileError(DataError, code="malformed-file"):
     """A file breaks the rules of its format.
 
     Cause: a quote that is never closed, a row with more cells than the header, a line that is not JSON, a
@@ -179,20 +171,16 @@ class MalformedFileError(DataError):
     no`` if the first row is data.
     """
 
-    code = "malformed-file"
 
-
-class TooLargeError(DataError):
+class TooLargeError(DataError, code="too-large"):
     """A file, image or table is larger than what is read into memory.
 
     Cause: the limit protects the machine's memory.
     Fix: split the file, scale the image down, or raise the limit that the message names.
     """
 
-    code = "too-large"
 
-
-class NoSuchColumnError(DataError):
+class NoSuchColumnError(DataError, code="no-such-column"):
     """The table has no column of that name.
 
     Cause: the name is spelled differently in the file, or its first row is not the header.
@@ -200,30 +188,24 @@ class NoSuchColumnError(DataError):
     them.
     """
 
-    code = "no-such-column"
 
-
-class UnclearColumnError(DataError):
+class UnclearColumnError(DataError, code="unclear-column"):
     """Which column has the texts, images or labels is not clear.
 
     Cause: several columns could be it, none looks like it, or the one found holds something else.
     Fix: name it: ``--text-column NAME --label-column NAME`` (images: ``--image-column``).
     """
 
-    code = "unclear-column"
 
-
-class MissingValueError(DataError):
+class MissingValueError(DataError, code="missing-value"):
     """A text, image or label is missing or empty.
 
     Cause: an empty cell, an empty file, or an empty folder.
     Fix: fill it in or remove the row; ``--on-bad-row skip`` leaves such rows out and reports them.
     """
 
-    code = "missing-value"
 
-
-class UnknownLabelError(DataError):
+class UnknownLabelError(DataError, code="unknown-label"):
     """A label is not one of those that the model learned.
 
     Cause: a typing error in the label, or a class that only the validation or test data have.
@@ -231,20 +213,16 @@ class UnknownLabelError(DataError):
     skip``.
     """
 
-    code = "unknown-label"
 
-
-class OneClassError(DataError):
+class OneClassError(DataError, code="one-class"):
     """All examples have the same label, number or tag: there is nothing to learn.
 
     Cause: the file is sorted and was cut, or another column holds the labels.
     Fix: give examples of at least two classes, or name the column with ``--label-column``.
     """
 
-    code = "one-class"
 
-
-class TooFewExamplesError(DataError):
+class TooFewExamplesError(DataError, code="too-few-examples"):
     """There are too few examples for what was asked.
 
     Cause: a class with one example cannot be both learned and validated, and each fold needs some of every
@@ -253,30 +231,24 @@ class TooFewExamplesError(DataError):
     ``--set merge_labels=...``.
     """
 
-    code = "too-few-examples"
 
-
-class NotANumberError(DataError):
+class NotANumberError(DataError, code="not-a-number"):
     """A target or score is not a number that can be learned.
 
     Cause: a unit, a currency or a decimal comma in the cell, or the column has classes.
     Fix: write it as 3.5, or say how numbers are written: ``--set number_format=comma``.
     """
 
-    code = "not-a-number"
 
-
-class UnequalLengthsError(DataError):
+class UnequalLengthsError(DataError, code="unequal-lengths"):
     """Two lists that belong together have different lengths.
 
     Cause: rows were removed from one of them only.
     Fix: give one label, number or second text for each example.
     """
 
-    code = "unequal-lengths"
 
-
-class BadImageError(DataError):
+class BadImageError(DataError, code="bad-image"):
     """An image cannot be decoded or has an unsupported shape.
 
     Cause: a damaged or empty file, an array in another layout, or pixels whose range is not known.
@@ -284,30 +256,24 @@ class BadImageError(DataError):
     ``--on-bad-row skip``.
     """
 
-    code = "bad-image"
 
-
-class BadTagsError(DataError):
+class BadTagsError(DataError, code="bad-tags"):
     """The tags of a sentence do not fit their scheme or their words.
 
     Cause: tags without B- and I-, numbers without names, or spans that do not begin and end with a word.
     Fix: correct them, or name the scheme: ``--set scheme=BIO`` (``plain`` for tags without B- and I-).
     """
 
-    code = "bad-tags"
 
-
-class BadAnswerError(DataError):
+class BadAnswerError(DataError, code="bad-answer"):
     """An answer cannot be found in its context, or is found several times.
 
     Cause: the context was edited after the answer was marked, or ``answer_start`` is off.
     Fix: give the answer as it is written in the context, and its character offset as ``answer_start``.
     """
 
-    code = "bad-answer"
 
-
-class WrongInputError(DataError):
+class WrongInputError(DataError, code="wrong-input"):
     """The input is of another kind than the model or the argument expects.
 
     Cause: pairs for a model of single texts, an image for a text model, a string where a list belongs, a run
@@ -316,20 +282,16 @@ class WrongInputError(DataError):
     reads.
     """
 
-    code = "wrong-input"
 
-
-class NoSuchSplitError(DataError):
+class NoSuchSplitError(DataError, code="no-such-split"):
     """The data have no such split, or none that can be evaluated.
 
     Cause: a recipe or ``--split`` names validation or test, and the data have no such part.
     Fix: name a split that exists, or hold one out: ``--set validation_size=0.1``.
     """
 
-    code = "no-such-split"
 
-
-class DataChangedError(DataError):
+class DataChangedError(DataError, code="data-changed"):
     """The data are not those of the training.
 
     Cause: the file was edited after the training, so its split may hold rows that the model has seen.
@@ -337,13 +299,11 @@ class DataChangedError(DataError):
     evaluate RUN --data FILE``.
     """
 
-    code = "data-changed"
-
 
 # --- settings, options and runs --------------------------------------------------------------------
 
 
-class ConfigError(InputError):
+class ConfigError(InputError, code="setting"):
     """A recipe, setting, option or environment variable cannot be used.
 
     Cause: the message names it and its value.
@@ -351,160 +311,128 @@ class ConfigError(InputError):
     --help-keys`` settings.
     """
 
-    code = "setting"
 
-
-class UnknownKeyError(ConfigError):
+class UnknownKeyError(ConfigError, code="unknown-key"):
     """There is no setting of that name.
 
     Cause: a typing error, or a setting of another task or model.
     Fix: take the suggestion of the message; ``glassformer train --help-keys`` lists all settings.
     """
 
-    code = "unknown-key"
 
-
-class BadValueError(ConfigError):
+class BadValueError(ConfigError, code="bad-value"):
     """A setting or option has a value that is out of range or not a choice.
 
     Cause: a typing error, another type (text for a number), or a bound that the value exceeds.
     Fix: use one of the values that the message names.
     """
 
-    code = "bad-value"
 
-
-class ConflictError(ConfigError):
+class ConflictError(ConfigError, code="conflict"):
     """Two arguments or options exclude each other.
 
     Cause: both say the same thing in two ways, or one belongs to what the other rules out.
     Fix: give one of them.
     """
 
-    code = "conflict"
 
-
-class NothingGivenError(ConfigError):
+class NothingGivenError(ConfigError, code="nothing-given"):
     """The command has nothing to work on.
 
     Cause: an argument is missing.
     Fix: add it as the message shows; ``glassformer VERB --help`` has examples.
     """
 
-    code = "nothing-given"
 
-
-class WrongArgumentError(ConfigError):
+class WrongArgumentError(ConfigError, code="wrong-argument"):
     """An argument is in the place of another one.
 
     Cause: data where a recipe belongs, a recipe or run where data belong, a model where a text belongs.
     Fix: give the command that the message names.
     """
 
-    code = "wrong-argument"
 
-
-class NoSuchRecipeError(ConfigError):
+class NoSuchRecipeError(ConfigError, code="no-such-recipe"):
     """There is no recipe, study or published result of that name.
 
     Cause: a typing error, or a .toml file that is not there.
     Fix: ``glassformer recipes`` lists the recipes; a file is named with its path and .toml.
     """
 
-    code = "no-such-recipe"
 
-
-class UnknownModelError(ConfigError):
+class UnknownModelError(ConfigError, code="no-such-model"):
     """There is no model of that name.
 
     Cause: a typing error in ``--model``, or a name of the other input (text, image).
     Fix: take the suggestion of the message; ``glassformer doctor`` lists models and their weights.
     """
 
-    code = "no-such-model"
 
-
-class NotForThisModelError(ConfigError):
+class NotForThisModelError(ConfigError, code="not-for-this-model"):
     """A setting, option or command is not for this model or task.
 
     Cause: for example attention maps of a linear model, labels of a regressor, a threshold of tags.
     Fix: leave the option out, or use the model or command that the message names.
     """
 
-    code = "not-for-this-model"
 
-
-class NotInstalledError(ConfigError):
+class NotInstalledError(ConfigError, code="not-installed"):
     """An optional package is not installed.
 
     Cause: serving, ONNX export, Ray and loggers need packages of their own.
     Fix: install the extra that the message names, for example ``pip install 'glassformer[serve]'``.
     """
 
-    code = "not-installed"
 
-
-class NoGpuError(ConfigError):
+class NoGpuError(ConfigError, code="no-gpu"):
     """The device that was asked for is not there.
 
     Cause: no GPU is visible, its driver is missing, or torch was installed for CPUs only.
     Fix: use ``--set device=cpu`` or ``auto``; ``glassformer doctor`` shows what torch sees.
     """
 
-    code = "no-gpu"
 
-
-class NotEnoughMemoryError(ConfigError):
+class NotEnoughMemoryError(ConfigError, code="out-of-memory"):
     """The model or a batch needs more memory than the machine or the GPU has.
 
     Cause: a very large model (``d_model``, ``num_layers``), long inputs, or a large batch.
     Fix: use a smaller model, shorter inputs (``--max-length``), or a smaller ``--batch-size``.
     """
 
-    code = "out-of-memory"
 
-
-class NotARunError(ConfigError):
+class NotARunError(ConfigError, code="not-a-run"):
     """The folder is not a run, or there is no such folder.
 
     Cause: a typing error, the folder around the runs, or the model folder inside one.
     Fix: name the folder that ``glassformer train`` printed (its ``--out``); it has config.toml and model.
     """
 
-    code = "not-a-run"
 
-
-class RunInUseError(ConfigError):
+class RunInUseError(ConfigError, code="run-in-use"):
     """The run's training is not finished, or another process writes to the folder.
 
     Cause: a training is still running there, or it was stopped before its end.
     Fix: wait, or continue a stopped training: ``glassformer train --resume --out RUN``.
     """
 
-    code = "run-in-use"
 
-
-class OtherRunError(ConfigError):
+class OtherRunError(ConfigError, code="other-run"):
     """The folder holds a run of another recipe or other settings.
 
     Cause: ``--resume`` or ``--out`` names a folder that was begun with other settings.
     Fix: resume with the settings of the first command, or choose another ``--out``.
     """
 
-    code = "other-run"
 
-
-class ExistsError(ConfigError):
+class ExistsError(ConfigError, code="exists"):
     """The output file or folder exists and is not replaced.
 
     Cause: an earlier command wrote it.
     Fix: choose another ``--out``, remove it, or continue a stopped run with ``--resume``.
     """
 
-    code = "exists"
 
-
-class OutputPathError(ConfigError):
+class OutputPathError(ConfigError, code="output-path"):
     """Nothing can be written at the path that was given.
 
     Cause: its folder does not exist or may not be written to, it is a broken link, or a folder where a file
@@ -512,53 +440,43 @@ class OutputPathError(ConfigError):
     Fix: make the folder first (``mkdir -p``), or choose another path.
     """
 
-    code = "output-path"
-
 
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
-class CheckpointError(InputError):
+class CheckpointError(InputError, code="checkpoint"):
     """A checkpoint folder is incomplete, damaged, of another shape or not supported.
 
     Cause: a file was changed, cut or mixed with another model's.
     Fix: save or fetch it again; the message names the file and the key.
     """
 
-    code = "checkpoint"
 
-
-class NewerFormatError(CheckpointError):
+class NewerFormatError(CheckpointError, code="newer-version"):
     """A later version of glassformer wrote the folder; it is not damaged.
 
     Cause: it was saved on another machine or before a downgrade.
     Fix: update glassformer: ``pip install --upgrade glassformer``.
     """
 
-    code = "newer-version"
 
-
-class NoSuchModelError(CheckpointError):
+class NoSuchModelError(CheckpointError, code="no-such-model"):
     """There is no model folder or checkpoint of that name.
 
     Cause: a typing error in a path or Hub id.
     Fix: check the path, or take a name from ``glassformer doctor``.
     """
 
-    code = "no-such-model"
 
-
-class NotDownloadedError(CheckpointError):
+class NotDownloadedError(CheckpointError, code="not-downloaded"):
     """A checkpoint is not on this machine and could not be fetched.
 
     Cause: there is no connection, offline mode is on, or the Hub asks for a login.
     Fix: fetch it once with a connection (``hf download ORG/NAME``), or name a local folder.
     """
 
-    code = "not-downloaded"
 
-
-class PickleError(CheckpointError):
+class PickleError(CheckpointError, code="pickle"):
     """The weights are pickled, and reading a pickle can run any code.
 
     Cause: an older checkpoint, or a file that asks for more than tensors. ``pytorch_model.bin`` of PyTorch
@@ -566,169 +484,135 @@ class PickleError(CheckpointError):
     Fix: convert it to safetensors where you trust it, or take a revision that has model.safetensors.
     """
 
-    code = "pickle"
 
-
-class NoTokenizerError(CheckpointError):
+class NoTokenizerError(CheckpointError, code="no-tokenizer"):
     """The folder has no tokenizer that can be read.
 
     Cause: no known file of a tokenizer, or SentencePiece's file of a class whose ids are not known.
     Fix: save it with ``tokenizer.save_pretrained(FOLDER)`` of a fast tokenizer.
     """
 
-    code = "no-tokenizer"
 
-
-class IncompleteError(CheckpointError):
+class IncompleteError(CheckpointError, code="incomplete"):
     """A file of the folder is missing, cut or changed.
 
     Cause: a copy or download that was interrupted, Git LFS without its files, or a file edited by hand.
     Fix: copy, fetch or save it again; for Git LFS run ``git lfs pull``.
     """
 
-    code = "incomplete"
 
-
-class FolderExistsError(CheckpointError):
+class FolderExistsError(CheckpointError, code="exists"):
     """The folder to save to exists and is not replaced.
 
     Cause: it was saved before, or it holds something else.
     Fix: name another folder, or pass ``overwrite=True`` for one that glassformer wrote.
     """
 
-    code = "exists"
 
-
-class UnsupportedModelError(CheckpointError):
+class UnsupportedModelError(CheckpointError, code="unsupported-model"):
     """The checkpoint's architecture or a setting of it is not supported.
 
     Cause: another ``model_type``, quantized weights, or an option that changes the computation.
     Fix: take a supported checkpoint: the page "Which models open here" lists them.
     """
 
-    code = "unsupported-model"
 
-
-class ShapeError(InputError):
+class ShapeError(InputError, code="shape"):
     """Tensors or sizes do not fit together; the message names both sizes.
 
     Cause: inputs of another model, or padded tensors where packed ones belong.
     Fix: use the tokenizer and transform of the model; shapes are in the docstrings.
     """
 
-    code = "shape"
-
 
 # --- warnings -------------------------------------------------------------------------------------
 
 
-class GlassformerWarning(UserWarning):
+class GlassformerWarning(_Coded, UserWarning):
     """Base class of the warnings; the work continues. The command line prints them after ``note:``."""
 
-    code: str
 
-
-class ShortModelWarning(GlassformerWarning):
+class ShortModelWarning(GlassformerWarning, code="short-model"):
     """The model has positions for fewer tokens than ``max_length`` asks for; longer texts are cut.
 
     Cause: a checkpoint for short texts.
     Fix: set ``max_length`` to its limit, read long texts in windows (``long_texts``), or take another model.
     """
 
-    code = "short-model"
 
-
-class NotKeptWarning(GlassformerWarning):
+class NotKeptWarning(GlassformerWarning, code="file-not-kept"):
     """A file that you put into a saved folder could not be kept when the folder was saved again.
 
     Cause: the file cannot be read or copied.
     Fix: copy it there again.
     """
 
-    code = "file-not-kept"
 
-
-class UnnamedColumnsWarning(GlassformerWarning):
+class UnnamedColumnsWarning(GlassformerWarning, code="unnamed-columns"):
     """A model that was fitted without column names takes the columns of a table in their order.
 
     Cause: it was fitted on lists or arrays.
     Fix: fit it on a table, or give a list of tuples.
     """
 
-    code = "unnamed-columns"
 
-
-class OtherOrderWarning(GlassformerWarning):
+class OtherOrderWarning(GlassformerWarning, code="index-order"):
     """X and y have the same index in another order; rows are matched by position.
 
     Cause: one of them was sorted or shuffled.
     Fix: pass ``y.loc[X.index]`` to match rows by index.
     """
 
-    code = "index-order"
 
-
-class OtherSpellingWarning(GlassformerWarning):
+class OtherSpellingWarning(GlassformerWarning, code="label-spelling"):
     """Labels are spelled differently from the model's; they count as the labels that they mean.
 
     Cause: numbers as text, or another case.
     Fix: write them as the model does: scikit-learn's metrics compare exactly.
     """
 
-    code = "label-spelling"
 
-
-class OtherLanguageWarning(GlassformerWarning):
+class OtherLanguageWarning(GlassformerWarning, code="text-language"):
     """The texts are in another language than the encoder was trained on.
 
     Cause: the default encoders read English.
     Fix: use a multilingual encoder: ``--model xlm-roberta-base``.
     """
 
-    code = "text-language"
 
-
-class FromScratchWarning(GlassformerWarning):
+class FromScratchWarning(GlassformerWarning, code="from-scratch"):
     """No pre-trained weights were found: the model starts from random weights and needs more examples.
 
     Cause: neither a package nor a download folder has weights.
     Fix: install or download weights; ``glassformer doctor`` says where they are looked for.
     """
 
-    code = "from-scratch"
 
-
-class MalformedTagsWarning(GlassformerWarning):
+class MalformedTagsWarning(GlassformerWarning, code="malformed-tags"):
     """Tags break the rules of their scheme; they are read as the spans that they mean.
 
     Cause: I- without B-, for example.
     Fix: correct the tags if their boundaries matter.
     """
 
-    code = "malformed-tags"
 
-
-class FewStepsWarning(GlassformerWarning):
+class FewStepsWarning(GlassformerWarning, code="few-steps"):
     """The settings leave too few optimizer steps to learn from.
 
     Cause: few examples with a large batch, or few epochs.
     Fix: use a smaller ``batch_size`` or more ``epochs``, or leave them unset.
     """
 
-    code = "few-steps"
 
-
-class HighRateWarning(GlassformerWarning):
+class HighRateWarning(GlassformerWarning, code="high-lr"):
     """The learning rate is far above the usual one for such a model; training may diverge.
 
     Cause: the rate of a model from scratch was set for a pre-trained one.
     Fix: use the rate that the message names, or leave ``lr`` unset.
     """
 
-    code = "high-lr"
 
-
-class OtherBitsWarning(GlassformerWarning):
+class OtherBitsWarning(GlassformerWarning, code="resume-differs"):
     """The resumed run uses another device or precision; its result is not bit-identical to an uninterrupted
     run's.
 
@@ -736,47 +620,37 @@ class OtherBitsWarning(GlassformerWarning):
     Fix: none is needed; to repeat bits, resume where it began.
     """
 
-    code = "resume-differs"
 
-
-class SeveralProcessesWarning(GlassformerWarning):
+class SeveralProcessesWarning(GlassformerWarning, code="waiting-for-processes"):
     """WORLD_SIZE is above 1 and ``torchrun`` did not start this process; it waits for the others.
 
     Cause: a variable left over from another job.
     Fix: unset WORLD_SIZE, or start with ``torchrun``.
     """
 
-    code = "waiting-for-processes"
 
-
-class OtherDeviceWarning(GlassformerWarning):
+class OtherDeviceWarning(GlassformerWarning, code="other-device"):
     """A saved model names a GPU and none is visible; it runs on what is there.
 
     Cause: it was saved on a machine with a GPU.
     Fix: save it with ``device="auto"``.
     """
 
-    code = "other-device"
 
-
-class DimImagesWarning(GlassformerWarning):
+class DimImagesWarning(GlassformerWarning, code="dim-images"):
     """The brightest pixel of all training images is far below white.
 
     Cause: images with 10 or 12 bits stored in 16, or dark scans.
     Fix: set ``image_range`` to the value of white.
     """
 
-    code = "dim-images"
 
-
-class IdleSettingWarning(GlassformerWarning):
+class IdleSettingWarning(GlassformerWarning, code="idle-setting"):
     """A setting has no effect in combination with the others.
 
     Cause: it belongs to another model, or needs validation data.
     Fix: leave it out, or set what the message names.
     """
-
-    code = "idle-setting"
 
 
 def counted(n: int, noun: str) -> str:
