@@ -286,9 +286,8 @@ def set_generator_states(states: Mapping[str, torch.Tensor], device: torch.devic
 
 # --- what the caller has set ----------------------------------------------------------------------
 
-_computes: ContextVar[bool] = ContextVar(
-    "computes", default=False
-)  # this thread computes, not traces a graph
+# this thread computes, not traces a graph
+_computes: ContextVar[bool] = ContextVar("computes", default=False)
 
 
 @contextmanager

@@ -46,17 +46,8 @@ from glassformer.errors import GlassformerError, NotEnoughMemoryError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
 from glassformer.sklearn_base import go_plain
 
-INFERENCE = {
-    "serve",
-    "predict",
-    "explain",
-    "translate",
-    "fill",
-    "embed",
-    "export",
-    "similar",
-    "search",
-}  # commands that only run inference
+# commands that only run inference
+INFERENCE = {"serve", "predict", "explain", "translate", "fill", "embed", "export", "similar", "search"}
 # How to continue after an interruption, unless the command has its own message.
 RERUN = "run the same command again"
 RESUMABLE = {"cross-validate", "review-labels", "compare", "reproduce"}  # commands that keep finished parts
@@ -105,9 +96,8 @@ app.command("serve", rich_help_panel=EXPORT)(serve.serve_command)
 
 # click's UsageError; recent versions of typer vendor click under a private name
 UsageError: Any = typer.BadParameter.__base__
-WRONG_TYPE = re.compile(
-    r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL
-)  # its message
+# of click, for a value of the wrong type
+WRONG_TYPE = re.compile(r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL)
 TYPE_NAMES = {"integer": "a whole number", "number": "a number"}
 
 

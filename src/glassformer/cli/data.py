@@ -164,12 +164,8 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
 SHOWN = 3  # examples of each class, spans of each kind, pairs
 QUESTIONS = 5
 USUAL_LENGTH = 256  # tokens at which train truncates texts
-LISTED = (
-    "near-repeats",
-    "quotes",
-    "repeats",
-    "truncation",
-)  # notes whose examples are printed; those of warnings always are
+# notes whose examples are printed; those of warnings always are
+LISTED = ("near-repeats", "quotes", "repeats", "truncation")
 app = typer.Typer(help="Inspect data sets: the named ones, or your own files.", no_args_is_help=True)
 
 SOURCE: Any = argument("NAME", "Data set name, table or folder.", default=...)
@@ -264,9 +260,8 @@ def _counts(classes: dict[str, int]) -> str:
 
 # --- kinds of data --------------------------------------------------------------------------------
 
-Columns = tuple[
-    str | None, str, str | None
-]  # of the texts, the second texts, the labels or tags; None or auto: detected
+# of the texts, the second texts, the labels or tags; None or auto: detected
+Columns = tuple[str | None, str, str | None]
 
 
 class Texts:

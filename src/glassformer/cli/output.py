@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 
 NO_ANSWER = "(no answer)"
 EXCERPT = 100  # characters of a text in a table
-STATES = {
-    "missing": "bold red",
-    "warning": "yellow",
-    "note": "cyan",
-    "ok": "green",
-}  # text of the first column -> its color
+# text of the first column -> its color
+STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 
 
 _TO_STDERR = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone

@@ -142,9 +142,8 @@ def run_row(
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress
 
-    recipes = {
-        name: load_recipe(name, settings) for name in row.given
-    }  # report a wrong key before hours of training
+    # report a wrong key before hours of training
+    recipes = {name: load_recipe(name, settings) for name in row.given}
     say(f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores")
     if verdict:
         for recipe in recipes.values():

@@ -90,9 +90,8 @@ class Model:
     seconds: float = 0.0  # of training
     versions: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, int] = field(default_factory=dict)  # split -> number of examples given to fit
-    judged: Mapping[str, float] = field(
-        default_factory=dict
-    )  # metrics of the kept weights, measured during training
+    # metrics of the kept weights, measured during training
+    judged: Mapping[str, float] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     use: str = ""  # lines of Python that use the model
     task: str = ""
@@ -228,9 +227,8 @@ def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Metric]:
     for key, value in scores.items():
         if key not in NO_METRICS and _is_number(value):
             bounds = scores.get(f"{key}_interval")
-            if (
-                bounds and n and key not in Numbers.compared
-            ):  # older files have 1 to 1 if all predictions are right
+            # older files have 1 to 1 if all predictions are right
+            if bounds and n and key not in Numbers.compared:
                 bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
             yield Metric(whose, where, key, float(value), _ends(bounds), n)
 

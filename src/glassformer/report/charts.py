@@ -107,13 +107,8 @@ def _panel(
 # --- horizontal bars in panels ---------------------------------------------------------------------
 
 
-BARS_WIDTH, HEAD, LINE, NAME, FIGURE = (
-    290,
-    34,
-    19,
-    100,
-    48,
-)  # pixels: width of a panel, height of title and bar, width of names and values
+# pixels: width of a panel, height of title and bar, width of names and values
+BARS_WIDTH, HEAD, LINE, NAME, FIGURE = (290, 34, 19, 100, 48)
 LONGEST_NAME = 15  # characters
 
 

@@ -61,9 +61,8 @@ def mapped(
 
 def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tuple[Any, Any]]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # tasks that ask for no GPU leave it visible
+    # tasks that ask for no GPU leave it visible
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray  # pyright: ignore[reportMissingImports]  # of the extra
     except ImportError:

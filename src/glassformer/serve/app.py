@@ -393,9 +393,8 @@ def _add_page(app: FastAPI) -> None:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    unread = (
-        error.status_code == 400
-    )  # the body cannot be parsed: not UTF-8, compressed, or nested too deeply
+    # the body cannot be parsed: not UTF-8, compressed, or nested too deeply
+    unread = error.status_code == 400
     what, where, fix = str(error.detail), request.url.path, None
     if unread:
         where, fix = "body", JSON

@@ -44,9 +44,8 @@ NO_SEPARATORS = bytes(set(range(256)) - set(b",:[{"))  # every value but the fir
 def parse(body: bytes, limits: Limits) -> Any:
     """Parse a body; Problem 413: too many values or inputs, 400: nested too deeply, 422: a repeated key."""
     encoding = json.detect_encoding(body)
-    if not encoding.startswith(
-        "utf-8"
-    ):  # in UTF-16 the byte of a quotation mark may be part of another character
+    # in UTF-16 the byte of a quotation mark may be part of another character
+    if not encoding.startswith("utf-8"):
         body = body.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     check_shape(body, limits)
     value = json.loads(body, object_pairs_hook=_each_once)
@@ -141,13 +140,8 @@ HEADERS = (
 PREDICT = "/v1/predict"
 PROTECTED = ("/v1/", "/metrics", "/openapi.json")  # need the key, if there is one
 GONE = 499  # status in the metrics if the client disconnected before the response
-ONCE = (
-    b"host",
-    b"content-length",
-    b"content-type",
-    b"authorization",
-    b"x-api-key",
-)  # headers that must not be repeated, because programs would read them differently
+# headers that must not be repeated, because programs would read them differently
+ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"x-api-key")
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 # A host and perhaps a port (RFC 9110, 7.2); the host is an address in brackets or a name (RFC 3986, 3.2.2).
 _HOST = re.compile(

@@ -363,9 +363,8 @@ def run_server(
     """
     keep_freed_memory()
     # Image sizes are checked before decoding; with this warning, clients could flood stderr.
-    warnings.filterwarnings(
-        "ignore", "Image size .* exceeds limit"
-    )  # matched by its text, because Pillow is not loaded for text models
+    # matched by its text, because Pillow is not loaded for text models
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():

@@ -48,9 +48,8 @@ class Asked:
     where: str
     reads: type[Served] = ServedTexts  # kind of the inputs
     pairs: bool = False
-    places: Mapping[str, str] = field(
-        default_factory=dict
-    )  # position of an input -> its field, where names differ
+    # position of an input -> its field, where names differ
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def _example(body: dict[str, Any]) -> ConfigDict:

@@ -59,9 +59,8 @@ class Study:
     split: str = "validation"  # the split to evaluate on; "test" only if nothing is chosen by it
     seeds: tuple[int, ...] = (0,)
     baseline: str = ""  # the arm that the others are compared with; "": the first
-    ladder: tuple[
-        str, ...
-    ] = ()  # arms from the weakest to the strongest change, for a sentence in the report
+    # arms from the weakest to the strongest change, for a sentence in the report
+    ladder: tuple[str, ...] = ()
     bootstrap: int = 2000  # number of resamples for intervals and tests
     set: dict = field(default_factory=dict)  # key -> value, applied to every arm
     grid: dict = field(default_factory=dict)  # key -> values; every combination is an arm
