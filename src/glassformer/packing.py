@@ -45,9 +45,8 @@ class Packing:
         object.__setattr__(self, "lengths", tuple(int(n) for n in self.lengths))
         object.__setattr__(self, "device", torch.device(self.device))
         if not self.lengths or min(self.lengths) < 1:
-            raise ShapeError(
-                f"a packing needs sequences of at least one token, got lengths {self.lengths[:8]}"
-            )
+            what = f"a packing needs sequences of at least one token, got lengths {self.lengths[:8]}"
+            raise ShapeError(what)
 
     @staticmethod
     def uniform(count: int, length: int, device: torch.device | str = "cpu") -> Packing:

@@ -97,20 +97,16 @@ def choose_device(name: str = "auto") -> torch.device:
     if name in ("auto", "cuda") and torch.cuda.is_available():
         place, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
         if place >= gpus:
-            raise NoGpuError(
-                f"process {place} of this machine has no GPU",
-                where="torchrun",
-                fix=f"Use --nproc-per-node {gpus}, or --set device=cpu",
-            )
+            fix = f"Use --nproc-per-node {gpus}, or --set device=cpu"
+            raise NoGpuError(f"process {place} of this machine has no GPU", where="torchrun", fix=fix)
         return torch.device("cuda" if place < 0 else f"cuda:{place}")
     if name == "auto":
         return torch.device("cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise BadValueError(
-            f"{name!r} is not a device", where="device", fix="Use cpu, cuda or auto"
-        ) from None
+        fix = "Use cpu, cuda or auto"
+        raise BadValueError(f"{name!r} is not a device", where="device", fix=fix) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise NoGpuError("no GPU is visible", where="device", fix="Use device = cpu or auto")
     if device.type not in ("cpu", "cuda"):
@@ -150,11 +146,8 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     try:
         return {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     except KeyError:
-        raise BadValueError(
-            f"{precision!r} is not a precision",
-            where="precision",
-            fix="Use auto, fp32 or bf16 (classifiers: int8)",
-        ) from None
+        fix = "Use auto, fp32 or bf16 (classifiers: int8)"
+        raise BadValueError(f"{precision!r} is not a precision", where="precision", fix=fix) from None
 
 
 @cache

@@ -137,9 +137,8 @@ def audit_command(
     for name in check or ():
         check_choice("--check", name, tuple(TITLES))
     if fail_under is not None and not 0 <= fail_under <= 1:
-        raise BadValueError(
-            f"{fail_under:g} is not a share", where="--fail-under", fix="Use 0 to 1, such as 0.9"
-        )
+        fix = "Use 0 to 1, such as 0.9"
+        raise BadValueError(f"{fail_under:g} is not a share", where="--fail-under", fix=fix)
     folder = out or default_folder(model.resolve().name, "-audit")
     if folder.exists():
         fix = f"Choose another: --out {free_beside(folder)}"

@@ -141,15 +141,13 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
 
     if level is None or out is None:
         given, lacking = ("--out", "--augment LEVEL") if level is None else ("--augment", "--out FILE.png")
-        raise NothingGivenError(
-            "a contact sheet needs both --augment and --out", where=given, fix=f"Add {lacking}"
-        )
+        fix = f"Add {lacking}"
+        raise NothingGivenError("a contact sheet needs both --augment and --out", where=given, fix=fix)
     columns = sheet_columns(level)
     check_new_file(out)
     if out.suffix.lower() != ".png":
-        raise BadValueError(
-            "the sheet is a PNG file", where=str(out), fix="Give --out a name that ends in .png"
-        )
+        fix = "Give --out a name that ends in .png"
+        raise BadValueError("the sheet is a PNG file", where=str(out), fix=fix)
     split = next(iter(load_image_dataset(source).splits.values()))
     chosen = np.unique(np.linspace(0, len(split) - 1, SHEET_ROWS).astype(int)).tolist()
     sheet = contact_sheet([split.images[i] for i in chosen], level, split.origin)

@@ -37,9 +37,8 @@ def embed(
     if not saved.about and saved.task is None:  # the name of a checkpoint, or an encoder without a head
         found = load_pretrained(model)
         if found.reads != "texts" or not found.has_attention:
-            raise NotForThisModelError(
-                "gives no vectors of texts", where=model, fix="Name an encoder of texts, or a run"
-            )
+            fix = "Name an encoder of texts, or a run"
+            raise NotForThisModelError("gives no vectors of texts", where=model, fix=fix)
         return found.embed(_texts(given, text_column), **options)
     clf = load(folder)
     if not hasattr(clf, "embed"):
@@ -49,9 +48,8 @@ def embed(
         raise NotForThisModelError(what, where=model, fix=other if task.verb == "predict" else asked_by(task))
     if getattr(clf, "reads_pairs", False):
         fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
-        raise WrongArgumentError(
-            "reads pairs of texts, and this command takes single ones", where=model, fix=fix
-        )
+        what = "reads pairs of texts, and this command takes single ones"
+        raise WrongArgumentError(what, where=model, fix=fix)
     if hasattr(clf, "transform_"):
         if options:
             raise NotForThisModelError("images have no prompts", where="--prompt-name", fix="Leave it out")

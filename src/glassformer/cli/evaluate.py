@@ -253,9 +253,8 @@ def report(folder: str | Path) -> list[Path]:
     """Rewrite the report pages of a folder from its files; returns their paths."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise NotARunError(
-            "no such folder", where=str(folder), fix="Name the --out of train, compare or cross-validate"
-        )
+        fix = "Name the --out of train, compare or cross-validate"
+        raise NotARunError("no such folder", where=str(folder), fix=fix)
     from glassformer.checkpoints.native import refuse_unfinished
     from glassformer.report.study import write_review_page, write_study_report
 

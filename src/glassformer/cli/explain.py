@@ -80,11 +80,9 @@ def explain(
     inputs = reads.explained(words, rows)
     if len(inputs) > MAX_INPUTS:
         of_file = len(given) == 1 and Path(given[0]).is_file()
-        raise ConfigError(
-            f"{len(inputs)} inputs, and explain takes {MAX_INPUTS} at most",
-            where=given[0] if of_file else None,
-            fix="Choose rows: --row 2 --row 3" if of_file else "Give fewer",
-        )
+        what = f"{len(inputs)} inputs, and explain takes {MAX_INPUTS} at most"
+        fix = "Choose rows: --row 2 --row 3" if of_file else "Give fewer"
+        raise ConfigError(what, where=given[0] if of_file else None, fix=fix)
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
     settings |= {"cross": True} if cross else {}
     with progress_bar("explained", len(inputs)) as done:
@@ -103,9 +101,8 @@ def _classifier(folder: str | Path) -> Any:
     task = TASKS[clf.RECIPE.task]
     if task.answer is None and not hasattr(clf, "explain_many"):
         kind, fix = type(clf).__name__, asked_by(task)
-        raise NotForThisModelError(
-            f"holds {with_article(kind)}, whose answers are not labels", where=str(folder), fix=fix
-        )
+        what = f"holds {with_article(kind)}, whose answers are not labels"
+        raise NotForThisModelError(what, where=str(folder), fix=fix)
     return clf
 
 
@@ -169,9 +166,8 @@ def explain_command(
     if is_embedder(run):
         if set_ or target or trust or row or cross or word is not None or method or len(given) != 2:
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
-            raise NotForThisModelError(
-                "this is an Embedder, which explains the similarity of two texts", where=str(run), fix=fix
-            )
+            what = "this is an Embedder, which explains the similarity of two texts"
+            raise NotForThisModelError(what, where=str(run), fix=fix)
         found = explain_pair(str(run), given[0], given[1], out)
         if as_json:
             say_json([found.as_dict()] if out is None else {"explained": 1, "out": out})

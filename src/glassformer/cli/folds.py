@@ -222,17 +222,15 @@ def review_labels_command(
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):
         if text or images or model or data or settings or named or out or on_bad_row:
-            raise ConflictError(
-                "a finished cross-validation takes no other setting", where=recipe, fix="Give --top alone"
-            )
+            fix = "Give --top alone"
+            raise ConflictError("a finished cross-validation takes no other setting", where=recipe, fix=fix)
     else:
         settings = [*named, *(settings or ())]
         chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
         if chosen.task in TARGETS.values():  # before folds are trained
             fix = "Use glassformer cross-validate: predictions.csv has each number next to its prediction"
-            raise NotForThisModelError(
-                f"{chosen.task} has numbers, and review-labels needs labels", where="task", fix=fix
-            )
+            what = f"{chosen.task} has numbers, and review-labels needs labels"
+            raise NotForThisModelError(what, where="task", fix=fix)
         check_classifies(chosen, words=True)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)

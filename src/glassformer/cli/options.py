@@ -106,9 +106,8 @@ def free_beside(folder: Path) -> Path:
 def default_folder(name: str, suffix: str = "") -> Path:
     """``runs/NAME``; raises ConfigError if the name would lead to another folder."""
     if re.search(r"[/\\\0]", name) or name in (".", ".."):
-        raise ConfigError(
-            f"{name!r} cannot be a folder's name", where="name", fix="Use letters, or give --out"
-        )
+        fix = "Use letters, or give --out"
+        raise ConfigError(f"{name!r} cannot be a folder's name", where="name", fix=fix)
     return RUNS / f"{name or 'run'}{suffix}"
 
 
@@ -271,9 +270,8 @@ def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[
     if words and data is not None:
         raise ConflictError("texts and --data at once", where=verb, fix="Give one of them")
     if not words and data is None:
-        raise NothingGivenError(
-            "nothing to read", where=verb, fix="Give a TEXT, a FILE, --data FILE, or - for standard input"
-        )
+        fix = "Give a TEXT, a FILE, --data FILE, or - for standard input"
+        raise NothingGivenError("nothing to read", where=verb, fix=fix)
     return words or [str(data)]
 
 
@@ -381,9 +379,8 @@ def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[
     named = {key: name for key, name in columns.items() if name is not None}
     if named and data is None:
         option = "--" + next(iter(named)).replace("_", "-")
-        raise ConflictError(
-            "belongs to --data", where=option, fix="The run knows its own columns: leave it out"
-        )
+        fix = "The run knows its own columns: leave it out"
+        raise ConflictError("belongs to --data", where=option, fix=fix)
     return named
 
 

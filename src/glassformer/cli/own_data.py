@@ -246,9 +246,8 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
     if option is None:
         return name, None, None
     if option not in others:
-        raise WrongArgumentError(
-            f"looks like data for {option} and is not a recipe", where=name, fix=f"Give {others}"
-        )
+        fix = f"Give {others}"
+        raise WrongArgumentError(f"looks like data for {option} and is not a recipe", where=name, fix=fix)
     note(f"{name} is not a recipe: read as data, {option} {shlex.quote(name)}")
     return (None, name, None) if option == "--text" else (None, None, name)
 
@@ -296,9 +295,8 @@ def choose_recipe(
     name = _recipe_of_run(run_folder, command, others) if name is None else name
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
-        raise NotForThisModelError(
-            f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out"
-        )
+        fix = "Leave it out"
+        raise NotForThisModelError(f"a recipe of {recipe.task} has no model", where="--model", fix=fix)
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if not data and name not in recipe_names() and not is_set("source", settings):

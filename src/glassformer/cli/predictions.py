@@ -510,9 +510,8 @@ def table_format(given: Sequence[str], out: Path | None) -> TableFormat:
     _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
     if len(names) > MOST_COLUMNS:
         what = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
-        raise ConfigError(
-            what, where=KEEP_TABLE, fix="Leave it out, or cut the table to the columns you need"
-        )
+        fix = "Leave it out, or cut the table to the columns you need"
+        raise ConfigError(what, where=KEEP_TABLE, fix=fix)
     with path.open("rb") as file:
         marked = file.read(3) == b"\xef\xbb\xbf"
     first = next(text_lines(path, newline="", errors=ESCAPE), "\n")

@@ -35,9 +35,8 @@ def recipes_command(
     found = shipped(word or "")
     if not found:
         fix = "'glassformer recipes' lists all of them"
-        raise NoSuchRecipeError(
-            f"no recipe has {word!r} in its name, task or description", where="WORD", fix=fix
-        )
+        what = f"no recipe has {word!r} in its name, task or description"
+        raise NoSuchRecipeError(what, where="WORD", fix=fix)
     if json:
         say_json(found)
         return

@@ -79,9 +79,8 @@ def write_page(path: Path) -> None:
     from glassformer.report.published_page import pages
 
     if path.suffix != ".md" or not path.parent.is_dir():
-        raise BadValueError(
-            "the table is a Markdown file in a folder that exists", where=str(path), fix="Use x.md"
-        )
+        fix = "Use x.md"
+        raise BadValueError("the table is a Markdown file in a folder that exists", where=str(path), fix=fix)
     folder = path.with_suffix("")
     if (
         path.is_dir()

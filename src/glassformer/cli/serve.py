@@ -35,9 +35,8 @@ def api_key(given: str | None) -> str | None:
     if given is None:
         return None
     if not given.strip():
-        raise ConfigError(
-            "is set but blank", where=KEY, fix="Give a key, or unset it for a server without one"
-        )
+        fix = "Give a key, or unset it for a server without one"
+        raise ConfigError("is set but blank", where=KEY, fix=fix)
     return given.strip()
 
 

@@ -59,9 +59,8 @@ def align(
     translator, rows = _opened(folder, given, text_column)
     texts = usable(rows)
     if len(texts) > MAX_TEXTS:
-        raise ConfigError(
-            f"{len(texts)} texts are too many for one page (at most {MAX_TEXTS})", fix="Give fewer"
-        )
+        fix = "Give fewer"
+        raise ConfigError(f"{len(texts)} texts are too many for one page (at most {MAX_TEXTS})", fix=fix)
     alignments = [translator.align(text, beam) for text in texts]
     save_alignments(alignments, path)
     return alignments

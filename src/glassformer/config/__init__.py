@@ -168,9 +168,8 @@ def build(
             fix = suggestion(key, fields) or nearest(key, list(fields))
             if (home := (_homes(hints) if homes is None else homes).get(key)) is not None:
                 fix = f"It belongs under [{home}]"
-            raise UnknownKeyError(
-                f"unknown key {key!r}", where=place_in_file(where, homes is not None), fix=fix
-            )
+            what = f"unknown key {key!r}"
+            raise UnknownKeyError(what, where=place_in_file(where, homes is not None), fix=fix)
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
             kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}", _homes(hints))
@@ -214,11 +213,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
                 try:
                     return float(value)
                 except OverflowError:
-                    raise ConfigError(
-                        f"the number has {len(str(value))} digits, too many for a float",
-                        where=where,
-                        fix="Use a smaller one",
-                    ) from None
+                    what = f"the number has {len(str(value))} digits, too many for a float"
+                    raise ConfigError(what, where=where, fix="Use a smaller one") from None
         elif origin is int:
             if isinstance(value, int) and not isinstance(value, bool):
                 return value

@@ -34,11 +34,8 @@ def need_onnx() -> None:
     """Raise ConfigError if a package of the extra ``onnx`` is missing."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise NotInstalledError(
-            f"{missing[0]} is not installed",
-            where="export",
-            fix="pip install 'glassformer[onnx]', or '.[onnx]' in a clone",
-        )
+        fix = "pip install 'glassformer[onnx]', or '.[onnx]' in a clone"
+        raise NotInstalledError(f"{missing[0]} is not installed", where="export", fix=fix)
 
 
 def draw_graph(

@@ -56,11 +56,8 @@ class PaddedText(PaddedTokens):
         self, model: Any, max_length: int, temperature: Any = 1.0, to_probabilities: ToProbabilities = softmax
     ):
         if model.head is None:
-            raise ConfigError(
-                f"a {type(model).__name__} without a head for classes cannot be exported",
-                where="export",
-                fix="Export a classifier",
-            )
+            what = f"a {type(model).__name__} without a head for classes cannot be exported"
+            raise ConfigError(what, where="export", fix="Export a classifier")
         super().__init__(model, max_length)
         self.temperature, self.to_probabilities = temperature, to_probabilities
 

@@ -55,9 +55,8 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
         DataError: it is missing, too large, damaged or of another kind.
     """
     if not path.is_file():
-        raise NoSuchFileError(
-            f"no {path.name}", where=str(path.parent), fix="Name the folder of a finished one"
-        )
+        fix = "Name the folder of a finished one"
+        raise NoSuchFileError(f"no {path.name}", where=str(path.parent), fix=fix)
     found = read_json(path, dict)
     if found.get("kind") != kind:
         raise DataError(f"holds no {kind}", where=str(path))

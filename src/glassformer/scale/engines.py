@@ -66,11 +66,8 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
     try:
         import ray  # pyright: ignore[reportMissingImports]  # of the extra
     except ImportError:
-        raise NotInstalledError(
-            "Ray is not installed",
-            where="engine",
-            fix="pip install 'glassformer[scale]', or '.[scale]' in a clone",
-        ) from None
+        fix = "pip install 'glassformer[scale]', or '.[scale]' in a clone"
+        raise NotInstalledError("Ray is not installed", where="engine", fix=fix) from None
     begun = not ray.is_initialized()
     if begun:
         address = os.environ.get("RAY_ADDRESS")

@@ -289,9 +289,8 @@ def find_column(
     lists = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or lists:  # numbers, truth values, dates
         what = f"column {chosen[0]!r} holds {kind}, not {noun}"
-        raise UnclearColumnError(
-            what, where=str(source), fix=f"Name another with --text-column: {listed(names)}"
-        )
+        fix = f"Name another with --text-column: {listed(names)}"
+        raise UnclearColumnError(what, where=str(source), fix=fix)
     return chosen[0]
 
 
@@ -310,9 +309,8 @@ def _loaded(model: str, checksum: str) -> Any:
 
     clf = load(model)
     if TASKS[clf.RECIPE.task].answer is None:
-        raise NotForThisModelError(
-            f"holds {with_article(type(clf).__name__)}, which gives no labels", where=str(model)
-        )
+        what = f"holds {with_article(type(clf).__name__)}, which gives no labels"
+        raise NotForThisModelError(what, where=str(model))
     return clf
 
 

@@ -74,9 +74,8 @@ class Batcher:
                 return items, await job.answer
         except TimeoutError:
             self.metrics.refused.labels("time").inc()
-            raise Problem(
-                503, f"no answer within {self.limits.seconds:g} s", fix="Try again later", again=2
-            ) from None
+            fix = "Try again later"
+            raise Problem(503, f"no answer within {self.limits.seconds:g} s", fix=fix, again=2) from None
         except InputError as error:
             raise of_input(error) from None
         finally:

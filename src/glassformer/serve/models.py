@@ -301,11 +301,8 @@ def load_models(
         if is_named(run):
             path = Path(run)
         elif not path.is_dir():
-            raise NotARunError(
-                "no such run folder",
-                where=str(run),
-                fix="Name a folder that 'glassformer train' wrote, its --out",
-            )
+            fix = "Name a folder that 'glassformer train' wrote, its --out"
+            raise NotARunError("no such run folder", where=str(run), fix=fix)
         name = path.parent.name if path.name == "model" else path.name
         if name in found or name in wrong:
             raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")

@@ -175,9 +175,8 @@ class ExplainRequest(Request):
         if self.text_pair is None:
             return asked[0]
         if asked[0].reads is not ServedTexts:
-            raise Problem(
-                422, "text_pair is given without text", where="body", fix="Send both texts of the pair"
-            )
+            fix = "Send both texts of the pair"
+            raise Problem(422, "text_pair is given without text", where="body", fix=fix)
         return Asked([(asked[0].inputs[0], self.text_pair)], "text", pairs=True)
 
 
@@ -252,9 +251,8 @@ class SimilarRequest(Request):
 
     def asked(self) -> Asked:
         if self.explain and len(self.pairs) > 1:
-            raise Problem(
-                422, "only one pair can be explained at a time", where="explain", fix="Send one pair"
-            )
+            fix = "Send one pair"
+            raise Problem(422, "only one pair can be explained at a time", where="explain", fix=fix)
         texts = [text for pair in self.pairs for text in pair]
         places = {f"pairs[{i}]": f"pairs[{i // 2}][{i % 2}]" for i in range(len(texts))}
         return Asked(texts, "pairs", places=places)

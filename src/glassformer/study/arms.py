@@ -83,11 +83,8 @@ def is_finished(job: Job) -> bool:
     if not (job.folder / MARKER).is_file():
         return False
     if _compared(read_run_recipe(job.folder)) != _compared(job.recipe):
-        raise ExistsError(
-            "holds a run of another recipe",
-            where=str(job.folder),
-            fix="Choose another --out, or remove that folder",
-        )
+        fix = "Choose another --out, or remove that folder"
+        raise ExistsError("holds a run of another recipe", where=str(job.folder), fix=fix)
     return True
 
 

@@ -125,11 +125,8 @@ def _calibrate(
     data, other, leave_out = given
     chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
     if chosen_by is None:
-        raise BadValueError(
-            "this run has no validation split, and the test split must not choose",
-            where=str(folder),
-            fix="Give other labeled examples with --data",
-        )
+        what = "this run has no validation split, and the test split must not choose"
+        raise BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
     if TASKS[recipe.task].target.word_labels:
         return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
     kind = clf.kind_
@@ -334,11 +331,9 @@ def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
         return
     run = folder.resolve().parent if folder.resolve().name == "model" else folder
     if not (run / "config.toml").is_file():
-        raise ConfigError(
-            "int8 is checked on validation labels, and this folder is not a run with a validation split",
-            where=str(folder),
-            fix="Call check_int8(X, y) in Python and save, or use auto",
-        )
+        what = "int8 is checked on validation labels, and this folder is not a run with a validation split"
+        fix = "Call check_int8(X, y) in Python and save, or use auto"
+        raise ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     work = RunContext(TASKS[recipe.task], recipe, run, say)
     held = labelled(own_data(work, ["validation"]).validation)

@@ -154,9 +154,8 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
         return
     config, plan = folder / "config.toml", folder / PLAN
     if not (config.is_file() and plan.is_file()):
-        raise ExistsError(
-            "exists and is not a cross-validation of ours", where=str(folder), fix="Choose another --out"
-        )
+        fix = "Choose another --out"
+        raise ExistsError("exists and is not a cross-validation of ours", where=str(folder), fix=fix)
     theirs = json.loads(plan.read_text(encoding="utf-8"))["folds"]
     same = relevant_settings(build_recipe(read_toml(config), str(config))) == relevant_settings(recipe)
     if theirs != folds or not same:

@@ -89,32 +89,25 @@ def load_study(name_or_path: str | Path) -> Study:
     if str(name_or_path) in known:
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
-        raise NoSuchRecipeError(
-            f"no study {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known) or ["FILE.toml"])
-        )
+        fix = nearest(str(name_or_path), list(known) or ["FILE.toml"])
+        raise NoSuchRecipeError(f"no study {str(name_or_path)!r}", fix=fix)
     study = build(Study, {"name": path.stem} | read_toml(path), path.name)
     if not study.recipe:
         raise ConfigError("no base recipe is named", where=f"{path.name}.recipe", fix='Write recipe = "NAME"')
     if not study.seeds or len(set(study.seeds)) < len(study.seeds) or min(study.seeds) < 0:
-        raise BadValueError(
-            f"{list(study.seeds)} are not distinct seeds", where=f"{path.name}.seeds", fix="Write [0, 1, 2]"
-        )
+        what = f"{list(study.seeds)} are not distinct seeds"
+        raise BadValueError(what, where=f"{path.name}.seeds", fix="Write [0, 1, 2]")
     if study.bootstrap < 100:
-        raise BadValueError(
-            f"{study.bootstrap} resamples are too few", where=f"{path.name}.bootstrap", fix="Use 100 or more"
-        )
+        what = f"{study.bootstrap} resamples are too few"
+        raise BadValueError(what, where=f"{path.name}.bootstrap", fix="Use 100 or more")
     for key, values in study.grid.items():
         if not isinstance(values, list) or not values:
-            raise ConfigError(
-                f"{values!r} is not a list of values",
-                where=f"{path.name}.grid.{key}",
-                fix=f"Write {key} = [...]",
-            )
+            fix = f"Write {key} = [...]"
+            raise ConfigError(f"{values!r} is not a list of values", where=f"{path.name}.grid.{key}", fix=fix)
     for arm, changes in study.arms.items():
         if not isinstance(changes, Mapping):
-            raise ConfigError(
-                f"{changes!r} is not a table", where=f"{path.name}.arms.{arm}", fix=f"Write [arms.{arm}]"
-            )
+            fix = f"Write [arms.{arm}]"
+            raise ConfigError(f"{changes!r} is not a table", where=f"{path.name}.arms.{arm}", fix=fix)
     return replace(
         study, recipe=_base(study.recipe, path), arms={k: _with_base(v, path) for k, v in study.arms.items()}
     )
@@ -149,11 +142,8 @@ def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]
         changes = dict(settings_of_arm)
         plans.append((name, changes.pop("recipe", study.recipe), changes))
     if len(plans) < 2:
-        raise ConfigError(
-            "a comparison needs two arms or more",
-            where=study.name,
-            fix="Give [grid] values, or [arms.NAME] tables",
-        )
+        fix = "Give [grid] values, or [arms.NAME] tables"
+        raise ConfigError("a comparison needs two arms or more", where=study.name, fix=fix)
     arms = [_arm(study, name, base, common, changes) for name, base, changes in plans]
     _check(study, arms)
     return arms
@@ -164,9 +154,8 @@ def _arm(study: Study, name: str, base: str, common: dict[str, Any], changes: di
     recipe = load_recipe(base)
     fixed = {"evaluate.split": study.split} if "evaluate.split" in key_places(type(recipe)) else {}
     if "seed" in common or "seed" in changes:
-        raise ConfigError(
-            "the seed is set in addition to the study's seeds", where=where, fix="List them in seeds = [...]"
-        )
+        fix = "List them in seeds = [...]"
+        raise ConfigError("the seed is set in addition to the study's seeds", where=where, fix=fix)
     return Arm(name, changes, _with_changes(recipe, fixed | common | changes, where))
 
 
@@ -183,9 +172,8 @@ def _check(study: Study, arms: list[Arm]) -> None:
                 f"two arms are called {name!r}" if name.strip() else "an arm has no name", where=study.name
             )
     if study.baseline and study.baseline not in names:
-        raise ConfigError(
-            f"no arm {study.baseline!r}", where=f"{study.name}.baseline", fix=nearest(study.baseline, names)
-        )
+        fix = nearest(study.baseline, names)
+        raise ConfigError(f"no arm {study.baseline!r}", where=f"{study.name}.baseline", fix=fix)
     for arm in arms[1:]:
         if arm.recipe.task != first.recipe.task:
             what = f"{arm.name!r} is {arm.recipe.task}, {first.name!r} is {first.recipe.task}"
@@ -194,11 +182,8 @@ def _check(study: Study, arms: list[Arm]) -> None:
         for key in SPLIT_KEYS:
             if ours.get(key) != theirs.get(key):
                 what = f"{key} is {ours.get(key)!r} in {arm.name!r} and {theirs.get(key)!r} in {first.name!r}"
-                raise ConfigError(
-                    what,
-                    where=study.name,
-                    fix="All arms must be evaluated on the same examples: put it under [set]",
-                )
+                fix = "All arms must be evaluated on the same examples: put it under [set]"
+                raise ConfigError(what, where=study.name, fix=fix)
     known = [arm.name for arm in arms]
     for name in study.ladder:
         if name not in known:
@@ -207,9 +192,8 @@ def _check(study: Study, arms: list[Arm]) -> None:
     for arm in arms:
         other = seen.setdefault(repr(to_dict(arm.recipe) | {"name": ""}), arm.name)
         if other != arm.name:
-            raise ConfigError(
-                f"{arm.name!r} and {other!r} are the same recipe", where=study.name, fix="Remove one"
-            )
+            fix = "Remove one"
+            raise ConfigError(f"{arm.name!r} and {other!r} are the same recipe", where=study.name, fix=fix)
 
 
 def check_split(split: str | None) -> str | None:

@@ -280,9 +280,8 @@ def collect(
         if failed:
             title, reason = next(iter(failed.items()))
             raise GlassformerError(f"no run of the baseline {baseline!r} has ended; {title}: {reason}")
-        raise DataError(
-            f"the baseline {baseline!r} has no finished run", where=study.name, fix="Run it first"
-        )
+        fix = "Run it first"
+        raise DataError(f"the baseline {baseline!r} has no finished run", where=study.name, fix=fix)
     about = {
         "name": study.name,
         "summary": study.summary,
