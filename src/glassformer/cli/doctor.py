@@ -58,7 +58,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
     out = {"checkpoint": lines}
     if (folder / ABOUT).is_file():
         kind, fault = _class_and_fault(folder)
-        lines.append(Line("missing" if fault else "ok", "saved by glassformer", fault or kind))
+        lines.append(_saved_by_us(kind, fault))
         lines += [] if fault else _int8_of(folder)
         if fault or kind in ("Translator", "Word2Vec"):
             return out
@@ -70,11 +70,11 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
         return out
     linear = getattr(checkpoint.family.model, "kind", "") == "linear"
     if linear:
-        out["n-grams"] = list(_ngrams(folder, checkpoint))
+        out["n-grams"] = _or_missing("n-grams", _ngrams(folder, checkpoint))
     elif checkpoint.family.model.reads == "texts":
-        out["tokenizer"] = list(_tokenizer(checkpoint))
+        out["tokenizer"] = _or_missing("tokenizer", _tokenizer(checkpoint))
     else:
-        out["preprocessor"] = list(_preprocessor(folder))
+        out["preprocessor"] = _or_missing("preprocessor", _preprocessor(folder))
     if any(state == "missing" for found in out.values() for state, *_ in found):
         return out
     try:
@@ -83,6 +83,16 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
         out["checkpoint"].append(Line("missing", "weights", str(error)))
         return out
     out["use"] = list(_uses(checkpoint, name))
+    return out
+
+
+def _or_missing(what: str, lines: Iterator[Line]) -> list[Line]:
+    """The lines of a check, which may end with an error: then the last one says what is missing."""
+    out: list[Line] = []
+    try:
+        out.extend(lines)
+    except InputError as error:
+        out.append(Line("missing", what, str(error)))
     return out
 
 
@@ -107,15 +117,16 @@ def _without_hub_format(folder: Path) -> list[Line] | None:
     if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
         return None
     kind, fault = _class_and_fault(inner)
-    lines = [Line("ok", "folder", str(inner))]
-    lines += [Line("missing" if fault else "ok", "saved by glassformer", fault or kind)]
-    return lines if fault else [*lines, Line("ok", "use", _how_to_use(kind, folder))]
+    lines = [Line("ok", "folder", str(inner)), _saved_by_us(kind, fault)]
+    if not fault:
+        task, python = task_making(kind), f"gf.load({str(folder)!r}) in Python"
+        verb = "" if task is None else f"glassformer {task.verb} {folder}, or "
+        lines.append(Line("ok", "use", verb + python))
+    return lines
 
 
-def _how_to_use(kind: str, folder: Path) -> str:
-    """How to use a model saved by glassformer."""
-    task, python = task_making(kind), f"gf.load({str(folder)!r}) in Python"
-    return python if task is None else f"glassformer {task.verb} {folder}, or {python}"
+def _saved_by_us(kind: str, fault: str) -> Line:
+    return Line("missing" if fault else "ok", "saved by glassformer", fault or kind)
 
 
 def _class_and_fault(folder: Path) -> tuple[str, str]:
@@ -134,9 +145,9 @@ def _int8_of(folder: Path) -> list[Line]:
     from glassformer.tasks.int8 import describe_outcome
 
     found = read_json(folder / ABOUT).get("int8")
-    return (
-        [] if found is None else [Line("ok" if found["passed"] else "note", "int8", describe_outcome(found))]
-    )
+    if found is None:
+        return []
+    return [Line("ok" if found["passed"] else "note", "int8", describe_outcome(found))]
 
 
 def _contents(checkpoint: Any) -> Iterator[Line]:
@@ -153,9 +164,8 @@ def _contents(checkpoint: Any) -> Iterator[Line]:
     encoder, embedding = getattr(config, "encoder", None), config.embedding
     if encoder is not None:
         shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
-        yield Line(
-            "ok", "encoder", f"{shape}, {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
-        )
+        shape += f", {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
+        yield Line("ok", "encoder", shape)
     if family.model.reads == "texts":
         longest = getattr(embedding, "longest", None) if encoder is not None else None
         yield Line("ok", "longest text", f"{longest:,} tokens" if longest else "any length")
@@ -165,9 +175,8 @@ def _head(checkpoint: Any) -> str:
     if checkpoint.other:
         return f"for {checkpoint.other}"
     if checkpoint.head != "classification":
-        return {"mlm": "masked words", "pretraining": "masked words and next sentence"}.get(
-            checkpoint.head, "none"
-        )
+        known = {"mlm": "masked words", "pretraining": "masked words and next sentence"}
+        return known.get(checkpoint.head, "none")
     named = checkpoint.settings.get("id2label")
     names = [str(name) for name in named.values()] if isinstance(named, dict) else []
     shown = f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
@@ -177,11 +186,7 @@ def _head(checkpoint: Any) -> str:
 def _tokenizer(checkpoint: Any) -> Iterator[Line]:
     from glassformer.tasks.build import fitting
 
-    try:
-        files, tokenizer = files_of(checkpoint.folder), load_tokenizer(checkpoint.folder)
-    except InputError as error:
-        yield Line("missing", "tokenizer", str(error))
-        return
+    files, tokenizer = files_of(checkpoint.folder), load_tokenizer(checkpoint.folder)
     known = Vocabulary.of(tokenizer)
     yield Line("ok", "read from", " with ".join(file.name for file in files))
     yield Line("ok", "kind", f"{type(tokenizer.model).__name__}, {id_count(tokenizer):,} tokens")
@@ -199,11 +204,7 @@ def _tokenizer(checkpoint: Any) -> Iterator[Line]:
 def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
     from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
 
-    try:
-        found = read_ngrams(folder)
-    except InputError as error:
-        yield Line("missing", "n-grams", str(error))
-        return
+    found = read_ngrams(folder)
     yield Line("ok", "read from", f"{FILE} with {IDF}.safetensors")
     yield Line(
         "ok", "features", f"{len(found.words):,} n-grams of words, {len(found.pieces):,} of characters"
@@ -219,11 +220,7 @@ def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
 def _preprocessor(folder: Path) -> Iterator[Line]:
     from glassformer.inputs.images import load_transform
 
-    try:
-        transform = load_transform(folder)
-    except InputError as error:
-        yield Line("missing", "preprocessor", str(error))
-        return
+    transform = load_transform(folder)
     width, height = transform.size[::-1]
     yield Line("ok", "images", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
 

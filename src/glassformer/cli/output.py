@@ -17,7 +17,7 @@ from rich.text import Text
 
 from glassformer.checkpoints.files import read_json
 from glassformer.data.findings import warnings_said
-from glassformer.errors import GlassformerWarning
+from glassformer.errors import GlassformerWarning, counted
 from glassformer.finite import json_text
 from glassformer.outputs import printable
 from glassformer.tasks.catalog import TASKS
@@ -278,7 +278,7 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         title = f"{recipe.name}: {counted}, {metrics['seconds']['total']:.0f} s in all"
         first = "" if target.labels_given else "model"
         show(title, metric_table(rows, columns, digits, first, short=True))
-        for line in LINES_BELOW[target.told_as](run, name, noun):
+        for line in LINES_BELOW[target.told_as](scores, metrics, name, noun):
             say(line)
     for line in interval_lines(metrics.get("intervals") or []):
         say(line)
@@ -311,24 +311,22 @@ def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
     return target.in_terminal or [*target.narrow(measure, scores), "seconds"]
 
 
-def label_lines(run: Run, name: str, noun: str) -> Iterator[str]:
+def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun: str) -> Iterator[str]:
     from glassformer.report.wording import verdict_of
     from glassformer.targets.multiclass import no_better_than_one
 
-    metrics = run.metrics
-    if plain := no_better_than_one(metrics["test"] or metrics["validation"]):
+    if plain := no_better_than_one(scores):
         note(f"{name} is {plain}")
     yield verdict_of(metrics, noun)
     if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
         yield "the simple models were trained with the same class weights"
 
 
-def tag_lines(run: Run, name: str, noun: str) -> Iterator[str]:
+def tag_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
     """Print a table of the kinds with their errors; yields no lines."""
     from glassformer.report.wording import percent
     from glassformer.targets.token_tags import ERRORS
 
-    scores = run.metrics["test"] or run.metrics["validation"]
     wrong = scores["errors_by_kind"]
     rows = [
         [kind, f"{s['support']:,}", percent(s["f1"], 2), *(f"{wrong[kind][error]:,}" for error in ERRORS)]
@@ -339,16 +337,15 @@ def tag_lines(run: Run, name: str, noun: str) -> Iterator[str]:
     yield from ()
 
 
-def answer_lines(run: Run, name: str, noun: str) -> Iterator[str]:
-    found = (run.metrics["test"] or run.metrics["validation"])["errors"]
-    yield "errors: " + (", ".join(f"{n:,} {e.replace('_', ' ')}" for e, n in found.items() if n) or "none")
+def answer_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
+    found = scores["errors"].items()
+    yield "errors: " + (", ".join(f"{n:,} {e.replace('_', ' ')}" for e, n in found if n) or "none")
 
 
-def number_lines(run: Run, name: str, noun: str) -> Iterator[str]:
+def number_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
     from glassformer.report.metrics import cells
     from glassformer.targets.regression import Numbers
 
-    scores = run.metrics["test"] or run.metrics["validation"]
     if scores["r2_interval"]:
         yield f"95 % interval of R²: {cells(scores, ['r2_interval'], Numbers(), 2)[0]}"
     if line := in_ratios(scores):
@@ -356,12 +353,7 @@ def number_lines(run: Run, name: str, noun: str) -> Iterator[str]:
 
 
 GROUPS = ("unanswerable", "answerable")  # of evaluated questions
-LINES_BELOW = {
-    "labels": label_lines,
-    "tags": tag_lines,
-    "answers": answer_lines,
-    "numbers": number_lines,
-}
+LINES_BELOW = {"labels": label_lines, "tags": tag_lines, "answers": answer_lines, "numbers": number_lines}
 
 
 def show_examples(metrics: dict[str, Any]) -> None:
@@ -413,35 +405,29 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
     gap, right = scores["confidence"] - scores["accuracy"], scores["accuracy"]
     if abs(gap) < max(GAP, 2 * (right * (1 - right) / scores["n"]) ** 0.5):
         return ""
-    side = "low" if gap < 0 else "high"
+    side, name = "low" if gap < 0 else "high", shlex.quote(str(folder))
     message = (
         f"its probabilities are too {side}: {scores['confidence']:.2f} on average, "
         f"and {right:.2f} of the predictions are right"
     )
-    name = shlex.quote(str(folder))
     count = validation["n"] if validation else 0
-    if validation is None or count < MIN_CALIBRATION:
+    if count < MIN_CALIBRATION:
         few = (
-            f"the {count:,} validation examples are too few to calibrate them"
-            if count
-            else "there are no validation examples to calibrate them"
+            f"the {count:,} validation examples are too few" if count else "there are no validation examples"
         )
-        return f"{message}; {few}: glassformer calibrate {name} --data MORE.csv uses other labeled examples"
-    own = (
-        validation["confidence"] - validation["accuracy"] if validation.get("confidence") is not None else 0.0
-    )
-    return (
-        f"{message}: glassformer calibrate {name} calibrates them"
-        if own * gap > 0 and abs(own) >= GAP / 2
-        else ""
-    )
+        more = f"glassformer calibrate {name} --data MORE.csv uses other labeled examples"
+        return f"{message}; {few} to calibrate them: {more}"
+    confidence = validation.get("confidence")
+    own = 0.0 if confidence is None else confidence - validation["accuracy"]
+    consistent = own * gap > 0 and abs(own) >= GAP / 2
+    return f"{message}: glassformer calibrate {name} calibrates them" if consistent else ""
 
 
 def _warnings(folder: Path) -> str:
     """The number of warnings of the data doctor about a run's data, in words; empty: none."""
     path = folder / "doctor.json"
     count = warnings_said(read_json(path)["findings"]) if path.is_file() else 0
-    return "" if not count else "1 warning" if count == 1 else f"{count:,} warnings"
+    return counted(count, "warning") if count else ""
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
@@ -494,15 +480,10 @@ def show_vectors_run(run: Run, recipe: Any) -> None:
         if rows:
             show_table(what, ("asked", "nearest"), rows)
     norms = [
-        [when, f"{n['mean']:.3f}", f"{n['min']:.3f}", f"{n['max']:.3f}"]
-        for when, n in metrics["norms"].items()
+        [when, *(f"{n[key]:.3f}" for key in ("mean", "min", "max"))] for when, n in metrics["norms"].items()
     ]
-    show_table(
-        "length of the vectors",
-        ("", "mean", "smallest", "largest"),
-        norms,
-        right=("mean", "smallest", "largest"),
-    )
+    heads = ("", "mean", "smallest", "largest")
+    show_table("length of the vectors", heads, norms, right=heads[1:])
 
 
 def show_tests(title: str, tests: dict[str, Any]) -> None:

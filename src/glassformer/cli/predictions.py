@@ -182,7 +182,6 @@ class Numbers(Labels):
         return repr(float(found["number"])), number_cells(found["interval"])
 
     def line(self, one: Prediction) -> str:
-        """The line of a prediction on a terminal."""
         if one.found is None:
             return f"\t\t{_shown(one.row.text)}"
         shown, ends = self.model.kind_.shown, one.found["interval"]
@@ -190,11 +189,9 @@ class Numbers(Labels):
         return f"{shown(one.found['number'])}\t{inside}\t{_shown(one.row.text)}"
 
     def as_dict(self, written: Writer) -> Any:
-        """Like for labels, with the coverage of the intervals."""
         return super().as_dict(written) | {"coverage": self.coverage if self.able else None}
 
     def notes(self, written: Writer) -> Iterator[str]:
-        """Notes about the predictions."""
         from glassformer.targets.regression import examples_needed
 
         yield from super().notes(written)
@@ -216,18 +213,15 @@ class _Told:
         self.beside = columns_beside(layout, self.TAKEN or self.HEADER)
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """The JSON fields of each prediction."""
         records_of = TASKS[self.model.RECIPE.task].predict_records
         assert records_of is not None, "other models were refused before"
         yield from records_of(self.model, inputs)
         progress(len(inputs))
 
     def header(self) -> list[str]:
-        """The columns of the table."""
         return [*self.HEADER, *self.beside]
 
     def json(self, one: Prediction) -> dict[str, Any]:
-        """The JSON object of a prediction."""
         return {"row": one.row.row, "error": one.row.error} | self._beside(one) | dict(one.found or {})
 
     def _beside(self, one: Prediction) -> dict[str, str]:
@@ -251,7 +245,6 @@ class Tags(_Told):
         self.spans = 0
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        """The JSON fields of each prediction; counts the spans."""
         for found in super().predict(inputs, progress):
             self.spans += len(found["spans"])
             yield found
@@ -268,20 +261,17 @@ class Tags(_Told):
             yield [csv_safe(cell) for cell in cells]
 
     def line(self, one: Prediction) -> str:
-        """The line of a prediction on a terminal."""
         if one.found is None:
             return "\t"
         spans = (f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in one.found["spans"])
         return f"{', '.join(spans)}\t{_shown(one.found['text'])}"
 
     def as_dict(self, written: Writer) -> Any:
-        """The JSON output."""
         if written.out is None:
             return written.kept_back
         return {self.noun: written.good, "spans": self.spans, "out": written.out}
 
     def said(self, written: Writer) -> str:
-        """A summary of what was written."""
         return f"{written.good:,} {self.noun}, {self.spans:,} spans"
 
 
@@ -297,23 +287,19 @@ class Answers(_Told):
         return {name: found[name] for name in found if name not in self.beside} | self._beside(one)
 
     def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
-        """The row of the table for a question."""
         found = self.json(one)
         yield [csv_safe(found.get(name, "")) for name in self.header()]
 
     def line(self, one: Prediction) -> str:
-        """The line of a prediction on a terminal."""
         if one.found is None:
             return "\t\t"
         answer = one_line(one.found["answer"]) or NO_ANSWER
         return f"{answer}\t{one.found['probability']:.4f}\t{_shown(one.found['question'])}"
 
     def as_dict(self, written: Writer) -> Any:
-        """The JSON output."""
         return written.kept_back if written.out is None else {"questions": written.count, "out": written.out}
 
     def said(self, written: Writer) -> str:
-        """A summary of what was written."""
         return f"{written.count:,} questions"
 
 
@@ -336,11 +322,9 @@ def kind_in(folder: Path) -> type[Kind]:
 
 def asked_by(task: Any) -> str:
     """A hint on how to use a model that does not predict labels."""
-    return (
-        "Open it in Python with glassformer.load"
-        if task.verb == "predict"
-        else f"Use glassformer {task.verb}"
-    )
+    if task.verb == "predict":
+        return "Open it in Python with glassformer.load"
+    return f"Use glassformer {task.verb}"
 
 
 def check_output(path: Path, kind: type[Kind] = Labels) -> None:
