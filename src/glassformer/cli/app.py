@@ -25,7 +25,6 @@ from glassformer.cli import (
     data,
     demo,
     doctor,
-    embed,
     evaluate,
     explain,
     export,
@@ -85,7 +84,7 @@ app.command("diff", rich_help_panel=EVALUATE, epilog=TABLES)(audit.diff_command)
 app.command("report", rich_help_panel=EVALUATE)(evaluate.report_command)
 app.command("predict", rich_help_panel=USE, epilog=TABLES)(predict.predict_command)
 app.command("explain", rich_help_panel=USE, epilog=TABLES)(explain.explain_command)
-app.command("embed", rich_help_panel=USE, epilog=TABLES)(embed.embed_command)
+app.command("embed", rich_help_panel=USE, epilog=TABLES)(vectors.embed_command)
 app.command("similar", rich_help_panel=USE, epilog=TABLES)(similar.similar_command)
 app.command("search", rich_help_panel=USE, epilog=TABLES)(similar.search_command)
 app.command("translate", rich_help_panel=USE, epilog=TABLES)(translate.translate_command)

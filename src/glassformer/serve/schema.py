@@ -63,12 +63,19 @@ class Strict(BaseModel):
 class Request(Strict):
     """Accepts ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
 
+    READS: ClassVar[Sequence[type[Served]]] = ()
+
     def asked(self) -> Asked:
         """The inputs; raises Problem for fields that do not fit together."""
         texts = self.given("text")
         if texts is None:
             raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
         return Asked(texts, "texts")
+
+    def by_kind(self, plural: str = "") -> list[Asked]:
+        """The inputs of each kind in ``READS`` that is given."""
+        kinds = [(kind, self.given(kind.field)) for kind in self.READS]
+        return [Asked(inputs, kind.field + plural, kind) for kind, inputs in kinds if inputs is not None]
 
     def given(self, one: str) -> list[str] | None:
         """The value of field ``one`` or its plural, as a list; None: neither is set.
@@ -100,11 +107,7 @@ class PredictRequest(Request):
     model: Name | None = None
 
     def asked(self) -> Asked:
-        asked = [
-            Asked(inputs, f"{kind.field}s", kind)
-            for kind in self.READS
-            if (inputs := self.given(kind.field)) is not None
-        ]
+        asked = self.by_kind("s")
         if self.pairs is not None:
             asked.append(Asked([TextPair(*pair) for pair in self.pairs], "pairs", pairs=True))
         if len(asked) != 1:
@@ -165,11 +168,7 @@ class ExplainRequest(Request):
     head: int | None = Field(None, ge=-1000, le=1000, description="With attention; default: the mean of all")
 
     def asked(self) -> Asked:
-        asked = [
-            Asked(inputs, kind.field, kind)
-            for kind in self.READS
-            if (inputs := self.given(kind.field)) is not None
-        ]
+        asked = self.by_kind()
         if len(asked) != 1:
             raise Problem(422, "exactly one of text and image is required", where="body", fix=ONE)
         if self.text_pair is None:
@@ -182,9 +181,9 @@ class ExplainRequest(Request):
 
 def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Request]:
     """The request class with a field for each additional kind of input."""
-    known = getattr(request, "READS", None)
+    known = request.READS
     more = [kind for kind in dict.fromkeys(kinds) if known and kind.field not in request.model_fields]
-    if known is None or not more:
+    if not more:
         return request
     fields: dict[str, Any] = {}
     for kind in more:
@@ -241,9 +240,7 @@ class SimilarRequest(Request):
     """Pairs of texts to compare."""
 
     model_config = _example({"pairs": [["A dog runs.", "The dog ran."]]})
-    pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
-        min_length=1, fail_fast=True
-    )
+    pairs: list[Pair] = Field(min_length=1, fail_fast=True)
     model: Name | None = None
     explain: bool = Field(
         False, description="For one pair: also return what each pair of tokens adds to the cosine"

@@ -176,12 +176,7 @@ def run_jobs(
         return failed
     if workers == 0:
         for job in todo:
-            started, error = time.perf_counter(), None
-            try:
-                run_arm(job, say=say, progress=progress)
-            except (Exception, KeyboardInterrupt) as caught:
-                error = caught
-            record(job, error, time.perf_counter() - started)
+            record(job, *_attempt(job, say=say, progress=progress))
         return failed
     running: list[Any] = []
     with _shared_cores(workers), ThreadPoolExecutor(workers) as pool:
@@ -261,11 +256,13 @@ def _blocked(*names: str) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _attempt(job: Job) -> tuple[BaseException | None, float]:
+def _attempt(job: Job, **options: Any) -> tuple[BaseException | None, float]:
     """Run a job in this process; returns its error, if any, and the seconds."""
     started, error = time.perf_counter(), None
     try:
-        run_arm(job, own_process=False)
+        run_arm(job, **options)
+    except KeyboardInterrupt:
+        error = Interrupted("interrupted")
     except GlassformerError as caught:
         error = caught
     except Exception as caught:  # only the message can be pickled for sure
@@ -283,16 +280,7 @@ def _exit_status(code: int | None) -> str:
 def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # training installs its own handler
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    error: BaseException | None = None
-    try:
-        run_arm(job, own_process=True, say=say, progress=progress)
-    except KeyboardInterrupt:
-        error = Interrupted("interrupted")
-    except GlassformerError as caught:
-        error = caught
-    except Exception as caught:  # only the message can be pickled for sure
-        error = GlassformerError(f"{type(caught).__name__}: {caught}")
-    sender.send(error)
+    sender.send(_attempt(job, own_process=True, say=say, progress=progress)[0])
 
 
 def _end_with(parent: int) -> None:

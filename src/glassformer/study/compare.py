@@ -15,7 +15,7 @@ from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
 from glassformer.study.answers import read_answers, read_answers_split
 from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
-from glassformer.study.grid import Arm, Study, check_split, expand
+from glassformer.study.grid import Study, check_split, expand
 from glassformer.study.results import collect, compare_results, write_results
 from glassformer.targets.target import Judged
 from glassformer.tasks.catalog import TASKS
@@ -57,7 +57,10 @@ def compare(
     arms = expand(study)
     with writing(folder):
         jobs = jobs_of(study, arms, folder)
-        failed = _run(study, arms, jobs, folder, workers, engine, say, progress)
+        with disk_errors(folder):
+            (folder / "arms").mkdir(parents=True, exist_ok=True)
+        say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
+        failed = run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
         results = collect(study, arms, jobs, failed, measure)
         write_results(folder, study, results)
         write_study_report(folder)
@@ -71,23 +74,6 @@ def check_study_folder(folder: str | Path) -> Path:
     if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
         raise ExistsError("exists and is not a study of ours", where=str(folder), fix="Choose another --out")
     return folder
-
-
-def _run(
-    study: Study,
-    arms: Sequence[Arm],
-    jobs: Sequence[Job],
-    folder: Path,
-    workers: int,
-    engine: str,
-    say: Say,
-    progress: bool,
-) -> dict[str, str]:
-    """Run the missing jobs; returns the error message of each that failed."""
-    with disk_errors(folder):
-        (folder / "arms").mkdir(parents=True, exist_ok=True)
-    say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
-    return run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
 
 
 # --- comparing finished runs ----------------------------------------------------------------------
