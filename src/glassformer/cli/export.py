@@ -10,13 +10,7 @@ from glassformer.cli.options import RUN, check_folder, flag, option
 from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.predictions import asked_by
 from glassformer.data.splits import labelled
-from glassformer.errors import (
-    BadValueError,
-    DataError,
-    ExistsError,
-    NotForThisModelError,
-    with_article,
-)
+from glassformer.errors import BadValueError, DataError, ExistsError, NotForThisModelError, with_article
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.catalog import TASKS
 

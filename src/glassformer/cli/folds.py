@@ -27,12 +27,7 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AS_JSON, excerpt, note, say, say_json, show, show_table, stream
 from glassformer.cli.own_data import choose_recipe
-from glassformer.errors import (
-    BadValueError,
-    ConflictError,
-    GlassformerError,
-    NotForThisModelError,
-)
+from glassformer.errors import BadValueError, ConflictError, GlassformerError, NotForThisModelError
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.catalog import TARGETS, check_classifies, recipe_names
 
@@ -116,9 +111,7 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
 
 TEXT: Any = option("FILE", "Labeled texts, instead of a recipe; all rows go into the folds.", panel=DATA)
 IMAGES: Any = option(
-    "FOLDER",
-    "Labeled images, instead of a recipe: a folder or a table; all go into the folds.",
-    panel=DATA,
+    "FOLDER", "Labeled images, instead of a recipe: a folder or a table; all go into the folds.", panel=DATA
 )
 
 OUT: Any = option("DIR", "Output folder; finished folds in it are kept.", show_default="runs/NAME-folds")

@@ -202,9 +202,7 @@ OTHER_DATA: Any = argument("PATH", "Other data, same as --data.", show_default=F
 TEXT_COLUMN: Any = _column("Text column")
 PAIR_COLUMN: Any = _column("Second text column of pairs")
 LABEL_COLUMN: Any = option(
-    "NAME",
-    "Label column (auto-detected). Multi-label: comma-separated 0/1 columns, e.g. A,B,C.",
-    panel=DATA,
+    "NAME", "Label column (auto-detected). Multi-label: comma-separated 0/1 columns, e.g. A,B,C.", panel=DATA
 )
 LABEL_SEPARATOR: Any = option("TEXT", "Separator of several labels in one cell, e.g. '|'.", panel=DATA)
 IMAGE_COLUMN: Any = _column("Column with images or image paths")

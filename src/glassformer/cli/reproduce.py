@@ -9,12 +9,7 @@ from typing import Any
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.cli.options import RUNS, SETTINGS, argument, flag, option
 from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_table, stream
-from glassformer.errors import (
-    BadValueError,
-    CheckpointError,
-    ConflictError,
-    OutputPathError,
-)
+from glassformer.errors import BadValueError, CheckpointError, ConflictError, OutputPathError
 from glassformer.outputs import write_text_whole
 from glassformer.report.published import (
     Measured,

@@ -67,11 +67,7 @@ def learning_curves(
 
 
 def _panel(
-    x: int,
-    title: str,
-    lines: Mapping[str, Sequence[float]],
-    end: int | None,
-    ends: tuple[str, str] | None,
+    x: int, title: str, lines: Mapping[str, Sequence[float]], end: int | None, ends: tuple[str, str] | None
 ) -> str:
     values = [value for line in lines.values() for value in line]
     low, high = min(values), max(values)
@@ -90,10 +86,7 @@ def _panel(
     ]
     for (name, line), color, place in zip(lines.items(), COLORS, (0, 80, 160)):
         points = [
-            (
-                left + (right - left) * i / max(last - 1, 1),
-                floor - (floor - TOP) * (value - low) / span,
-            )
+            (left + (right - left) * i / max(last - 1, 1), floor - (floor - TOP) * (value - low) / span)
             for i, value in enumerate(line)
         ]
         drawn = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)

@@ -138,7 +138,4 @@ WORDS = Kind(
     sections=(masked_words, learned, sentences),
     letters=lambda run: "V words in the vocabulary, N tokens in all",
 )
-PATCHES = Kind(
-    sections=(hidden_patches, painted, learned),
-    letters=lambda run: "B images, N patches in all",
-)
+PATCHES = Kind(sections=(hidden_patches, painted, learned), letters=lambda run: "B images, N patches in all")

@@ -117,7 +117,4 @@ def scatter(scores: Sequence[float], cosines: Sequence[float]) -> Markup:
         return figures.as_svg(figure, "cosines", "Cosine of each evaluated pair against its score")
 
 
-PAGE = Kind(
-    sections=(agreement, folds, made, learned),
-    about=lambda run: {"loss": run.metrics.get("loss")},
-)
+PAGE = Kind(sections=(agreement, folds, made, learned), about=lambda run: {"loss": run.metrics.get("loss")})

@@ -187,9 +187,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
         for axes in grid[max(len(arms) - ACROSS, 0) : len(arms)]:
             axes.set_xlabel("evaluation")
         return as_svg(
-            figure,
-            f"curves-{key}",
-            f"Validation {called} of each arm over the evaluations, mean over seeds",
+            figure, f"curves-{key}", f"Validation {called} of each arm over the evaluations, mean over seeds"
         )
 
 

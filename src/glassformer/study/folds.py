@@ -26,12 +26,7 @@ from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
 from glassformer.data.copies import content_of
 from glassformer.data.rejected import summary
-from glassformer.errors import (
-    BadValueError,
-    DataChangedError,
-    ExistsError,
-    OtherRunError,
-)
+from glassformer.errors import BadValueError, DataChangedError, ExistsError, OtherRunError
 from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions

@@ -26,13 +26,7 @@ from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second_of
-from glassformer.errors import (
-    BadValueError,
-    DataError,
-    NotARunError,
-    NotForThisModelError,
-    RunInUseError,
-)
+from glassformer.errors import BadValueError, DataError, NotARunError, NotForThisModelError, RunInUseError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.predictions import Prediction, read_predictions, table_file
 from glassformer.finite import json_text
