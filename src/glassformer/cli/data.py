@@ -75,12 +75,7 @@ def read_as(
 ) -> tuple[DoctorReport, Any, str]:
     """Run the data doctor on data as a recipe reads them; returns its report, the data and their kind.
 
-    Args:
-        kind: kind of the data, as ``kind_of`` of ``data/kinds.py`` returns it.
-        settings: ``KEY=VALUE`` of a recipe; by default unusable rows are skipped and nothing is held out.
-        columns: names of the columns in ``COLUMNS``; None or ``auto``: detected.
-        model: model whose tokenizer is used if no setting names one; None: tokens are not checked.
-        max_length: tokens at which texts are truncated, if no setting has it.
+    Unless ``settings`` say otherwise, unusable rows are skipped and nothing is held out.
     """
     from glassformer.tasks.labelled import parts_of
 
@@ -281,14 +276,7 @@ class Texts:
     def examine(
         self, dataset: Any, model: str | None = None, max_length: int | None = None, recipe: Any = None
     ) -> DoctorReport:
-        """Run every check of the data doctor.
-
-        Args:
-            model: model whose tokenizer reads the texts and questions, or whose image size is used; None:
-                tokens are not checked, and images are resized for the default model of ``train --images``.
-            max_length: tokens at which texts are truncated.
-            recipe: sets text cleaning, image size and tagging scheme; None: the defaults.
-        """
+        """Run every check of the data doctor; tokens are checked with the tokenizer of ``model``, if given."""
         from glassformer.tasks.build import is_from_scratch
 
         options: dict[str, Any] = {"max_length": max_length}

@@ -51,23 +51,10 @@ def explain(
     rows: Sequence[int] = (),
     **options: Any,
 ) -> list[Any]:
-    """Explanations of texts, files of texts, or images.
+    """Explanations of texts, of files of texts (only the ``rows`` of these numbers, if given), or of images.
 
-    Args:
-        folder: folder of a run or of a saved model.
-        method: None: the default of Python's ``explain``.
-        target: the label to explain; None: the predicted one.
-        trust: test the faithfulness of each explanation against random orders, with about 320 variants of
-            the input for each way of masking.
-        maps: keep the attention maps for a page.
-        text_column: column of the texts in tables; None: the one used in training, or detected by its name.
-        pair_column: column of the second texts, for a model of pairs; None: likewise.
-        cross: for pairs, the effect of the words of one text on those of the other.
-        rows: row numbers in the files; empty: all rows.
-        options: options of the method.
-
-    Raises:
-        InputError: no such model, method, option or label, or an input that cannot be used.
+    ``method`` None is the model's default. ``trust`` tests each explanation against random orders, with about
+    320 variants of the input for each way of masking; ``maps`` keeps the attention maps for a page.
     """
     from glassformer.tasks.load import describe
 

@@ -317,10 +317,6 @@ def search(
 ) -> list[list[dict[str, Any]]]:
     """For each query, the nearest texts of a table or a saved index, with their rows, cosines and columns.
 
-    Args:
-        text_column: text column of the table; None: detected.
-        save: folder to save texts and embeddings to, for later searches.
-
     Returns:
         For each query up to ``count`` of ``{"row", "cosine", "text", "columns"}``, the nearest first;
         ``columns`` has the other columns of the row.
