@@ -276,7 +276,7 @@ class Texts:
     def examine(
         self, dataset: Any, model: str | None = None, max_length: int | None = None, recipe: Any = None
     ) -> DoctorReport:
-        """Run every check of the data doctor; tokens are checked with the tokenizer of ``model``, if given."""
+        """Run every check of the data doctor; those of tokens only with the tokenizer of a ``model``."""
         from glassformer.tasks.build import is_from_scratch
 
         options: dict[str, Any] = {"max_length": max_length}

@@ -19,7 +19,7 @@ import typer
 from glassformer.checkpoints.files import models_below
 from glassformer.checkpoints.locks import refuse_held
 from glassformer.cli.output import note, say, show_table
-from glassformer.config import meaning_of, nearest, takes_none
+from glassformer.config import choices_in, meaning_of, nearest, takes_none
 from glassformer.config.synonyms import as_key, ours
 from glassformer.data.image import is_image_name
 from glassformer.data.tables import READERS
@@ -428,7 +428,8 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
             default = json_text(field.default, ascii=True)
             if field.default is None:
                 default = "none" if takes_none(kind, field.name) else ""
-            choices = _choices(hints[field.name])
+            hint = hints[field.name]
+            choices = [str(choice) for choice in choices_in([hint, *typing.get_args(hint)])]
             parts = [meaning_of(field), f"({' | '.join(choices)})" if choices else ""]
             yield Key(section, field.name, default, " ".join(filter(None, parts)))
 
@@ -436,13 +437,6 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
 def all_keys() -> dict[str, Key]:
     """The keys of all tasks, by name."""
     return {key.name: key for task in TASKS for key in recipe_keys(task)}
-
-
-def _choices(hint: Any) -> list[str]:
-    literals = [hint] if typing.get_origin(hint) is typing.Literal else typing.get_args(hint)
-    return [
-        str(c) for lit in literals if typing.get_origin(lit) is typing.Literal for c in typing.get_args(lit)
-    ]
 
 
 def show_keys(wanted: bool) -> None:

@@ -229,7 +229,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         elif origin is str and isinstance(value, Path):
             return str(value)
     where = place_in_file(re.sub(r"^--set\.(\w+\.)*", "--set ", where))  # only the key
-    choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
+    choices = choices_in(options)
     if choices and isinstance(value, str):
         raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
     wanted = [
@@ -357,8 +357,12 @@ def _options_of(cls: type, key: str) -> tuple[Any, ...]:
 def takes_none(cls: type, key: str) -> bool:
     """Whether ``--set KEY=none`` sets the key to None."""
     options = _options_of(cls, key)
-    choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
-    return type(None) in options and "none" not in choices
+    return type(None) in options and "none" not in choices_in(options)
+
+
+def choices_in(hints: Iterable[Any]) -> list[Any]:
+    """The values of the literal types among these."""
+    return [c for hint in hints if typing.get_origin(hint) is typing.Literal for c in typing.get_args(hint)]
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

@@ -28,14 +28,17 @@ def curves(
         last: number of the last epoch; None: the number of values.
         ends: labels of the first and the last value if the x-axis is not epochs.
     """
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * len(panels)} {HEIGHT}" '
-        f'width="{WIDTH * len(panels)}" font-family="system-ui, sans-serif" font-size="11" role="img">',
-        f'<rect width="{WIDTH * len(panels)}" height="{HEIGHT}" fill="#ffffff"/>',
-    ]
-    for number, (title, lines) in enumerate(panels.items()):
-        parts.append(_panel(WIDTH * number, title, lines, last, ends))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    drawn = [_panel(WIDTH * i, *panel, last, ends) for i, panel in enumerate(panels.items())]
+    return _svg(WIDTH * len(panels), HEIGHT, drawn, font=11)
+
+
+def _svg(width: int, height: int, parts: Sequence[str], font: int = 12) -> str:
+    """A drawing on a white ground."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'font-family="system-ui, sans-serif" font-size="{font}" role="img">\n'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join([*parts, "</svg>"]) + "\n"
+    )
 
 
 def learning_curves(
@@ -123,12 +126,7 @@ def bar_panels(
             named = [(shown[name], value) for name, value in bars]
             parts.append(_bars(panel * column, y, left, short_names([title], 40)[0], named, most, form))
         y += HEAD + LINE * max(len(bars) for _, bars in row)
-    width, height = panel * min(columns, len(panels)), y + 8
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        'font-family="system-ui, sans-serif" font-size="12" role="img">\n'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join([*parts, "</svg>"]) + "\n"
-    )
+    return _svg(panel * min(columns, len(panels)), y + 8, parts)
 
 
 def _bars(
@@ -183,11 +181,7 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
         ]
         whole = max(sum(row), 1)
         parts += [_square(left + CELL * j, top + CELL * i, c, c / whole, i == j) for j, c in enumerate(row)]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        'font-family="system-ui, sans-serif" font-size="12" role="img">\n'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join([*parts, "</svg>"]) + "\n"
-    )
+    return _svg(width, height, parts)
 
 
 def _square(x: int, y: int, count: int, share: float, right: bool) -> str:
