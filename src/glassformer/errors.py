@@ -18,7 +18,8 @@ class _Coded:
 
     def __init_subclass__(cls, code: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.code = code or getattr(cls, "code", "")
+        if code is not None:
+            cls.code = code
 
 
 class GlassformerError(_Coded, Exception, code="failed"):

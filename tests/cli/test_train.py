@@ -153,7 +153,7 @@ def test_ctrl_c_outside_of_training(gf, monkeypatch: pytest.MonkeyPatch):
     def interrupt(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("glassformer.data.sources.load_text_dataset", interrupt)
+    monkeypatch.setattr("glassformer.cli.data.load_text_dataset", interrupt)
     result = gf("data", "show", "europe")
     assert (result.code, result.err) == (130, "error: interrupted; run the same command again\n")
 
