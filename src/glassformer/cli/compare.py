@@ -110,23 +110,14 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
 
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
     """Print a study: a row and a sentence for each variant, the verdict, and the paths of its files."""
-    from glassformer.report.metrics import signed, unit_of
-    from glassformer.report.wording import NONE, digits_for, duration, p_value
-    from glassformer.study.results import measured
+    from glassformer.report.metrics import study_rows
+    from glassformer.report.wording import NONE, duration
 
-    digits, measure = digits_for(results["n"]), measured(results)
-    unit = unit_of(measure)
-    columns = ("arm", unit.called, "SD", unit.from_baseline, "p (Holm)", "an epoch")
-    rows = []
-    for arm in results["arms"]:
-        found, epoch = arm[measure], duration(arm["cost"]["seconds_per_epoch"])
-        apart, p = signed(found, digits, unit), p_value(arm.get("p_holm"))
-        rows.append(
-            [arm["name"], unit.value(found["mean"], digits), unit.scatter(found["sd"]), apart, p, epoch]
-        )
-    for name, figures in results["baselines"].items():
-        value = unit.value(figures[measure], digits)
-        rows.append([name, value, NONE, signed(figures, digits, unit), NONE, NONE])
+    heads, rows = study_rows(results)
+    epochs = [duration(arm["cost"]["seconds_per_epoch"]) for arm in results["arms"]]
+    epochs += [NONE] * len(results["baselines"])
+    rows = [[*row, epoch] for row, epoch in zip(rows, epochs, strict=True)]
+    columns = ("arm", *heads, "an epoch")
     say()
     seeds = len(results["seeds"])
     several = f"{seeds} seeds" if seeds > 1 else "one seed"

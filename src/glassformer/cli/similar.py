@@ -340,19 +340,13 @@ def search(
     index = embedder.index_
     if not queries:
         return []
-    rows, cosines = embedder.search(queries, index.vectors, count)
-    return [
-        [
-            {
-                "row": index.row(int(i)),
-                "cosine": float(c),
-                "text": index.texts[i],
-                "columns": dict(index.beside[i]) if index.beside else {},
-            }
-            for i, c in zip(near, values, strict=True)
-        ]
-        for near, values in zip(rows, cosines, strict=True)
-    ]
+
+    def result(i: int, cosine: float) -> dict[str, Any]:
+        columns = dict(index.beside[i]) if index.beside else {}
+        return {"row": index.row(i), "cosine": cosine, "text": index.texts[i], "columns": columns}
+
+    found = zip(*embedder.search(queries, index.vectors, count), strict=True)
+    return [[result(int(i), float(c)) for i, c in zip(*near, strict=True)] for near in found]
 
 
 def write_found(out: Path, queries: Sequence[str], found: Sequence[Sequence[dict[str, Any]]]) -> None:

@@ -41,11 +41,9 @@ def representable(model: Any, name: str) -> Any:
         return model
     why = "it is not a Transformer"
     if model.has_attention:
-        other = config
-        if isinstance(config, TextEncoderConfig) and not config.embedding.segments:
-            other = replace(config, embedding=replace(config.embedding, segments=1))
+        other = _with_segments(config)
         if family_of(other).hub is not None:
-            return _with_segments(model, other)
+            return _in_place_of(model, other)
         why = f"no layout of the Hub has {' and '.join(_obstacles(config)) or 'its layers'}"
     able = [kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads]
     raise NotForThisModelError(
@@ -56,7 +54,14 @@ def representable(model: Any, name: str) -> Any:
     )
 
 
-def _with_segments(model: Any, config: TextEncoderConfig) -> Any:
+def _with_segments(config: Any) -> Any:
+    """The config of a text encoder with a table for token types."""
+    if not isinstance(config, TextEncoderConfig) or config.embedding.segments:
+        return config
+    return replace(config, embedding=replace(config.embedding, segments=1))
+
+
+def _in_place_of(model: Any, config: TextEncoderConfig) -> Any:
     other = type(model)(config)
     table = torch.zeros_like(other.embeddings.segments.weight)
     other.load_state_dict(dict(model.state_dict()) | {"embeddings.segments.weight": table})
@@ -82,15 +87,10 @@ def _obstacles(config: Any) -> list[str]:
 
 def _expressible(reads: str) -> list[str]:
     """The architectures that a Hub layout can represent."""
-    presets = TEXT_ARCHITECTURES if reads == "texts" else IMAGE_ARCHITECTURES
-    names = []
-    for name, preset in presets.items():
-        config = preset(31) if reads == "texts" else preset()
-        if isinstance(config, TextEncoderConfig) and not config.embedding.segments:
-            config = replace(config, embedding=replace(config.embedding, segments=1))
-        if family_of(config).hub is not None:
-            names.append(name)
-    return names
+    texts = reads == "texts"
+    presets = TEXT_ARCHITECTURES if texts else IMAGE_ARCHITECTURES
+    configs = {name: preset(31) if texts else preset() for name, preset in presets.items()}
+    return [name for name, config in configs.items() if family_of(_with_segments(config)).hub is not None]
 
 
 def export_hf(

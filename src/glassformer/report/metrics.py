@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glassformer.evaluate.metrics import NONE, Plain, Share
-from glassformer.report.wording import count, duration
+from glassformer.report.wording import count, digits_for, duration, p_value
 from glassformer.targets import TARGETS, target_of
 from glassformer.targets.target import Target
 
@@ -155,3 +155,16 @@ def leading(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Key and name of the two main metrics of such scores, ``measure`` first."""
     target = target_of(scores)
     return [(key, target.metrics.get(key, unit_of(key)).called) for key in target.leading(measure, scores)]
+
+
+def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Titles and rows of a table of a study's arms and of the simple models beside them; names come first."""
+    measure = results.get("measure") or "accuracy"
+    unit, digits, rows = unit_of(measure), digits_for(results["n"]), []
+    for arm in results["arms"]:
+        found = arm[measure]
+        value, apart = unit.value(found["mean"], digits), signed(found, digits, unit)
+        rows.append([arm["name"], value, unit.scatter(found.get("sd")), apart, p_value(arm.get("p_holm"))])
+    for name, scores in (results.get("baselines") or {}).items():
+        rows.append([name, unit.value(scores[measure], digits), NONE, signed(scores, digits, unit), NONE])
+    return [unit.called, "SD", unit.from_baseline, "p (Holm)"], rows

@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from glassformer.report.metrics import signed, unit_of
-from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, p_value, percent
+from glassformer.report.metrics import study_rows
+from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, percent
 from glassformer.targets.multiclass import Classes
 
 MAX_ROWS = 12  # evaluations; of more, the first and the last are shown
@@ -228,20 +228,11 @@ class Comparison(dict[str, Any]):
 
 def comparison_html(results: Mapping[str, Any]) -> Markup:
     """A table with one row per variant and per baseline, and the verdicts."""
-    measure = results.get("measure") or "accuracy"
-    digits, unit = digits_for(results["n"]), unit_of(measure)
-    rows = []
-    for arm in results["arms"]:
-        found = arm[measure]
-        figure, apart = unit.value(found["mean"], digits), signed(found, digits, unit)
-        rows.append([arm["name"], figure, unit.scatter(found.get("sd")), apart, p_value(arm.get("p_holm"))])
-    for name, scores in (results.get("baselines") or {}).items():
-        rows.append([name, unit.value(scores[measure], digits), NONE, signed(scores, digits, unit), NONE])
-    head = ["", unit.called, "SD", unit.from_baseline, "p (Holm)"]
+    heads, rows = study_rows(results)
     caption = f"{results['name']}: {results['n']:,} {results.get('judged', '')} examples"
     summary = [
         results.get("verdict"),
         *(f"{name}: {s}" for name, s in (results.get("sentences") or {}).items()),
     ]
     below = Markup("").join(Markup("<p>{}</p>").format(line) for line in summary if line)
-    return table(rows, head, caption) + below
+    return table(rows, ["", *heads], caption) + below
