@@ -24,6 +24,7 @@ from glassformer.cli.options import (
 from glassformer.cli.output import AS_JSON, abstention_line, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import BadValueError
+from glassformer.report.wording import decimal, digits_for, interval, percent, share_interval
 
 FEW = 100  # with fewer examples, a note warns about the temperature
 FEW_MISTAKES = 5
@@ -40,7 +41,6 @@ UNDO = (
 
 def show_calibration(found: dict[str, Any], run: Path) -> None:
     """Print the temperature, and the metrics before and after calibration on each split."""
-    from glassformer.report.wording import decimal, digits_for, interval, percent
     from glassformer.targets import target_of
 
     target = target_of(found["splits"][found["chosen_by"]]["before"])
@@ -124,8 +124,6 @@ def no_check(found: dict[str, Any]) -> Iterator[str]:
 
 def show_limits(found: dict[str, Any]) -> None:
     """Print how many of the calibration examples would get a label with each abstention threshold."""
-    from glassformer.report.wording import digits_for, percent, share_interval
-
     rows = []
     for left in found["abstaining"]:
         n, share = left["answered"], left["accuracy"]
@@ -140,7 +138,6 @@ def show_limits(found: dict[str, Any]) -> None:
 def show_decision(found: dict[str, Any]) -> None:
     """Print the decision threshold, or one per class, and the effect of abstention."""
     from glassformer.report.metrics import unit_of
-    from glassformer.report.wording import decimal
 
     threshold, called = found["threshold"], unit_of(found["metric"] or "f1").called
     if isinstance(threshold, list):

@@ -38,6 +38,7 @@ from glassformer.errors import (
     WrongArgumentError,
 )
 from glassformer.outputs import check_folder_path
+from glassformer.report.wording import NONE, duration
 from glassformer.scale.engines import check_engine
 from glassformer.study.grid import Study, expand, folder_name, load_study
 from glassformer.tasks.catalog import study_names
@@ -111,7 +112,6 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
     """Print a study: a row and a sentence for each variant, the verdict, and the paths of its files."""
     from glassformer.report.metrics import study_rows
-    from glassformer.report.wording import NONE, duration
 
     heads, rows = study_rows(results)
     epochs = [duration(arm["cost"]["seconds_per_epoch"]) for arm in results["arms"]]

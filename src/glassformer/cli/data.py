@@ -32,6 +32,7 @@ from glassformer.data.doctor import examine
 from glassformer.data.files import reading_flags
 from glassformer.data.findings import DoctorReport
 from glassformer.data.folders import folder_here
+from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
 from glassformer.data.kinds import is_named, kind_of
 from glassformer.data.label_sets import each
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES, load_pairs, load_scored_pairs
@@ -39,6 +40,7 @@ from glassformer.data.rejected import summary
 from glassformer.data.sources import NAMED_SOURCES, load_text_dataset
 from glassformer.data.splits import split_up
 from glassformer.data.tagged import load_tagged
+from glassformer.data.tags import spans_of
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import BadValueError, NotForThisModelError, NothingGivenError, counted
 from glassformer.outputs import check_new_file, written_whole
@@ -132,7 +134,6 @@ SHEET_ROWS = 8  # images, one per row
 def write_sheet(source: str, level: str | None, out: Path | None) -> None:
     """Write a contact sheet: some images of a data set, each with its augmented versions."""
     from glassformer.data.augment import contact_sheet, sheet_columns
-    from glassformer.data.image_sources import load_image_dataset
 
     if level is None or out is None:
         given, lacking = ("--out", "--augment LEVEL") if level is None else ("--augment", "--out FILE.png")
@@ -169,8 +170,6 @@ PAIR_COLUMN: Any = option(
 
 def named_sources() -> dict[str, NamedSource]:
     """All named data sets, of every kind."""
-    from glassformer.data.image_sources import NAMED_IMAGES
-
     return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **ANSWERED_SOURCES}
 
 
@@ -305,8 +304,6 @@ class Images(Texts):
     """Images with labels."""
 
     def load(self, name: str, columns: Columns, separator: str | None) -> Any:
-        from glassformer.data.image_sources import load_image_dataset
-
         return load_image_dataset(name, label_column=columns[2], label_separator=separator, on_bad_row="skip")
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
@@ -442,8 +439,6 @@ class TaggedWords(Texts):
         return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
 
     def show(self, dataset: Any, name: str) -> Shown:
-        from glassformer.data.tags import spans_of
-
         figures = self.examine(dataset).figures
         notes = [*dataset.notes, *_left_out(dataset)]
         rows = [

@@ -40,6 +40,7 @@ from glassformer.cli.output import (
     show_translation_scores,
 )
 from glassformer.errors import NotARunError, NotForThisModelError
+from glassformer.report.wording import share_interval, verdict_of
 from glassformer.tasks.catalog import TASKS, known_recipe, task_of
 
 # --- --by COLUMN ----------------------------------------------------------------------------------
@@ -182,7 +183,6 @@ def show_similarities(title: str, figures: dict[str, Any]) -> None:
 
 def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
     """A classifier's metrics in words, on its own split next to the baselines; empty for other kinds."""
-    from glassformer.report.wording import verdict_of
     from glassformer.targets import target_of
     from glassformer.tasks.run_folder import read_run_recipe
 
@@ -230,8 +230,6 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
 
 def _of_epoch(epoch: Mapping[str, Any]) -> str:
     """The interval of an epoch's accuracy; empty if there is none."""
-    from glassformer.report.wording import share_interval
-
     known = epoch["accuracy_interval"]
     return share_interval(epoch["accuracy"], known, epoch["n"], 2) if known else ""
 

@@ -29,6 +29,7 @@ from glassformer.cli.output import AS_JSON, excerpt, note, say, say_json, show, 
 from glassformer.cli.own_data import choose_recipe
 from glassformer.errors import BadValueError, ConflictError, GlassformerError, NotForThisModelError
 from glassformer.outputs import check_folder_path
+from glassformer.report.wording import percent
 from glassformer.tasks.catalog import TARGETS, check_classifies, recipe_names
 
 
@@ -150,8 +151,6 @@ SHOWN = 10  # suggestions on the terminal
 
 def show_review(found: dict[str, Any], folder: Path) -> None:
     """Print how many labels look wrong, and the first suggestions."""
-    from glassformer.report.wording import percent
-
     if found.get("several"):
         say(
             f"{found['suspicious']:,} of {found['n']:,} examples have a label that looks wrong, or lack one; "

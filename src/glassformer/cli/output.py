@@ -20,6 +20,7 @@ from glassformer.data.findings import warnings_said
 from glassformer.errors import GlassformerWarning, counted
 from glassformer.finite import json_text
 from glassformer.outputs import printable
+from glassformer.report.wording import digits_for, model_name, percent, share_interval, verdict_of
 from glassformer.tasks.catalog import TASKS
 
 if TYPE_CHECKING:
@@ -150,8 +151,6 @@ def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") 
 
 def abstention_line(found: dict[str, Any]) -> str:
     """One sentence on how many predictions abstention keeps, and how many of them are right."""
-    from glassformer.report.wording import digits_for, percent, share_interval
-
     kept = f"with abstention below {found['below']:g}, {found['answered']:,} of {found['n']:,} get a label"
     if not found["answered"]:
         return kept
@@ -225,7 +224,6 @@ def as_dict(run: Run) -> dict[str, Any]:
 
 def _verdict(run: Run) -> str:
     """The result of a classifier's run in words; empty for other kinds."""
-    from glassformer.report.wording import verdict_of
     from glassformer.tasks.run_folder import read_run_recipe
 
     if "baselines" not in run.metrics or {"scheme", "answers", "numbers", "similarity"} & run.metrics.keys():
@@ -260,7 +258,6 @@ def sentence_of(recipe: Any) -> str:
 def show_evaluated_run(run: Run, recipe: Any) -> None:
     """Print a finished run that predicts labels, tags, answers or numbers, with its baselines."""
     from glassformer.report.metrics import metric_table
-    from glassformer.report.wording import model_name
     from glassformer.targets import target_of
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -312,7 +309,6 @@ def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
 
 
 def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun: str) -> Iterator[str]:
-    from glassformer.report.wording import verdict_of
     from glassformer.targets.multiclass import no_better_than_one
 
     if plain := no_better_than_one(scores):
@@ -324,7 +320,6 @@ def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun
 
 def tag_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
     """Print a table of the kinds with their errors; yields no lines."""
-    from glassformer.report.wording import percent
     from glassformer.targets.token_tags import ERRORS
 
     wrong = scores["errors_by_kind"]
@@ -358,8 +353,6 @@ LINES_BELOW = {"labels": label_lines, "tags": tag_lines, "answers": answer_lines
 
 def show_examples(metrics: dict[str, Any]) -> None:
     """Print predictions for the user's own texts and questions."""
-    from glassformer.report.wording import percent
-
     given = metrics.get("sentences") or []
     for one in given:
         if "spans" in one:
@@ -410,11 +403,9 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
         f"its probabilities are too {side}: {scores['confidence']:.2f} on average, "
         f"and {right:.2f} of the predictions are right"
     )
-    count = validation["n"] if validation else 0
-    if count < MIN_CALIBRATION:
-        few = (
-            f"the {count:,} validation examples are too few" if count else "there are no validation examples"
-        )
+    n = validation["n"] if validation else 0
+    if n < MIN_CALIBRATION:
+        few = f"the {n:,} validation examples are too few" if n else "there are no validation examples"
         more = f"glassformer calibrate {name} --data MORE.csv uses other labeled examples"
         return f"{message}; {few} to calibrate them: {more}"
     confidence = validation.get("confidence")
@@ -432,8 +423,6 @@ def _warnings(folder: Path) -> str:
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
     """Print a finished run of a translator or a masked language model."""
-    from glassformer.report.wording import percent
-
     metrics = run.metrics
     seconds = metrics["seconds"]["total"]
     if metrics.get("scores"):

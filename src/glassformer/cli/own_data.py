@@ -133,11 +133,8 @@ def check_columns(data: Any) -> None:
 def hold_out(values: dict[str, Any], dataset: Any) -> None:
     """Set the size of each split that the data lack: a tenth, or one example per class if that is more."""
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    examples, classes = (
-        len(labels or ()),
-        1 if are_sets(labels) or are_numbers(labels) else len(set(labels or ())),
-    )
-    held = HELD_OUT if round(HELD_OUT * examples) >= classes else classes
+    classes = 1 if are_sets(labels) or are_numbers(labels) else len(set(labels or ()))
+    held = HELD_OUT if round(HELD_OUT * len(labels or ())) >= classes else classes
     for split in ("validation", "test"):
         if split not in dataset.splits:
             values["data"][f"{split}_size"] = held
@@ -470,27 +467,23 @@ def without_pairs(recipe: Any, settings: Sequence[str], run_folder: Path | None)
     if asked or not getattr(getattr(recipe, "text", None), "next_sentence", False):
         return recipe
     if run_folder is not None and (run_folder / "config.toml").is_file():
-        return (
-            recipe
-            if read_toml(run_folder / "config.toml").get("text", {}).get("next_sentence")
-            else _without_next_sentence(recipe)
-        )
+        keeps = read_toml(run_folder / "config.toml").get("text", {}).get("next_sentence")
+    else:
+        keeps = _mostly_several_sentences(recipe.data)
+        if not keeps:
+            note("most texts have one sentence: next_sentence=false (--set next_sentence=true to keep it)")
+    return recipe if keeps else replace(recipe, text=replace(recipe.text, next_sentence=False))
+
+
+def _mostly_several_sentences(data: Any) -> bool:
     from glassformer.data.masking import PAIRED, share_of_several
 
     try:
-        with reading_as(recipe.data):
-            dataset = load_text_dataset(recipe.data.source, text_column=recipe.data.text_column)
+        with reading_as(data):
+            dataset = load_text_dataset(data.source, text_column=data.text_column)
     except DataError:  # reported when training reads them
-        return recipe
-    texts = next(iter(dataset.splits.values())).texts
-    if share_of_several(texts) >= PAIRED:
-        return recipe
-    note("most texts have one sentence: next_sentence=false (--set next_sentence=true to keep it)")
-    return _without_next_sentence(recipe)
-
-
-def _without_next_sentence(recipe: Any) -> Any:
-    return replace(recipe, text=replace(recipe.text, next_sentence=False))
+        return True
+    return share_of_several(next(iter(dataset.splits.values())).texts) >= PAIRED
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:

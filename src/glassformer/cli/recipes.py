@@ -12,6 +12,7 @@ from glassformer.cli.options import MODEL_NAME, SETTINGS, SOURCE, a_recipe, argu
 from glassformer.cli.output import AS_JSON, emit, note, say, say_json
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
+from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -106,8 +107,6 @@ def _recipes_of(task: str) -> list[tuple[str, Any]]:
 
 def needs_files(recipe: Any) -> bool:
     """Whether a recipe needs data that are not part of the package."""
-    from glassformer.data.image_sources import NAMED_IMAGES
-
     known = NAMED_SOURCES.get(recipe.data.source) or NAMED_IMAGES.get(recipe.data.source)
     return known is None or bool(known.folder)
 

@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from glassformer.evaluate.metrics import NONE, THIN, digits_for, interval, percent, share_interval
-from glassformer.targets import target_of
 
 _JOINT = re.compile(r"(?<=[_/.:-])(?=\w)")  # where a long name can be broken
 _CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")
@@ -98,6 +97,8 @@ def bounds(scores: dict[str, Any], key: str) -> str:
 
 def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: str = "accuracy") -> str:
     """The result in one sentence, which begins with ``measure``."""
+    from glassformer.targets import target_of  # imports torch, which the start of a command must not
+
     n, digits = scores["n"], digits_for(scores["n"])
     right = round(scores["accuracy"] * n)
     if not target_of(scores).joint and right < n:
@@ -142,6 +143,8 @@ def against(
     still: Mapping[str, Any] | None = None,
 ) -> str:
     """A sentence that compares the metric with the best baseline, and claims no more than intervals allow."""
+    from glassformer.targets import target_of
+
     better = "a simpler and faster model is better here"
     if still:
         better = f"{_falling(still)}, and {_longer(still)}"
