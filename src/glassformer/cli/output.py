@@ -20,7 +20,7 @@ from glassformer.data.findings import warnings_said
 from glassformer.errors import GlassformerWarning, counted
 from glassformer.finite import json_text
 from glassformer.outputs import printable
-from glassformer.report.wording import digits_for, model_name, percent, share_interval, verdict_of
+from glassformer.report.wording import count, digits_for, model_name, percent, share_interval, verdict_of
 from glassformer.tasks.catalog import TASKS
 
 if TYPE_CHECKING:
@@ -135,7 +135,6 @@ def show(title: str, table: Metrics) -> None:
 def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
     """Print all metrics of a classifier, ``measure`` first, and precision, recall and F1 per class."""
     from glassformer.report.metrics import leading, value_table
-    from glassformer.report.wording import count, digits_for, percent
     from glassformer.targets import target_of
 
     digits = digits_for(scores["n"])
@@ -417,8 +416,8 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
 def _warnings(folder: Path) -> str:
     """The number of warnings of the data doctor about a run's data, in words; empty: none."""
     path = folder / "doctor.json"
-    count = warnings_said(read_json(path)["findings"]) if path.is_file() else 0
-    return counted(count, "warning") if count else ""
+    warned = warnings_said(read_json(path)["findings"]) if path.is_file() else 0
+    return counted(warned, "warning") if warned else ""
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:

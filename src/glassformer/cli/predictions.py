@@ -63,13 +63,11 @@ class Labels:
 
     def _own(self, coverage: float | None) -> list[str]:
         """Our columns; raises ConfigError if a coverage is given."""
-        from glassformer.evaluate.predictions import HEADER
-
         if coverage is not None:
             what = f"belongs to regressors, and this is a {type(self.model).__name__}"
             raise NotForThisModelError(what, where="--coverage", fix="Leave it out")
         self.classes = classes = self.model.classes_.tolist()
-        return [*HEADER, *(f"p:{name}" for name in classes)]
+        return [*LABEL_HEADER, *(f"p:{name}" for name in classes)]
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         """The JSON fields of each prediction."""
