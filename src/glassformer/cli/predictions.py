@@ -23,6 +23,7 @@ from glassformer.data.tables import delimiter_of, whole_records
 from glassformer.data.tagged import conll
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError, with_article
+from glassformer.evaluate.predictions import HEADER as LABEL_HEADER
 from glassformer.evaluate.predictions import NUMBER_HEADER, cells_of, label_cells, number_cells, table_file
 from glassformer.finite import json_text
 from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, columns_beside, said_of
