@@ -403,7 +403,7 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
         f"and {right:.2f} of the predictions are right"
     )
     n = validation["n"] if validation else 0
-    if n < MIN_CALIBRATION:
+    if validation is None or n < MIN_CALIBRATION:
         few = f"the {n:,} validation examples are too few" if n else "there are no validation examples"
         more = f"glassformer calibrate {name} --data MORE.csv uses other labeled examples"
         return f"{message}; {few} to calibrate them: {more}"

@@ -59,7 +59,7 @@ def show_doubles(
 def _id_column(others: OtherColumns) -> str | None:
     """The name of the first other column if its values are unique, like ids; else None."""
     name = next(iter(others[0]), None) if others else None
-    values = {str(own.get(name)) for own in others}
+    values = {str(own[name]) for own in others if name is not None}
     return name if len(values) == len(others) else None
 
 

@@ -295,7 +295,7 @@ def _suggestions(
             rows[i].row,
             rows[i].text,
             rows[i].label,
-            suggested[i],
+            str(suggested[i]),
             float(judged.quality[i]),
             float(probability[i]),
             bool(judged.suspicious[i]),
