@@ -82,8 +82,10 @@ def _simple_models_sentence(results: dict[str, Any], measure: str, digits: int) 
     """A sentence if no arm reaches the best of the simple models."""
     simple = {name: figures.get(measure) for name, figures in results.get("baselines", {}).items()}
     simple = {name: value for name, value in simple.items() if value is not None}
+    if not simple:
+        return []
     arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
-    if not simple or not arms:
+    if not arms:
         return []
     unit = unit_of(measure)
     best = (min if unit.lower else max)(simple, key=simple.__getitem__)
