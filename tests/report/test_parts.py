@@ -15,7 +15,8 @@ from glassformer.errors import DataError
 from glassformer.evaluate.intervals import wilson
 from glassformer.explain.alignment import Alignment, save_alignments
 from glassformer.explain.render import asset
-from glassformer.report import figures, maps, tables, wording, write_report
+from glassformer.report import figures, maps, tables, wording
+from glassformer.report.html import write_report
 from glassformer.report.metrics import unit_of
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
 

@@ -11,7 +11,8 @@ from html.parser import HTMLParser
 import pytest
 
 from glassformer.errors import DataError
-from glassformer.report import tables, write_report
+from glassformer.report import tables
+from glassformer.report.html import write_report
 
 ATTACKS = [
     "<script>alert(1)</script>",

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from glassformer.report import write_report
+from glassformer.report.html import write_report
 
 STEP = {"kind": "step", "step": 1, "epoch": 0, "loss": 2.0, "lr": 0.1, "tokens": 7, "seconds": 0.5}
 HELD = {"kind": "evaluation", "step": 1, "epoch": 0, "train_loss": 2.0, "train_accuracy": 0.25, "best": True}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.report import write_report
+from glassformer.report.html import write_report
 from glassformer.report.tags import looks_of
 from glassformer.targets.token_tags import ERRORS
 
