@@ -40,7 +40,7 @@ from glassformer.errors import (
 from glassformer.finite import json_text
 from glassformer.inputs.texts import Texts
 from glassformer.process import READING
-from glassformer.tasks.catalog import TASKS, load_recipe, task_with_target
+from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names, task_with_target
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
 from glassformer.train.config import no_class_weight
