@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from glassformer.cli.options import (
     DATA_FILE,
     PAIR_COLUMN,
@@ -129,7 +127,6 @@ WORD: Any = option("WORD|NUMBER", "For taggers: word to explain, or its number f
 
 
 def explain_command(
-    context: typer.Context,
     run: Path = RUN,
     given: list[str] | None = GIVEN,
     data: str | None = DATA_FILE,
