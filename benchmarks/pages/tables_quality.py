@@ -352,6 +352,74 @@ def explained_run(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def on(result: dict[str, Any]) -> str:
+    return f"measured on {result['machine']['cpu']}, {result['date'][:10]}"
+
+
+def maskable() -> str:
+    """What ``maskable`` costs and gives."""
+    rows = []
+    for result in read_all("maskable-*"):
+        for key, name, form in (
+            ("accuracy", "accuracy", ".1%"),
+            ("half_masked", "accuracy, half of the tokens masked", ".1%"),
+            ("gap", "insertion less deletion", ".3f"),
+            ("beyond", "insertion less deletion, beyond random orders", ".3f"),
+        ):
+            one = result[key]
+            more = f"{one.get('difference', one.get('mean')):+{form}} {span(*one['interval'], '+' + form)}"
+            rows.append((result["data"], name, f"{one['plain']:{form}}", f"{one['maskable']:{form}}", more))
+        seconds = result["seconds"]
+        slower = f"{seconds['maskable'] / seconds['plain']:.2f} × the time"
+        rows.append((result["data"], "seconds of training", *(f"{s:.0f}" for s in seconds.values()), slower))
+    if not rows:
+        return missing("benchmarks/quality/maskable.py DATA")
+    about = (
+        f"MiniLM, means over {len(result['seeds'])} seeds, paired differences with 95 % intervals; {result['test']:,} test texts, "
+        f"explanations of {result['explained']} by `{result['method']}`; {on(result)}."
+    )
+    return text(table("Data | Metric | Plain | `maskable=True` | Difference", rows), about)
+
+
+def verdicts() -> str:
+    """Whether the verdict on one explanation holds, and which methods find a planted word."""
+    rows, hits, found = [], [], read_all("verdicts-*")
+    for result in found:
+        for kind, count in result["explanations"].items():
+            passed = [f"{count[key]} {span(*count[key + '_interval'], '.0%')}" for key in ("every", "any")]
+            rows.append((f"`{result['run']}`", kind, f"{count['told']} of {result['count']}", *passed))
+        for one in result["planted"]:
+            best = sorted(one["methods"].items(), key=lambda item: -item[1]["share"])
+            shares = ", ".join(f"`{name}` {method['share']:.0%}" for name, method in best)
+            hits.append((f"`{result['run']}`", "yes" if one["maskable"] else "no", one["count"], shares))
+    if not found:
+        return missing("benchmarks/quality/verdicts.py RUN")
+    lines = table("Run | Explanation of | Test can tell | Passes under every way | Under any way", rows)
+    planted = table("Data of | `maskable` | Texts | Ranks the planted word first", hits)
+    return text([*lines, "", *planted], f"Explained by `{found[0]['method']}`, {on(found[0])}.")
+
+
+def inside() -> str:
+    """What pruning costs and gives, and how many words counterfactuals change."""
+    rows, turned, found = [], [], read_all("inside-*")
+    for result in found:
+        one, other = result["pruned"], result["counterfactuals"]
+        sizes, accuracy = one["parameters"], one["accuracy"]
+        lost = f"{one['difference']:+.1%} {span(*one['interval'], '+.1%')}"
+        faster = f"{one['faster']:.2f} × {span(*one['faster_range'], '.2f')}"
+        cells = (f"{accuracy['whole']:.1%}", f"{accuracy['pruned']:.1%}", lost, faster)
+        rows.append((f"`{result['run']}`", f"{1 - sizes['pruned'] / sizes['whole']:.0%}", *cells))
+        share = f"{other['valid']:.0%} {span(*other['interval'], '.0%')}"
+        fewer = mean_of(other["fewer"], "+.2f")
+        changed = (f"{other['words']:.2f}", f"{other['greedy_words']:.2f}", fewer)
+        turned.append((f"`{result['run']}`", other["texts"], share, f"{other['greedy_valid']:.0%}", *changed))
+    if not found:
+        return missing("benchmarks/quality/inside.py RUN")
+    lines = table("Run | Parameters less | Accuracy | Pruned by 30 % | Difference | Prediction faster", rows)
+    head = "Run | Texts | Valid counterfactuals | Greedy deletion valid | Words changed | Greedily | Fewer"
+    return text([*lines, "", *table(head, turned)], f"At most six words change; seconds {on(found[0])}.")
+
+
 @of("before-after", "benchmarks/quality/before_after.py")
 def before_after(result: dict[str, Any]) -> str:
     """Where a ViT looks before and after augmentation."""
@@ -475,6 +543,9 @@ def studies() -> str:
 TABLES: dict[str, Table] = {
     "explain": explained,
     "before-after": before_after,
+    "maskable": maskable,
+    "verdicts": verdicts,
+    "inside": inside,
     "calibration": calibration,
     "label-noise": label_noise,
     "studies": studies,
