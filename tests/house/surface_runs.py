@@ -114,7 +114,7 @@ def texts() -> dict[str, Any]:
         "text,label\n" + "\n".join(f'"{t}",France' for t in TEXTS) + "\n", encoding="utf-8"
     )
     ask("predict", run, "some.csv", "--out", "predicted.csv")
-    ask("explain", run, TEXTS[0], "--out", "explained.json")
+    ask("explain", run, TEXTS[0], "--method", "rollout", "--out", "explained.json")
     surface["predict"], surface["explain"] = keys_of(Path("predicted.csv")), keys_of(Path("explained.json"))
     surface["evaluate"] = sorted(paths(json.loads(ask("evaluate", run, "--json"))))
     surface["calibrate"] = sorted(paths(json.loads(ask("calibrate", run, "--json"))))

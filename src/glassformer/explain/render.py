@@ -80,7 +80,7 @@ def trust_picture(trust: dict[str, Any]) -> str:
         )
     return (
         '<svg viewBox="0 0 460 122" width="460" role="img" font-size="10" fill="currentColor" '
-        f'aria-label="The {quantity} as parts are hidden and shown, beside {trust["draws"]} random '
+        f'aria-label="The {quantity} as parts are hidden and shown, compared with {trust["draws"]} random '
         'orders (dashed)">'
         f"{''.join(parts)}</svg>"
     )
