@@ -287,7 +287,7 @@ def main(args: Any) -> dict[str, Any]:
 
     found = heads.counter_examples(clf, sentences) if sentences else []
     result = {
-        "run": name, "weights_source": clf.weights_source_, "data": args.data, "inputs": clf.NOUN, "count": len(inputs),
+        "run": name, "weights_source": clf.weights_source_, "data": Path(args.data).name, "inputs": clf.NOUN, "count": len(inputs),
         "seed": args.seed, "max_length": getattr(clf, "max_length", None), "hidden_by": "mask",
         "random_orders": args.draws,
         "methods": {

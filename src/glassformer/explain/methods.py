@@ -54,7 +54,7 @@ SPELLED_OUT = ("gim", "decomposition")
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
-# The default: of the methods that pass the faithfulness test, the one with the largest gap (guide/explain).
+# The default: near the top of all tables of docs/guide/explain.md, at a cost that does not grow with words.
 # Models without attention have steps, where its scores often do not add up; their default is occlusion.
 DEFAULT = "integrated_gradients"
 # Methods for many predictions, in order of preference.
