@@ -639,8 +639,9 @@ class Classifier(ClassifierMixin, Supervised):
 
     def hold_int8(self, fit: Fit) -> None:
         """After a fit with ``precision="int8"``: check int8 on the validation examples."""
-        wanted = self.precision == "int8" and fit.held is not None
-        if wanted and obstacle(self.model_, choose_device(self.device)) is None:
+        if self.precision != "int8" or fit.held is None:
+            return
+        if obstacle(self.model_, choose_device(self.device)) is None:
             self._measure_int8(*fit.held)
 
     def _measure_int8(self, examples: Sequence[Any], targets: np.ndarray) -> dict[str, Any]:
