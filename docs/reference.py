@@ -32,6 +32,10 @@ TASKS = {
     "question-answering": "Question answering",
 }
 # page: (title, modules), in the order of reading
+# A module may have the recipes of two tasks.
+RECIPES = list(
+    dict.fromkeys(cls.__module__.removeprefix("glassformer.") for cls in recipe_classes().values())
+)
 MODULES = {
     "estimators": (
         "Estimators",
@@ -158,13 +162,10 @@ MODULES = {
     "experiments": (
         "Recipes, runs and studies",
         [
-            *(cls.__module__.removeprefix("glassformer.") for cls in recipe_classes().values()),
+            *RECIPES,
             "train.config",
             "config",
-            *(
-                cls.__module__[len("glassformer.") :].replace(".recipe", ".run")
-                for cls in recipe_classes().values()
-            ),
+            *(name.replace(".recipe", ".run") for name in RECIPES),
             "inputs.inputs",
             "inputs.texts",
             "inputs.images",
