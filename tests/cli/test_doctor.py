@@ -15,8 +15,10 @@ from glassformer.checkpoints.hub import CATALOG
 from glassformer.cli import demo as demos
 from glassformer.cli import doctor as doctor_module
 from glassformer.cli.app import main
+from glassformer.cli.data import describe
 from glassformer.cli.demo import REPLACEABLE, demo
 from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
@@ -25,7 +27,7 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.inputs.images import save_transform
 from glassformer.tasks.catalog import load_recipe
 
-from .tiny import RUN_FILES, settings
+from .tiny import RUN_FILES, sentences, settings, write_csv
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,10 +44,53 @@ def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypat
     assert f"not here; to be had from {origin}" in gf("data", "list").out
 
 
+def test_data_show(as_json, ok, reviews: Path):
+    about = as_json("data", "show", reviews)
+    assert about == describe(load_text_dataset(reviews))
+    assert about["splits"]["train"]["texts"] == 60
+    assert about["splits"]["train"]["classes"] == {"neg": 30, "pos": 30}
+    shown = ok("data", "show", reviews)
+    assert "splendid" in shown.out
+
+
+def test_data_doctor_finds_a_leak(as_json, ok, tmp_path: Path):
+    write_csv(tmp_path / "data" / "train.csv", sentences(20))
+    write_csv(tmp_path / "data" / "test.csv", [*sentences(6, seed=5), sentences(20)[3]])
+    report = as_json("data", "doctor", tmp_path / "data")
+    leak = next(f for f in report["findings"] if f["code"] == "leaks")
+    assert (leak["severity"], leak["count"]) == ("warning", 1)
+    shown = ok("data", "doctor", tmp_path / "data")
+    assert shown.out.index("warning") < shown.out.index("ok")
+
+
 def test_data_doctor_looks_at_tokens_of_a_saved_model(as_json, run: Path, reviews: Path):
     report = as_json("data", "doctor", reviews, "--model", run / "model", "--max-length", 5)
     cut = next(f for f in report["findings"] if f["code"] == "truncation")
     assert cut["count"] == 60
+
+
+def test_pairs_are_shown_and_examined(gf, as_json, ok, tmp_path: Path):
+    rows = [(f"a dog number {i} sleeps there", f"ein Hund Nummer {i} schläft dort") for i in range(13)]
+    data = write_csv(tmp_path / "pairs.csv", [*rows, rows[5], ("a cat sleeps", "")], "source,target")
+    shown = ok("data", "show", data)
+    assert "ein Hund Nummer 0" in shown.out
+    assert as_json("data", "show", data)["splits"]["train"]["pairs"] == 15
+    report = as_json("data", "doctor", data)
+    codes = {f["code"]: f["count"] for f in report["findings"] if f["severity"] == "warning"}
+    assert codes == {"empty": 1, "duplicates": 1}
+    assert "--model" not in gf("data", "doctor", data).out  # a tokenizer has nothing to add
+
+
+def test_a_folder_of_pictures_is_shown_and_examined(as_json, ok, tmp_path: Path):
+    for label, shade in (("cat", 3), ("dog", 7)):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for i in range(5):
+            Image.new("RGB", (7, 5), (shade, i % 3, 0)).save(tmp_path / "pets" / label / f"{i}.png")
+    shown = ok("data", "show", tmp_path / "pets")
+    assert "cat: 5, dog: 5" in shown.out
+    report = as_json("data", "doctor", tmp_path / "pets")
+    assert report["name"] == "pets"
+    assert next(f["count"] for f in report["findings"] if f["code"] == "repeats") == 4
 
 
 def test_doctor_on_this_machine(gf, ok):
@@ -133,7 +178,7 @@ def test_the_demo_explains_predictions(run: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.slow
 def test_a_quick_demo_runs_and_learns(ok):
     ok("demo", "--quick")
-    for folder, least in (("demo-run", 0.6), ("demo-digits", 0.6)):
+    for folder, least in (("demo-run", 0.4), ("demo-digits", 0.6)):
         metrics = json.loads(Path(folder, "metrics.json").read_text(encoding="utf-8"))
         assert metrics["test"]["accuracy"] > least
 
@@ -275,6 +320,10 @@ def test_a_run_and_a_model_of_word_vectors_are_named(gf, ok, tmp_path):
     found = gf("doctor", "vectors", "--json")
     assert found.code == 1
     assert lines(found)["saved by glassformer"]["state"] == "missing"
+
+
+def test_a_run_of_texts_names_its_recipe(gf, run):
+    assert lines(gf("doctor", run, "--json"))["run"]["found"].startswith("reviews, text-classification")
 
 
 def test_data_are_sent_to_the_doctor_of_data(refused, reviews):

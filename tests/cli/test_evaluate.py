@@ -82,6 +82,21 @@ def test_what_is_rare_stands_together_at_the_end(gf, as_json, run, tmp_path):
     assert f"({len(towns) - 30} rarer values)" in gf("evaluate", run, data, "--by", "town").out
 
 
+@pytest.mark.parametrize("kind", ["label sets", "text pairs", "numbers"])
+def test_other_kinds_of_target_have_it(gf, ok, made, kind, tmp_path):
+    data, run = made.data[kind], made.runs[kind]
+    with data.open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    path = tmp_path / "by.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([[*head, "half"], *([*row, "ab"[i % 2]] for i, row in enumerate(rows))])
+    result = ok("evaluate", run, path, "--by", "half", "--json")
+    found = json.loads(result.out)
+    assert sorted(g["value"] for g in found["by"]["groups"]) == ["a", "b"]
+    assert sum(g["n"] for g in found["by"]["groups"]) == found["n"]
+    assert "by half" in gf("evaluate", run, path, "--by", "half").out
+
+
 def test_values_of_json_are_told_as_json_has_them(ok, run, tmp_path):
     values = [1, 1.0, True, "true", None, float("nan"), " a ", {"b": 1}, 2.5, ""]
     lines = [

@@ -3,10 +3,15 @@
 The runs are those of ``test_every_verb.py``; what cannot be served or exported is refused there.
 """
 
+import base64
+import http.client
 import json
 import runpy
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,58 @@ from .every import KINDS, PICTURES, A, B, example, ok
 ABLE = [
     kind for kind in KINDS if kind not in ("masked words", "translation", "word vectors", "masked pictures")
 ]
+TEXTS = [kind for kind in ABLE if kind not in PICTURES]
+
+
+@pytest.fixture(scope="module")
+def ask(made) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
+    """Asks one server that has them all, over a real connection."""
+    pytest.importorskip("fastapi")
+    uvicorn = pytest.importorskip("uvicorn")
+    from glassformer.serve.app import create_app
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.models import load_models
+
+    limits = Limits()
+    models = load_models([made.runs[kind] for kind in ABLE], limits, threads=1, precision="fp32")
+    config = uvicorn.Config(create_app(models, limits), "127.0.0.1", 0, log_level=40)
+    socket, server = config.bind_socket(), uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+
+    def post(path: str, body: dict[str, Any]) -> Any:
+        connection = http.client.HTTPConnection(*socket.getsockname(), timeout=30)
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        response = connection.getresponse()
+        found = json.loads(response.read())
+        connection.close()
+        assert response.status == 200, found
+        return found
+
+    yield post
+    server.should_exit = True
+    thread.join(30)
+    socket.close()
+
+
+def picture(kind: str, data: Path) -> str:
+    return base64.b64encode(Path(str(example(kind, data)[0])).read_bytes()).decode()
+
+
+def asked(kind: str, data: Path) -> tuple[str, dict[str, Any]]:
+    """Where a model of a kind is asked, and the body of a request."""
+    if kind in PICTURES:
+        return "/v1/predict", {"images": [picture(kind, data)]}
+    if kind == "tags":
+        return "/v1/tag", {"texts": [A]}
+    if kind == "questions":
+        return "/v1/answer", {"questions": [[A, B]]}
+    if kind == "similarity":
+        return "/v1/similar", {"pairs": [[A, B]], "explain": True}
+    return "/v1/predict", {"pairs": [[A, B]]} if kind == "text pairs" else {"texts": [A]}
 
 
 def offline(kind: str, model: Any, data: Path) -> Any:
@@ -29,6 +86,42 @@ def offline(kind: str, model: Any, data: Path) -> Any:
     if kind == "similarity":
         return model.similarity(A, B)
     return model.predict([(A, B)] if kind in ("text pairs", "questions") else [A])[0]
+
+
+def told(kind: str, body: dict[str, Any]) -> Any:
+    """The answer in a response."""
+    if kind == "tags":
+        return body["sentences"][0]["tags"]
+    if kind == "questions":
+        return body["answers"][0]["answer"]
+    if kind == "similarity":
+        return body["cosines"][0]
+    if kind.startswith("numbers"):
+        return body["numbers"][0]["number"]
+    found = body["predictions"][0]
+    return tuple(found["labels"]) if kind == "label sets" else found["label"]
+
+
+@pytest.mark.parametrize("kind", ABLE)
+def test_the_server_answers_and_explains_as_the_library(kind, made, ask):
+    name, data = made.runs[kind].name, made.data[kind]
+    path, body = asked(kind, data)
+    answer = ask(path, body | {"model": name})
+    model = gf.load(made.runs[kind]).set_params(precision="fp32", threads=1)
+    found, wanted = told(kind, answer), offline(kind, model, data)
+    if kind.startswith("numbers") or kind == "similarity":
+        assert found == pytest.approx(float(wanted), abs=1e-4)
+    else:
+        assert found == (wanted.tolist() if isinstance(wanted, np.generic) else wanted)
+    if kind == "similarity":
+        explanation = answer["explanation"]
+        assert np.sum(explanation["table"]) == pytest.approx(explanation["cosine"], abs=1e-4)
+        return
+    given: dict[str, Any] = {"text": A}
+    given |= {"text_pair": B} if kind in ("text pairs", "questions") else {}
+    given |= {"word": 1} if kind == "tags" else {}
+    given = {"image": picture(kind, data)} if kind in PICTURES else given
+    assert ask("/v1/explain", given | {"model": name, "method": "occlusion"})["label"]
 
 
 def figures(kind: str, model: Any, data: Path) -> Any:
@@ -101,3 +194,14 @@ def test_a_graph_runs_without_us(kind, made, tmp_path):
         given = [words[0]] if kind != "text pairs" else [(A, B)]
         if kind != "questions":
             assert float(cells[1]) == pytest.approx(model.predict_proba(given).max(), abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ABLE)
+def test_an_explanation_is_a_page(kind, made, tmp_path):
+    words = [*example(kind, made.data[kind]), *([B] if kind == "similarity" else [])]
+    page = tmp_path / "why.html"
+    ok("explain", made.runs[kind], *words, "--out", page)
+    text = page.read_text(encoding="utf-8")
+    assert "<svg" in text or 'class="' in text
+    if kind in TEXTS:
+        assert "plot" in text

@@ -39,6 +39,23 @@ def test_a_pipe_is_no_text(refused, run: Path, tmp_path: Path):
     assert "a pipe or a device, which is not supported" in refused("predict", run, tmp_path / "pipe")
 
 
+def test_evaluate_repeats_the_figures_of_the_run(gf, ok, run: Path):
+    result = ok("evaluate", run, "--json")
+    figures = json.loads(result.out)
+    verdict = figures.pop("verdict")
+    assert "test texts, not seen in training" in verdict
+    assert figures == json.loads((run / "metrics.json").read_text(encoding="utf-8"))["test"]
+    shown = gf("evaluate", run).out
+    assert verdict in shown
+    assert "accuracy" in shown
+    assert "precision" in shown
+
+
+def test_evaluate_other_data(as_json, run: Path, tmp_path: Path):
+    other = write_csv(tmp_path / "other.csv", sentences(9, seed=1))
+    assert as_json("evaluate", run, "--data", other)["n"] == 9
+
+
 def test_evaluate_leaves_out_and_counts_as_the_training_did(ok, refused, tmp_path: Path):
     data = write_csv(tmp_path / "data.csv", [*sentences(41), ("", "pos")])
     argv = ("train", "--text", data, "--on-bad-row", "skip", "--out", "run", *settings("max_length=9"))

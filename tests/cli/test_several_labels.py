@@ -89,6 +89,17 @@ def test_labels_that_look_like_joined_ones_are_compared_as_they_were_judged(gf, 
     assert "a label is called '(none)'" in result.err
 
 
+def test_folds_and_comparisons(ok, table, tmp_path):
+    ok("cross-validate", *asked(table), "--folds", "2", "--out", "folds")
+    metrics = json.loads((tmp_path / "folds" / "metrics.json").read_text())
+    assert metrics["test"]["kind"] == "labels"
+    assert {"macro_f1", "micro_f1"} <= metrics["over_folds"].keys()
+    for seed, rate in (("a", "0.03"), ("b", "0.001")):
+        ok("train", *asked(table), "--set", f"lr={rate}", "--out", seed)
+    result = ok("compare", "a", "b")
+    assert "macro-F1" in result.out
+
+
 def test_cells_without_a_separator_say_how_to_name_it(refused, table, tmp_path):
     said = refused("train", "--text", table, "--label-column", "tags", "--out", "run")
     assert "several labels" in said

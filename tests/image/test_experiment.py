@@ -89,6 +89,16 @@ def test_a_foreign_picture_under_a_map_is_refused(run, tmp_path):
         prepare([maps[0], maps[1] | {"grid": [3, 3]}])
 
 
+def test_a_folder_is_predicted(run, capsys):
+    folder, _ = run
+    assert main(["predict", str(folder / "run"), str(folder / "corners" / "left")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert all(line.split("\t")[0] in ("bottom", "left", "right", "top") for line in lines)
+    assert main(["predict", str(folder / "run"), "nowhere.png"]) == 2
+    assert "nowhere.png: no such image" in capsys.readouterr().err
+
+
 def test_other_pictures_may_calibrate(run, tmp_path, capsys):
     folder = Path(shutil.copytree(run[0] / "run", tmp_path / "run"))
     for i, (picture, label) in enumerate(zip(*quarters(23, 5), strict=True)):

@@ -9,10 +9,11 @@ import pytest
 from scipy.stats import spearmanr
 
 from glassformer.cli.app import main
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 from glassformer.study.answers import read_answers
 from glassformer.study.compare import compare_runs
 from glassformer.study.folds import cross_validate
+from glassformer.study.review import review
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
@@ -65,6 +66,17 @@ def test_every_pair_has_one_cosine_from_a_model_new_to_its_first_text(folded):
         own = np.array(numbers) == fold["fold"]
         assert fold["spearman"] == pytest.approx(spearmanr(scores[own], cosines[own]).statistic, abs=1e-4)
     assert "Cross-validation folds" in (folder / "report.html").read_text()
+
+
+def test_a_finished_fold_stays_and_a_review_of_labels_is_refused(folded, table):
+    folder, metrics = folded
+    kept = (folder / "fold-0" / "fold.json").stat().st_mtime_ns
+    (folder / "fold-1" / "fold.json").unlink()
+    again = cross_validate(recipe(table, "test_size=none", "validation_size=none"), folder, 3)
+    assert again["test"] == metrics["test"]
+    assert (folder / "fold-0" / "fold.json").stat().st_mtime_ns == kept
+    with pytest.raises(ConfigError, match=r"pairs\.csv"):
+        review(folder)
 
 
 def test_pairs_without_scores_are_judged_by_whether_partners_are_found(table, tmp_path, monkeypatch, capsys):

@@ -58,6 +58,18 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
+def test_the_figures_of_a_run_are_those_of_its_answers(work):
+    metrics = json.loads((work / "a" / "metrics.json").read_text())
+    assert metrics["openings"] == {"test": 1}
+    lines = [json.loads(line) for line in (work / "a" / "predictions.jsonl").read_text().splitlines()]
+    assert sum(line["f1"] for line in lines) / 13 == pytest.approx(metrics["test"]["f1"])
+    for line in lines:
+        assert line["context"][line["start"] : line["end"]] == line["answer"]
+    assert "who bakes" in (work / "a" / "report.html").read_text()
+    again = json.loads(call("evaluate", work / "a", "--json"))
+    assert again["f1"] == metrics["test"]["f1"]
+
+
 def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
     said = call("compare", work / "a", work / "b", work / "c", "--out", work / "study")
     assert "F1" in said
@@ -111,3 +123,8 @@ def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
         app, ["predict", str(work / "a"), str(work / "bad.csv"), "--on-bad-row", "skip"]
     )
     assert said.exit_code == 0, said.output
+
+
+def test_the_doctor_counts_windows_of_a_model(work):
+    report = json.loads(call("data", "doctor", work / "data", "--model", work / "a" / "model", "--json"))
+    assert report["figures"]["splits"]["train"]["windows"]["all"] >= 31

@@ -89,6 +89,14 @@ def test_every_word_is_answered_once_by_a_model_that_has_not_seen_it(work):
     assert "entity F1" in (work / "folds" / "report.html").read_text().replace("Entity F1", "entity F1")
 
 
+def test_finished_folds_are_kept_and_another_number_is_refused(work):
+    recipe = work / "folds" / "config.toml"
+    said = call("cross-validate", recipe, "--folds", 3, "--out", work / "folds")
+    assert said.count("(kept)") == 3
+    assert "words right" in said
+    assert "holds 3 folds, not 4" in refused("cross-validate", recipe, "--folds", 4, "--out", work / "folds")
+
+
 def test_wrong_tags_are_found_and_the_table_goes_back(work):
     said = call("review-labels", work / "folds", "--top", 30)
     review = json.loads((work / "folds" / "review.json").read_text())
@@ -139,6 +147,12 @@ def test_runs_are_compared_by_their_spans_on_the_same_sentences(work):
     assert json.loads(lone[lone.index("{") :])["arms"][1]["p"] <= 1
 
 
+def test_runs_of_another_split_are_refused(work):
+    assert "was evaluated on test, not on validation" in refused(
+        "compare", work / "a", work / "c", "--split", "validation"
+    )
+
+
 def test_the_bootstrap_of_one_run_is_that_of_its_own_figures(work):
     """Percentiles of resampled sentences: as ``tag_figures`` draws them, up to the draws."""
     results = call("compare", work / "a", work / "c", "--json")
@@ -147,6 +161,15 @@ def test_the_bootstrap_of_one_run_is_that_of_its_own_figures(work):
     made = load_tagged(work / "a" / "predictions.conll", tags_column="3").splits["train"].tags
     mine = tag_figures(truth, made, "BIO", bootstrap=4000)["entity_f1_interval"]
     assert first["entity_f1"]["interval"] == pytest.approx(mine, abs=0.04)
+
+
+def test_runs_on_other_sentences_or_of_another_kind_are_refused(work, tmp_path):
+    from shutil import copytree
+
+    other = copytree(work / "c", tmp_path / "d")
+    file = other / "predictions.conll"
+    file.write_text(file.read_text().replace("rains", "snows", 1))
+    assert "different examples" in refused("compare", work / "a", other)
 
 
 def test_temperature_is_fitted_to_words_and_saved(work):

@@ -235,14 +235,6 @@ def test_a_run_judges_reports_and_keeps_its_intervals(run):
     assert "numbers from" in (run / "doctor.json").read_text()
 
 
-def test_a_wider_interval_is_asked_for_by_its_coverage(run, capsys):
-    assert main(["predict", str(run), TEXTS[0], "--json", "--coverage", "0.8"]) == 0
-    (answer,) = json.loads(capsys.readouterr().out)["answers"]
-    assert answer["interval"] == pytest.approx(gf.load(run).predict_interval(TEXTS[:1], 0.8)[0].tolist())
-    assert main(["predict", str(run), TEXTS[0], "--coverage", "0.999"]) == 2
-    assert "Calibrate on 999" in capsys.readouterr().err
-
-
 def test_intervals_are_not_judged_by_the_errors_that_made_them(table, tmp_path, capsys):
     (tmp_path / "data").mkdir()
     for split in ("train", "validation"):
@@ -256,6 +248,40 @@ def test_intervals_are_not_judged_by_the_errors_that_made_them(table, tmp_path, 
     assert json.loads(capsys.readouterr().out)["intervals"]
     assert main(["evaluate", str(tmp_path / "own"), "--every-epoch"]) == 2
     assert "Leave --every-epoch out" in capsys.readouterr().err
+
+
+def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
+    assert main(["evaluate", str(run), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["r2"] == json.loads((run / "metrics.json").read_text())["test"]["r2"]
+    assert main(["evaluate", str(run), str(table), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n"] == 153
+    assert main(["predict", str(run), TEXTS[0], "--json", "--coverage", "0.8"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    est = gf.load(run)
+    assert answer["answers"][0]["number"] == pytest.approx(float(est.predict(TEXTS[:1])[0]))
+    assert answer["answers"][0]["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
+    assert main(["predict", str(run), TEXTS[0], "--coverage", "0.999"]) == 2
+    assert "Calibrate on 999" in capsys.readouterr().err
+    assert main(["predict", str(run), str(table), "--out", str(tmp_path / "out.csv")]) == 0
+    rows = read_csv(tmp_path / "out.csv")
+    assert list(rows[0]) == ["split", "row", "text", "label", "predicted", "low", "high", "score"]
+    assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--json"]) == 0
+    capsys.readouterr()
+    page = tmp_path / "why.html"
+    assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--out", str(page)]) == 0
+    number = capsys.readouterr().out.splitlines()[0].rpartition(": ")[2]  # no probability behind it
+    assert float(number) == pytest.approx(answer["answers"][0]["number"], abs=0.1)
+    assert f">{number}</h1>" in page.read_text()
+
+
+def test_folds(table, tmp_path, capsys):
+    folder = tmp_path / "folds"
+    assert main(["cross-validate", "--text", str(table), *TINY, "--folds", "2", "--out", str(folder)]) == 0
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["test"]["n"] == 153
+    assert metrics["over_folds"]["r2"]["mean"] == pytest.approx(np.mean([f["r2"] for f in metrics["folds"]]))
+    assert "Cross-validation folds" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_recipe_becomes_one_of_numbers():
