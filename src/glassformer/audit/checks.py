@@ -27,7 +27,7 @@ from glassformer.evaluate.compare import mcnemar
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import percent
 from glassformer.explain.faithfulness import HIDING, LEAST
-from glassformer.explain.methods import explain_input, method_for
+from glassformer.explain.methods import default_method, explain_input
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN = 5  # examples that a finding lists
@@ -385,7 +385,7 @@ def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
     """Try words with the largest mean score for a class in texts of other classes."""
     rows = _sample(len(p), EXPLAINED)
     sums: dict[tuple[str, int], list[float]] = defaultdict(list)
-    by = method_for(p.clf)
+    by = default_method(p.clf)
     for i in with_progress(count, "explaining", rows.tolist()):
         try:
             made = explain_input(p.clf, p.split.examples[i], method=by)
@@ -474,7 +474,7 @@ def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
 def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> Checked:
     """Whether explanations of the model pass the faithfulness test on some inputs."""
     made = partial(Checked, "faithfulness")
-    by = method_for(p.clf)
+    by = default_method(p.clf)
     passed: dict[str, list[bool]] = defaultdict(list)
     rows = _sample(len(p), most)
     for i in with_progress(count, "testing explanations", rows.tolist()):

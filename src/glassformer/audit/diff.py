@@ -12,7 +12,7 @@ from glassformer.audit.slices import ALPHA, Found, Slice, more_losses, significa
 from glassformer.data.findings import excerpt
 from glassformer.errors import ConfigError, InputError
 from glassformer.evaluate.compare import bounds, mcnemar
-from glassformer.explain.methods import explain_input, method_for
+from glassformer.explain.methods import explain_input
 
 SHOWN = 20  # predictions that got worse to list
 EXPLAINED = 5  # of these, how many to explain
@@ -122,7 +122,7 @@ def _flip_record(a: Predicted, b: Predicted, i: int) -> dict[str, Any]:
 
 def parts_of(clf: Any, example: Any, target: Any = None) -> list[tuple[str, float]]:
     """Words (or patches by row and column) with their scores for a label; None: the predicted one."""
-    made = explain_input(clf, example, method=method_for(clf), target=target)
+    made = explain_input(clf, example, target=target)
     return made.words() or made.top(made.scores.size)
 
 

@@ -54,19 +54,18 @@ SPELLED_OUT = ("gim", "decomposition")
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
-# The default: near the top of all tables of docs/guide/explain.md, at a cost that does not grow with words.
-# Models without attention have steps, where its scores often do not add up; their default is occlusion.
-DEFAULT = "integrated_gradients"
-# Methods for many predictions, in order of preference.
-FOR_MANY = ("weights", "gim", "gradient_x_input", "occlusion")
+# The default is the first of these that a model supports. gim needs one backward pass; its scores are near
+# those of methods that need 50 to 1,000 passes, too many for large models (docs/guide/explain.md).
+DEFAULTS = ("gim", "integrated_gradients")
 
 
 def methods_for(model: Any) -> list[str]:
     """The methods that support a model; the first is the default."""
     if _is_linear(model):
         return list(OF_LINEAR)
-    default = DEFAULT if getattr(model, "has_attention", True) else "occlusion"
     able = [name for name in OF_LAYERS if not _why_not(model, name)]
+    best = DEFAULTS if getattr(model, "has_attention", True) else ("occlusion",)
+    default = next(name for name in best if name in able)
     return sorted(able, key=lambda name: name != default)
 
 
@@ -74,12 +73,6 @@ def default_method(clf: Any, options: Collection[str] = ()) -> str:
     """The method where none is named: the first of ``methods_for`` that has the options given."""
     able = methods_for(clf.model_)
     return next((name for name in able if {*options} <= {"maps", *options_of(name)}), able[0])
-
-
-def method_for(clf: Any) -> str:
-    """The method for explaining many predictions: a cheap one if the model supports any."""
-    able = methods_for(clf.model_)
-    return next((method for method in FOR_MANY if method in able), able[0])
 
 
 def _why_not(model: Any, method: str) -> str:
