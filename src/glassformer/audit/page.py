@@ -179,6 +179,16 @@ NOTES = {
 }
 
 
+# Measured values that are shares, with their names on the page
+SHARES = {
+    "calibration_error": "calibration error",
+    "interval": "95 % interval",
+    "confidence_minus_accuracy": "confidence minus accuracy",
+    "wrong_labels": "labels that look wrong",
+    "with_accents": "texts with accents",
+}
+
+
 def _two(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
     return Table([name, value], rows, ours=(), words=[value])
 
@@ -231,20 +241,22 @@ def _values(name: str, f: Mapping[str, Any]) -> Markup:
         ]
         rows.insert(1, ["95 % interval", " to ".join(figure(metric, end) for end in f["interval"])])
         return table(_two("measured", "value", rows))
-    plain = [[key.replace("_", " "), _fact(value)] for key, value in f.items()]
+    plain = [
+        [SHARES.get(key, key.replace("_", " ")), _fact(value, key in SHARES)] for key, value in f.items()
+    ]
     return table(_two("measured", "value", plain))
 
 
-def _fact(value: Any) -> str:
-    """Format a fact."""
+def _fact(value: Any, share: bool = False) -> str:
+    """Format a fact; ``share``: numbers in percent."""
     if value is None:
         return "unknown"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_fact(own)}" for key, own in value.items())
+        return ", ".join(f"{key}: {_fact(own, share)}" for key, own in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_fact, value))
+        return ", ".join(_fact(own, share) for own in value)
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return percent(value) if share else f"{value:.4g}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
