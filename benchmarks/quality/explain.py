@@ -44,6 +44,8 @@ from glassformer.explain.orders import extremes, normalized
 from glassformer.explain.subject import Subject, run_rows
 from glassformer.tasks.load import load
 
+BUDGET = 500  # evaluations of SHAP's partition explainer by default
+
 console = Console(stderr=True)
 
 
@@ -62,6 +64,7 @@ def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
     found: dict[str, Callable[[], np.ndarray]] = {}
     if subject.grid is None and find_spec("shap"):  # the tests' installation lacks it
         found["shap: partition"] = lambda: owen(subject)
+        found["shapley, SHAP's budget"] = lambda: same_budget(subject)
     return found | {
         "captum: integrated gradients": lambda: attribute(
             IntegratedGradients, n_steps=50, internal_batch_size=16
@@ -72,8 +75,14 @@ def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
     }
 
 
+def same_budget(subject: Subject) -> np.ndarray:
+    """Our ``shapley`` of single tokens with as many evaluations as SHAP's partition explainer."""
+    pairs = max(1, BUDGET // (2 * max(len(subject.hideable), 1)))
+    return explain(subject, method="shapley", unit="token", pairs=pairs, maps=False).scores
+
+
 def owen(subject: Subject) -> np.ndarray:
-    """SHAP's partition explainer with its default of 500 evaluations: Owen values over its own tree of the tokens."""
+    """SHAP's partition explainer with its default of ``BUDGET`` evaluations: Owen values over its own tree of the tokens."""
     from shap import PartitionExplainer
     from shap.maskers import Masker
     from shap.maskers._text import partition_tree
