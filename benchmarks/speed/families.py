@@ -1,4 +1,4 @@
-"""RoBERTa, DistilBERT and ModernBERT of base size with random weights, and all-mpnet-base-v2, beside their peers at their best.
+"""RoBERTa, DistilBERT, ModernBERT and DeBERTa-v3 of base size with random weights, and all-mpnet-base-v2, beside their peers at their best.
 
     nice .venv/bin/python -m benchmarks.speed.families --rounds 3 --reviews 16 --threads 2
 
@@ -35,7 +35,7 @@ from glassformer.errors import InputError
 from glassformer.families import FAMILIES
 from glassformer.process import keep_freed_memory
 
-KINDS = ("roberta", "distilbert", "mpnet", "modernbert")
+KINDS = ("roberta", "distilbert", "mpnet", "modernbert", "deberta-v2")
 EMBEDS = ("mpnet",)
 # MPNet's position numbers need its own padding token, 1, so that MiniLM's vocabulary does not fit it.
 OWN_WEIGHTS = {"mpnet": "all-mpnet-base-v2"}
@@ -47,16 +47,24 @@ PLAIN: dict[str, dict[str, Any]] = {
     },
     "mpnet": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     "modernbert": dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0),
+    "deberta-v2": {
+        "relative_attention": True, "position_buckets": 256, "max_relative_positions": -1, "pos_att_type": ["p2c", "c2p"],
+        "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False, "type_vocab_size": 0,
+        "layer_norm_eps": 1e-7, "pad_token_id": 0, "vocab_size": 30_522, "hidden_size": 768, "intermediate_size": 3072,
+        "num_hidden_layers": 12, "num_attention_heads": 12, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+        "pooler_dropout": 0.0,
+    },
     "distilbert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0},
 }  # fmt: skip
 
 
-def put(kind: str, folder: Path) -> Path:
-    """A classifier of transformers with random weights, and MiniLM's vocabulary or the checkpoint's own."""
+def put(kind: str, folder: Path, **options: Any) -> Path:
+    """A classifier of transformers with random weights, and MiniLM's vocabulary or the checkpoint's own; ``options``: of its
+    config."""
     import transformers
 
     torch.manual_seed(0)
-    plain = {"id2label": {0: "neg", 1: "pos"}, **PLAIN[kind]}
+    plain = {"id2label": {0: "neg", 1: "pos"}, **PLAIN[kind], **options}
     classifiers = transformers.AutoModelForSequenceClassification
     if kind in OWN_WEIGHTS:
         vocabulary = Path(os.environ.get("GLASSFORMER_WEIGHTS", ".")) / OWN_WEIGHTS[kind]
@@ -83,13 +91,17 @@ def theirs(path: Path, rounds: train_imdb.Rounds) -> Contender:
     return train_imdb.looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
 
 
-def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
-    """With the head that transformers has."""
-    keep_freed_memory()
+def head_of(kind: str) -> dict[str, str]:
+    """Options of ``TextClassifier`` for the head that transformers has."""
     hub = FAMILIES[kind].hub
     assert hub is not None
-    head = {"head": hub.head_type} | ({"head_activation": "gelu"} if hub.head_activation == "gelu" else {})
-    return train_imdb.glassformer(path, rounds, pooling=hub.pooling, **head)
+    gelu = {"head_activation": "gelu"} if hub.head_activation == "gelu" else {}
+    return {"pooling": hub.pooling, "head": hub.head_type, **gelu}
+
+
+def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
+    keep_freed_memory()
+    return train_imdb.glassformer(path, rounds, **head_of(kind))
 
 
 @command(

@@ -1,0 +1,236 @@
+"""ModernBERT on texts of 64 to 8,192 tokens: speed beside transformers, memory, and one text of 70,000 characters.
+
+    nice .venv/bin/python -m benchmarks.speed.long_texts --rounds 3 --texts 12 --threads 2
+
+Base size, random weights, MiniLM's vocabulary. A window has texts of the same lengths, which are spread evenly on a logarithmic scale;
+texts are joined IMDb reviews. Contenders in turn on the same texts, each in a process of its own:
+
+- training: a PyTorch loop over transformers' model and ``TextClassifier.fit``; bf16 where the machine has it, AdamW, clipping at 1;
+- prediction: transformers' model and ``predict_proba``.
+
+transformers pads each batch to its longest text, batches of similar length with at most 8,192 tokens with padding; its attention is
+sdpa (eager needs 22 GB for one text of 8,192 tokens in training). Memory: peak of a process that predicts or trains on one text.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import glassformer as gf
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.results import half
+from benchmarks.harness.rounds import (
+    Contender,
+    Window,
+    alone,
+    compared,
+    in_own_process,
+    said,
+    steps_of,
+    use_threads,
+)
+from benchmarks.speed.families import head_of, put
+from benchmarks.speed.memory import peak
+from benchmarks.speed.train_imdb import LR
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.text import encode
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.process import keep_freed_memory
+
+SHORTEST, LONGEST = 64, 8192
+BUDGET = 8192  # tokens of a batch
+CHARACTERS = 70_000
+Texts = tuple[list[str], list[int]]
+
+
+def lengths_of(texts: int) -> list[int]:
+    """Token counts spread evenly on a logarithmic scale."""
+    quantiles = (np.arange(texts) + 0.5) / texts
+    return np.round(SHORTEST * (LONGEST / SHORTEST) ** quantiles).astype(int).tolist()
+
+
+def joined(path: Path, windows: int, texts: int, seed: int) -> list[Texts]:
+    """Windows of joined reviews of these lengths, in random order, with labels 0 and 1 in turn."""
+    wanted, tokenizer = lengths_of(texts), load_tokenizer(path)
+    split = load_text_dataset("imdb", limit=windows * sum(wanted) // 100, seed=seed, splits=["train"]).splits[
+        "train"
+    ]
+    rest, rng, found = iter(split.texts), np.random.default_rng(seed), []
+    for _ in range(windows):
+        window = []
+        for length in wanted:
+            words: list[str] = []
+            while len(encode(tokenizer, [" ".join(words)], max_length=length + 1).ids) <= length:
+                words += next(rest).split()
+            ids = encode(tokenizer, [" ".join(words)], max_length=length).ids
+            window.append(tokenizer.decode(ids.tolist()))
+        found.append(([window[i] for i in rng.permutation(texts)], [i % 2 for i in range(texts)]))
+    return found
+
+
+def tokens_of(path: Path, texts: list[str]) -> list[np.ndarray]:
+    table = encode(load_tokenizer(path), texts, max_length=LONGEST)
+    return [np.asarray(ids) for ids in table]
+
+
+def batches_of(rows: list[np.ndarray]) -> list[list[int]]:
+    """Rows of similar length, at most ``BUDGET`` tokens with padding in each batch."""
+    batches: list[list[int]] = [[]]
+    for i in np.argsort([len(ids) for ids in rows], kind="stable").tolist():
+        if batches[-1] and len(rows[i]) * (len(batches[-1]) + 1) > BUDGET:
+            batches.append([])
+        batches[-1].append(i)
+    return batches
+
+
+def padded(rows: list[np.ndarray]) -> dict[str, torch.Tensor]:
+    width = max(map(len, rows))
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)], mask[i, : len(row)] = torch.from_numpy(row), 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+class Theirs:
+    """transformers' model, trained or asked in batches of similar length."""
+
+    def __init__(self, path: Path):
+        from transformers import AutoModelForSequenceClassification
+
+        keep_freed_memory()
+        self.path = path
+        self.model = AutoModelForSequenceClassification.from_pretrained(path, attn_implementation="sdpa")
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LR, weight_decay=0.0, fused=True)
+
+    def train(self, texts: list[str], labels: list[int]) -> Window:
+        rows, targets = tokens_of(self.path, texts), torch.tensor(labels)
+        self.model.train()
+        started, losses = time.perf_counter(), []
+        for batch in batches_of(rows):
+            with torch.autocast("cpu", torch.bfloat16, enabled=half()):
+                loss = self.model(**padded([rows[i] for i in batch]), labels=targets[batch]).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            losses.append(loss.item())
+        return Window(len(rows), sum(map(len, rows)), time.perf_counter() - started, float(np.mean(losses)))
+
+    def predict(self, texts: list[str]) -> Window:
+        started, rows = time.perf_counter(), tokens_of(self.path, texts)
+        with torch.inference_mode():
+            logits = [self.model(**padded([rows[i] for i in batch])).logits for batch in batches_of(rows)]
+        assert all(part.isfinite().all() for part in logits)
+        return Window(len(rows), sum(map(len, rows)), time.perf_counter() - started, 0.0)
+
+
+def theirs(path: Path, windows: list[Texts], what: str) -> Contender:
+    one = Theirs(path)
+    if what == "training":
+        return Contender(
+            "PyTorch loop over the HF model",
+            {"attention": "sdpa"},
+            lambda turn: one.train(*windows[turn]),
+            noun="texts",
+        )
+    if half():
+        one.model.bfloat16()
+    one.model.eval()
+    return Contender(
+        "HF, sorted", {"attention": "sdpa"}, lambda turn: one.predict(windows[turn][0]), noun="texts"
+    )
+
+
+def classifier(path: Path) -> Any:
+    same: dict[str, Any] = {"schedule": "constant", "warmup": 0.0, "weight_decay": 0.0, "epochs": 1, "lr": LR}
+    return gf.TextClassifier(
+        str(path), max_length=LONGEST, batch_tokens=BUDGET, **same, **head_of("modernbert")
+    )
+
+
+def ours(path: Path, windows: list[Texts], what: str) -> Contender:
+    keep_freed_memory()
+
+    def train(turn: int) -> Window:
+        clf = classifier(path).fit(*windows[turn])
+        tokens, seconds, loss = steps_of(clf.history_)
+        return Window(len(windows[turn][0]), tokens, seconds, loss)
+
+    if what == "training":
+        return Contender("glassformer", {"padding": "none"}, train, noun="texts")
+    clf = gf.load(path).set_params(max_length=LONGEST)
+
+    def predict(turn: int) -> Window:
+        texts = windows[turn][0]
+        tokens = sum(map(len, tokens_of(path, texts)))
+        started = time.perf_counter()
+        clf.predict_proba(texts)
+        return Window(len(texts), tokens, time.perf_counter() - started, 0.0)
+
+    return Contender("glassformer", {"padding": "none"}, predict, noun="texts")
+
+
+def memory(path: Path, who: str, what: str, text: str) -> dict[str, float]:
+    """Peak memory of one text, in this process."""
+    windows = [([text, text], [0, 1])] if what == "training" else [([text], [0])]
+    make = {"glassformer": ours, "transformers": theirs}[who]
+    contender = make(path, windows, what)
+    return peak(lambda: contender.run(0))
+
+
+def whole(path: Path, text: str) -> dict[str, Any]:
+    """Embedding of one long text by a model with enough positions."""
+    clf = gf.load(path).set_params(max_length=32_768)
+    vectors: list[np.ndarray] = []
+    started = time.perf_counter()
+    found: dict[str, Any] = peak(lambda: vectors.append(clf.embed([text])))
+    cut = clf.embed([text[: len(text) - 400]])
+    return found | {
+        "characters": len(text), "tokens": len(tokens_of_all(path, text)), "seconds": round(time.perf_counter() - started, 1),
+        "end_is_read": bool(np.abs(vectors[0] - cut).max() > 1e-4),
+    }  # fmt: skip
+
+
+def tokens_of_all(path: Path, text: str) -> np.ndarray:
+    return encode(load_tokenizer(path), [text], max_length=32_768).ids
+
+
+@command(
+    "ModernBERT of base size, random weights, texts of 64 to 8,192 tokens: speed and memory",
+    out="long-texts",
+    packages=("transformers",),
+    rounds=dict(type=count, default=3, help="timed windows of each contender"),
+    texts=dict(type=count, default=12, help="texts in a window"),
+    threads=dict(type=count, default=torch.get_num_threads()),
+    lengths=[512, 2048, 8192],
+    seed=0,
+)
+def main(options: Any) -> dict[str, Any]:
+    use_threads(options.threads)
+    found: dict[str, Any] = {"texts_per_window": options.texts, "lengths": lengths_of(options.texts)}
+    with tempfile.TemporaryDirectory() as name:
+        path = put("modernbert", Path(name), max_position_embeddings=32_768) / "hub"
+        windows = joined(path, options.rounds + 1, options.texts, options.seed)
+        for what in ("prediction", "training"):
+            contenders = [in_own_process(make, path, windows, what) for make in (theirs, ours)]
+            found[what] = compared(contenders, options.rounds)
+            for peer, ratio in found[what]["glassformer_against"].items():
+                print(f"{what}: {said(ratio)} {peer}")
+        long = " ".join(windows[0][0])
+        found["memory"] = []
+        for length in options.lengths:
+            text = load_tokenizer(path).decode(tokens_of_all(path, long)[:length].tolist())
+            for what in ("prediction", "training"):
+                for who in ("transformers", "glassformer"):
+                    used = alone(memory, path, who, what, text)
+                    print(f"{what}, {length} tokens, {who}: {used}", flush=True)
+                    found["memory"].append({"work": what, "tokens": length, "who": who, **used})
+        found["whole"] = alone(whole, path, (long * 4)[:CHARACTERS])
+        print(found["whole"])
+    return found
