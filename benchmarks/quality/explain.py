@@ -8,7 +8,7 @@ with 95 % intervals; under each way of hiding, by how much insertion less deleti
 deletion and insertion between the worst and the best order (``orders.py``); seconds an explanation; the randomisation
 check; agreement between methods; stability under a synonym (our own list) and a typo, or under a change of brightness and a
 small crop; and a verdict in words. Captum's integrated gradients and occlusion stand beside ours, and for texts SHAP's
-partition explainer (``pip install captum shap``). Also what the heads do
+partition explainer. Also what the heads do
 and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens, special ones
 included: long reviews take minutes each. The inputs are drawn from the test split with a seed; nothing is tuned on
 them. Those judged so far lie in ``--work``, so that an interrupted run goes on. ``--noise 0``, ``--stable 0``,
