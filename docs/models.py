@@ -9,6 +9,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def families() -> Iterator[str]:
         shown = " | ".join(
             f"`{text}`" if text else "" for text in (given[None], given["classification"], words)
         )
-        yield f"| `{name}` | {family.model.reads} | {shown} | {', '.join(family.examples)} |"
+        kinds = ", ".join(f"`{kind}`" for kind in (name, *family.also))
+        yield f"| {kinds} | {family.model.reads} | {shown} | {', '.join(family.examples)} |"
 
 
 def names() -> Iterator[str]:
@@ -123,8 +125,15 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
     ("dslim/bert-base-NER", "bert", "token classifier", "", ""),
     ("Falconsai/nsfw_image_detection, google/vit-base-patch16-224", "vit", "classifier", "", ""),
     ("facebook/dinov2-small, base, large", "dinov2", "[CLS] and mean", "", "another package's small"),
+    (
+        "google/siglip-base-patch16-224, so400m-patch14-384, siglip2-base-patch16-224",
+        "siglip",
+        "its head of attention (encoder), mean of the patches (classifier)",
+        "",
+        "",
+    ),
 )
-NOT_YET = "gte-multilingual-base, arctic-embed-m-v2.0, nomic-embed-text-v1.5, jina-embeddings, CLIP, SigLIP, BEiT, Swin"
+NOT_YET = "gte-multilingual-base, arctic-embed-m-v2.0, nomic-embed-text-v1.5, jina-embeddings, CLIP, BEiT, Swin, the text half of SigLIP"
 BY_NAME_INTRO = f"""## By the names people type
 
 Pooling, prompts and normalization are read from the folder (`modules.json`, `1_Pooling/config.json`,
@@ -158,12 +167,13 @@ def refusal(attempt: Callable[[], Any], *folders: Path) -> str:
 def details(name: str, family: Family) -> Iterator[str]:
     hub = family.hub
     assert hub is not None
-    settings = hub.write(family.tiny())
+    settings = hub.write(replace(family.tiny(), head=None))
     yield f"### {name}"
     yield ""
     yield "Left out of what a file holds, because the model does not need it:"
     yield ""
-    yield from (f"- `{key}`: {why}" for key, why in hub.names.dropped.items())
+    for key, why in hub.names.dropped.items():
+        yield f"- `{key}{'*' if key.endswith('.') else ''}`: {why}"
     refused = [
         f"- `{twin}` and `{key}` that differ: untied heads are not supported"
         for key, twin in hub.names.tied.items()

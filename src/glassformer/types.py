@@ -17,6 +17,15 @@ AttentionKind = Literal["full", "local", "linear"]
 FeedForwardKind = Literal["plain", "swiglu", "geglu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 PoolingKind = Literal[
-    "first", "mean", "max", "attention", "pooler", "tokens", "first-mean", "unit-first", "unit-mean"
+    "first",
+    "mean",
+    "max",
+    "attention",
+    "pooler",
+    "tokens",
+    "first-mean",
+    "multihead",
+    "unit-first",
+    "unit-mean",
 ]
 HeadKind = Literal["classification", "mlm", "pretraining", "spans"]

@@ -94,6 +94,8 @@ def test_a_head_of_ours_is_run_by_the_script_beside_it(name, pooling, tmp_path, 
     pytest.importorskip("transformers")
     pil = pytest.importorskip("PIL.Image")
     folder = put(name, tmp_path / "hub")
+    if pooling == "first-mean" and not FAMILIES[name].tiny().embedding.class_token:
+        pooling = "max"
     clf = gf.ImageClassifier(str(folder), pooling=pooling, head="mlp", **(SMALL | {"epochs": 1}))
     clf.fit(PICTURES, LABELS)
     assert not export_hf(clf, tmp_path / "beside", PICTURES)["whole"]

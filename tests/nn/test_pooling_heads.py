@@ -1,16 +1,26 @@
 """From rows to one vector a sequence, and what stands on it: by hand."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from tests.shaken import shaken
 
 from glassformer.errors import ConfigError, ShapeError
+from glassformer.explain.subject import rows_read
+from glassformer.models.backbone import ModelOutput
 from glassformer.nn import ClassificationHead, MaskedLMHead, make_pooling
+from glassformer.nn.encoder import EncoderConfig
 from glassformer.packing import Packing
 
 D = 7
-KINDS = ("first", "mean", "max", "attention", "pooler", "unit-first", "unit-mean")
+KINDS = ("first", "mean", "max", "attention", "multihead", "pooler", "unit-first", "unit-mean")
 PACKINGS = {"ragged": Packing((5, 2, 3, 1)), "uniform": Packing((3, 3, 3)), "single rows": Packing((1, 1))}
+
+
+def made(kind):
+    return shaken(make_pooling(kind, D, encoder=EncoderConfig(D, 1, 1, 11, activation="relu")), 0.1)
 
 
 def by_hand(pooling, kind, rows):
@@ -25,6 +35,12 @@ def by_hand(pooling, kind, rows):
         return rows.max(0).values
     if kind == "pooler":
         return torch.tanh(pooling.dense.weight @ rows[0] + pooling.dense.bias)
+    if kind == "multihead":  # of one head
+        qkv, ff = pooling.attention.qkv, pooling.feed_forward
+        q = qkv.weight[:D] @ pooling.query + qkv.bias[:D]
+        k, v = (rows @ qkv.weight[i : i + D].T + qkv.bias[i : i + D] for i in (D, 2 * D))
+        z = ((k @ q / D**0.5).softmax(0) @ v) @ pooling.attention.out.weight.T + pooling.attention.out.bias
+        return z + ff.down(torch.relu(ff.up(pooling.norm(z))))
     exp = (rows @ pooling.score.weight[0] + pooling.score.bias).exp()
     return (exp / exp.sum()) @ rows
 
@@ -33,7 +49,7 @@ def by_hand(pooling, kind, rows):
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_sequence_by_itself(kind, packing):
     torch.manual_seed(3)
-    pooling = make_pooling(kind, D)
+    pooling = made(kind)
     x = torch.randn(packing.total, D, requires_grad=True)
     out = pooling(x, packing)
     wanted = torch.stack([by_hand(pooling, kind, rows) for rows in packing.split(x)])
@@ -53,16 +69,41 @@ def test_first_rows_alone_are_enough(kind):
     assert torch.equal(pooling(x[packing.first_rows], packing), pooling(x, packing))
 
 
-@pytest.mark.parametrize("kind", ["mean", "max", "attention", "unit-mean"])
+@pytest.mark.parametrize("kind", ["mean", "max", "attention", "multihead", "unit-mean"])
 def test_the_others_read_every_row(kind):
     packing = PACKINGS["ragged"]
-    pooling, x = make_pooling(kind, D), torch.randn(packing.total, D)
+    pooling, x = made(kind), torch.randn(packing.total, D)
     assert not pooling.reads_first_row_only
     changed = x.clone()
     changed[4] += 7.0  # the last row of the first sequence
     before, after = pooling(x, packing), pooling(changed, packing)
     assert bool((before[0] != after[0]).any())
     assert torch.equal(before[1:], after[1:])
+
+
+@torch.no_grad()
+def test_a_learned_query_with_paper_and_pencil():
+    """The scores of two rows are ln 3 and 0, so that they are weighed 3 to 1."""
+    pooling = make_pooling("multihead", 2, encoder=EncoderConfig(2, 1, 1, 2, activation="relu"))
+    for layer, weight in (
+        (pooling.attention.qkv, [[1, 0], [0, 1]] * 3),
+        (pooling.attention.out, [[1, 0], [0, 1]]),
+        (pooling.feed_forward.up, [[1, 0], [0, 1]]),
+        (pooling.feed_forward.down, [[2, 0], [0, 3]]),
+    ):
+        layer.weight.copy_(torch.tensor(weight))
+        layer.bias.zero_()
+    pooling.query.copy_(torch.tensor([2**0.5 * math.log(3), 0.0]))
+    x = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 5.0]])
+    packing = Packing((2, 1))
+    # z is (3/4, 0), its norm (1, -1), of which relu leaves (1, 0), and down makes (2, 0); of (0, 5): (0, 3).
+    wanted = torch.tensor([[0.75 + 2, 0.0], [0.0, 5.0 + 3]])
+    torch.testing.assert_close(pooling(x, packing), wanted)
+    alone = torch.stack([x[:2], torch.stack([x[2], 99 + x[2]])])
+    mask = torch.tensor([[True, True], [True, False]])
+    torch.testing.assert_close(pooling.padded(alone, mask), wanted)
+    read = rows_read(pooling, ModelOutput(Packing((2,)), states=x[:2]), 2)
+    np.testing.assert_allclose(read, [0.75, 0.25], rtol=1e-6)
 
 
 def test_attention_pooling_stands_large_scores():

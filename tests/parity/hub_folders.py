@@ -1,6 +1,7 @@
 """A tiny folder of every kind that the Hub has of our families, written by ``transformers`` itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def make(home: Path, family: str, head: str, **extra: Any) -> Path:
     folder = home / f"{family}-{head}"
     folder.mkdir(parents=True)
     record = FAMILIES[family]
-    settings = record.hub.write(record.tiny()) | {"initializer_range": 0.5}  # type: ignore[union-attr]
+    tiny = replace(record.tiny(), head=None) if head == "None" else record.tiny()
+    settings = record.hub.write(tiny) | {"initializer_range": 0.5}  # type: ignore[union-attr]
     if record.model.reads == "texts":
         bytes_ = settings.get("pad_token_id") == 1
         settings |= {"vocab_size": (byte_level if bytes_ else wordpiece)(folder)}
@@ -75,11 +77,11 @@ def make(home: Path, family: str, head: str, **extra: Any) -> Path:
     if head in ("classification", "tokens"):
         settings["id2label"] = dict(enumerate(CLASSES if head == "classification" else TAGS))
     torch.manual_seed(7)
-    config = transformers.CONFIG_MAPPING[family](**settings | extra)
+    config = transformers.CONFIG_MAPPING[settings["model_type"]](**settings | extra)
     model = shaken(getattr(transformers, made_as(family, head))(config), 0.1)
     model.save_pretrained(folder)
     if record.model.reads == "images":
-        side = config.image_size
+        side = tiny.embedding.image_size[0]
         ViTImageProcessor(size={"height": side, "width": side}).save_pretrained(folder)
     if head == "sentences":
         put_sentences(folder, config.hidden_size)

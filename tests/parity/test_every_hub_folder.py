@@ -24,6 +24,7 @@ from transformers import AutoModel, AutoTokenizer
 import glassformer as gf
 from glassformer.cli.app import app
 from glassformer.errors import InputError
+from glassformer.families import FAMILIES
 
 pytestmark = pytest.mark.slow  # 683 cells
 transformers.logging.set_verbosity_error()
@@ -39,7 +40,7 @@ def what_of(family: str, head: str) -> str:
     if head == "sentences":
         return "vectors"
     what = HEADS[head]
-    return what if family != "vit" else {"encoder": "image encoder", "classes": "image classes"}[what]
+    return f"image {what}" if FAMILIES[family].model.reads == "images" else what
 
 
 @pytest.fixture(scope="module")
@@ -204,19 +205,21 @@ def test_vectors_of_a_classifier_are_what_its_head_reads(folder, tmp_path, data)
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=2e-5)
 
 
-def test_images_have_their_probabilities(folder, data, tmp_path):
-    place, file = folder("vit", "classification"), data / "images" / "good" / "0.png"
+@pytest.mark.parametrize("kind", of_what("image classes"), ids="-".join)
+def test_images_have_their_probabilities(kind, folder, data, tmp_path):
+    place, file = folder(*kind), data / "images" / "good" / "0.png"
     processor = transformers.AutoImageProcessor.from_pretrained(place)
     with torch.no_grad():
         batch = processor(Image.open(file).convert("RGB"), return_tensors="pt")
-        out = peer(place, "vit", "classification")(**batch, output_hidden_states=True)
+        out = peer(place, *kind)(**batch, output_hidden_states=True)
     wanted = dict(zip(CLASSES, out.logits[0].softmax(0).tolist(), strict=True))
     found = told("predict", place, file)
     assert dict(zip(found["classes"], found["answers"][0]["probabilities"], strict=True)) == pytest.approx(
         wanted, **NEAR
     )
     assert call("embed", place, file, "--out", tmp_path / "v.npy").code == 0
-    assert np.load(tmp_path / "v.npy").shape == (1, out.hidden_states[-1].shape[-1])
+    parts = 2 if FAMILIES[kind[0]].hub.pooling == "first-mean" else 1
+    assert np.load(tmp_path / "v.npy").shape == (1, parts * out.hidden_states[-1].shape[-1])
 
 
 # --- every verb ---------------------------------------------------------------------------------------

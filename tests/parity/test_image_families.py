@@ -10,7 +10,7 @@ import torch
 from tests.shaken import shaken
 
 import glassformer as gf
-from glassformer.checkpoints.tensors import read_tensors
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES, family_of
 from glassformer.families.dinov2 import dinov2
@@ -20,8 +20,18 @@ from glassformer.nn import Trace
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
-KINDS = {"vit": "ViT", "dinov2": "Dinov2", "dinov2_with_registers": "Dinov2WithRegisters"}
-CASES = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(9)])
+KINDS = {
+    "vit": "ViT",
+    "dinov2": "Dinov2",
+    "dinov2_with_registers": "Dinov2WithRegisters",
+    "siglip": "Siglip",
+}
+HALVES = (
+    "siglip",
+)  # of a pair with texts: the encoder has its own model_type, the classifier that of the pair
+ASKED = ("vit", *HALVES)  # transformers interpolates the positions of others only
+KEY_BIAS = ("key.bias", "k_proj.bias")  # its gradient is 0 but for rounding
+CASES = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(10)])
 FEW = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(4)])
 
 
@@ -39,6 +49,14 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
         "qkv_bias": draw % 3 > 0,
         "hidden_act": rng.choice(("gelu", "relu")),
     }
+    if kind in HALVES:
+        del shared["qkv_bias"]
+        return shared | {
+            "intermediate_size": rng.choice((31, 47)),
+            "hidden_act": rng.choice(("gelu", "relu", "gelu_new", "gelu_pytorch_tanh")),
+            "attention_dropout": 0.1 * (draw % 2),
+            "vision_use_head": draw % 3 > 0,
+        }
     if kind == "vit":
         if draw % 2:  # one number for both sides where one is enough, as the Hub's files have it
             shared |= {"image_size": (shared["image_size"], 29), "patch_size": (patch, 7)}
@@ -56,15 +74,27 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
 
 def peer_of(kind: str, draw: int, ending: str = "Model", **extra):
     """A random model of transformers; scales, biases, norms and registers are moved off what they begin with."""
-    config = transformers.CONFIG_MAPPING[kind](**sizes_of(kind, draw), **extra)
+    if kind in HALVES and ending == "Model":
+        kind, ending = f"{kind}_vision_model", "VisionModel"
+    sizes = sizes_of(kind.removesuffix("_vision_model"), draw)
+    sizes = {"vision_config": sizes} if kind in HALVES else sizes
+    config = transformers.CONFIG_MAPPING[kind](**sizes, **extra)
     config._attn_implementation = "eager"
     torch.manual_seed(draw)
     pooler = {"add_pooling_layer": draw % 4 < 2} if (kind, ending) == ("vit", "Model") else {}
-    model = getattr(transformers, KINDS[kind] + ending)(config, **pooler)
+    model = getattr(transformers, KINDS[kind.removesuffix("_vision_model")] + ending)(config, **pooler)
     return shaken(model, 0.2)
 
 
+def of_images(settings: Any) -> Any:
+    """The part of a config, or of its file, that is about images."""
+    if isinstance(settings, dict):
+        return settings.get("vision_config", settings)
+    return getattr(settings, "vision_config", settings)
+
+
 def pictures(config, height: int | None = None, width: int | None = None) -> torch.Tensor:
+    config = of_images(config)
     own = config.image_size if isinstance(config.image_size, tuple) else (config.image_size,) * 2
     shape = (3, config.num_channels, height or own[0], width or own[1])
     return torch.randn(shape, generator=torch.Generator().manual_seed(7))
@@ -84,7 +114,7 @@ def test_states_and_maps_on_its_own_grid_and_on_others(kind, draw, tmp_path):
     patch, sizes, more = peer.config.patch_size, [(None, None)], {}
     if isinstance(patch, int):  # transformers reads others from square grids only
         sizes += [(7 * patch + 1, 2 * patch), (patch, 11 * patch)]
-        more = {"interpolate_pos_encoding": True} if kind == "vit" else {}
+        more = {"interpolate_pos_encoding": True} if kind in ASKED else {}
     for height, width in sizes:
         x = pictures(peer.config, height, width)
         with torch.no_grad():
@@ -96,10 +126,10 @@ def test_states_and_maps_on_its_own_grid_and_on_others(kind, draw, tmp_path):
             assert furthest(ours.trace.hidden_states[i], state) <= 1e-5
         for i, maps in enumerate(theirs.attentions):
             assert furthest(ours.trace.attentions[i], maps) <= 1e-5
-        if kind == "vit" and theirs.pooler_output is not None:
+        if kind in ASKED and theirs.pooler_output is not None:
             assert furthest(ours.pooler_output, theirs.pooler_output) <= 1e-5
         if height:
-            other = model.at_size((height, width))  # the table read on this grid once
+            other = model.at_size((height, width)).eval()  # the table read on this grid once
             assert furthest(other(x).last_hidden_state, theirs.last_hidden_state) <= 1e-5
             assert other.config.embedding.grid == (height // patch, width // patch)
 
@@ -118,7 +148,7 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
     learning = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     gradients = FAMILIES[kind].hub.to_hub(learning, True, model.config)
     for name, p in peer.named_parameters():
-        if name in gradients and p.grad is not None and not name.endswith("key.bias"):
+        if name in gradients and p.grad is not None and not name.endswith(KEY_BIAS):
             assert furthest(gradients[name], p.grad) <= 2e-5, name
 
     with torch.no_grad():
@@ -127,10 +157,10 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
         assert furthest(graph, theirs) <= 1e-5
         assert furthest(model.classify(model.features(x)), theirs) <= 1e-5
         if kind != "vit":
-            several = [x[0], pictures(peer.config, 3 * peer.config.patch_size)[1]]
-            packed = model(several).logits
+            several = [x[0], pictures(peer.config, 3 * of_images(peer.config).patch_size)[1]]
+            packed, more = model(several).logits, {"interpolate_pos_encoding": True} if kind in ASKED else {}
             assert furthest(packed[:1], peer(x[:1]).logits) <= 1e-5
-            assert furthest(packed[1:], peer(several[1][None]).logits) <= 1e-5
+            assert furthest(packed[1:], peer(several[1][None], **more).logits) <= 1e-5
     gf.save_pretrained(model, tmp_path / "ours", label_names=tuple("abcdefg"))
     again, info = transformers.AutoModelForImageClassification.from_pretrained(
         tmp_path / "ours", output_loading_info=True
@@ -141,13 +171,20 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
     with torch.no_grad():
         assert furthest(again.eval()(x).logits, theirs) <= 1e-5
     before, after = (read_tensors(tmp_path / side) for side in ("theirs", "ours"))
+    before = {key: t for key, t in before.items() if ".head." not in key}  # a pooling that nothing reads
     assert before.keys() <= after.keys()
     more = {key.rpartition(".")[2] for key in after.keys() - before.keys()}
     assert more <= {"bias"}  # of queries and so on
     for key in before:
         assert torch.equal(before[key], after[key]) or key.endswith("mask_token"), key
-    said, wrote = (json.loads((tmp_path / side / "config.json").read_text()) for side in ("theirs", "ours"))
-    not_kept = {"qkv_bias", "hidden_act", "drop_path_rate"}  # of two ratios one gated width can come
+    files = (tmp_path / side / "config.json" for side in ("theirs", "ours"))
+    said, wrote = (of_images(json.loads(file.read_text())) for file in files)
+    not_kept = {
+        "qkv_bias",
+        "hidden_act",
+        "drop_path_rate",
+        "vision_use_head",
+    }  # of two ratios one gated width can come
     for key in (
         sizes_of(kind, draw).keys() - not_kept - ({"mlp_ratio"} if said.get("use_swiglu_ffn") else set())
     ):
@@ -164,7 +201,10 @@ def test_the_encoder_alone_and_heads_of_ours(kind, draw, tmp_path):
     own = model.with_head(head="classification", pooling="mean", head_type="mlp", head_hidden=5, num_labels=3)
     for i, one in enumerate((model, new, own)):
         gf.save_pretrained(one, tmp_path / f"ours-{i}")
-        again = transformers.AutoModel.from_pretrained(tmp_path / f"ours-{i}").eval()
+        opener = transformers.AutoModel
+        if kind in HALVES:  # of a classifier too, which names the pair
+            opener = getattr(transformers, f"{KINDS[kind]}VisionModel")
+        again = opener.from_pretrained(tmp_path / f"ours-{i}").eval()
         read = gf.load_pretrained(tmp_path / f"ours-{i}")
         assert read.config == one.config
         with torch.no_grad():
@@ -173,20 +213,90 @@ def test_the_encoder_alone_and_heads_of_ours(kind, draw, tmp_path):
                 assert torch.equal(read(x).logits, one.eval()(x).logits)
 
 
+@pytest.mark.parametrize("draw", range(10))
+def test_siglips_pooling_head_and_its_gradients(draw, tmp_path):
+    peer = peer_of("siglip", draw)
+    if not peer.config.vision_use_head:
+        peer = peer_of("siglip", draw + 1)
+    peer.save_pretrained(tmp_path / "theirs")
+    model, x = gf.load_pretrained(tmp_path / "theirs"), pictures(peer.config)
+    assert (model.config.head, model.config.pooling) == (None, "multihead")
+    ours, theirs = model(x).pooler_output, peer(x).pooler_output
+    assert furthest(ours, theirs) <= 1e-5
+    assert furthest(model.pooling.padded(model(x).last_hidden_state, None), theirs) <= 1e-5
+    weights = torch.randn(ours.shape, generator=torch.Generator().manual_seed(3))
+    (ours * weights).sum().backward()
+    (theirs * weights).sum().backward()
+    learning = {name: p.grad for name, p in model.named_parameters()}
+    gradients = FAMILIES["siglip"].hub.to_hub(learning, False, model.config)
+    for name, p in peer.named_parameters():
+        if not name.endswith(KEY_BIAS):
+            assert furthest(gradients[name], p.grad) <= 2e-5, name
+    gf.save_pretrained(model, tmp_path / "ours")
+    before, after = (read_tensors(tmp_path / side) for side in ("theirs", "ours"))
+    assert before.keys() == after.keys()
+    again = transformers.AutoModel.from_pretrained(tmp_path / "ours").eval()
+    with torch.no_grad():
+        assert furthest(again(x).pooler_output, theirs) <= 1e-5
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_of_both_halves_the_one_for_images_opens(kind, tmp_path):
+    """As published: with texts, buffers, and hardly a setting."""
+    small = {key: value for key, value in sizes_of(kind, 1).items() if key != "layer_norm_eps"}
+    texts = {"hidden_size": 12, "num_attention_heads": 3, "num_hidden_layers": 1, "vocab_size": 31}
+    config = transformers.CONFIG_MAPPING[kind](vision_config=small, text_config=texts)
+    whole = shaken(getattr(transformers, KINDS[kind] + "Model")(config), 0.2)
+    whole.save_pretrained(tmp_path)
+    buffers = {f"{half}_model.embeddings.position_ids": torch.arange(9)[None] for half in ("text", "vision")}
+    write_tensors(tmp_path, read_tensors(tmp_path) | buffers)
+    file = tmp_path / "config.json"
+    settings = {"model_type": kind, "architectures": [KINDS[kind] + "Model"], "vision_config": small}
+    file.write_text(json.dumps(settings))
+    model, x = gf.load_pretrained(tmp_path), pictures(config)
+    with torch.no_grad():
+        theirs = whole.vision_model(x)
+        assert furthest(model(x).last_hidden_state, theirs.last_hidden_state) <= 1e-5
+        assert furthest(model(x).pooler_output, theirs.pooler_output) <= 1e-5
+    new = gf.load_pretrained(tmp_path, "classification", num_labels=3)
+    assert new.config.pooling == FAMILIES[kind].hub.pooling
+    del settings["vision_config"]
+    file.write_text(json.dumps(settings))
+    with pytest.raises(CheckpointError, match="'vision_config' is missing"):
+        gf.load_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("kind", "change", "said"),
     [
-        ({"image_size": [23, 46]}, "have a grid that is not square"),
-        ({"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is not a truth value"),
-        ({"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
-        ({"layerscale_value": -1.0}, "layerscale_value = -1.0 is not a number"),
-        ({"num_register_tokens": 0}, "num_register_tokens = 0 is not a size"),
+        ("dinov2_with_registers", {"image_size": [23, 46]}, "have a grid that is not square"),
+        ("dinov2_with_registers", {"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is not a truth value"),
+        ("dinov2_with_registers", {"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
+        ("dinov2_with_registers", {"layerscale_value": -1.0}, "layerscale_value = -1.0 is not a number"),
+        ("dinov2_with_registers", {"num_register_tokens": 0}, "num_register_tokens = 0 is not a size"),
+        *(
+            (kind, change, said)
+            for kind in HALVES
+            for change, said in (
+                ({"image_size": [8, 16]}, "have a grid that is not square"),
+                ({"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
+                ({"hidden_act": None}, "hidden_act = None is not supported"),
+                ({"num_attention_heads": 5}, "is not a multiple of num_heads 5"),
+                ({"attention_dropout": 1}, "attention_dropout = 1 is not a number from 0 to 1"),
+                ({"num_channels": 0}, "num_channels = 0 is not a size"),
+                ({"intermediate_size": 2.5}, "intermediate_size = 2.5 is not a size"),
+                ({"layer_norm_eps": -1}, "layer_norm_eps = -1 is not a number"),
+                ({"patch_size": [4]}, r"patch_size = \[4\] is not a size"),
+            )
+        ),
     ],
 )
-def test_settings_that_cannot_be_are_refused(change, said, tmp_path):
-    gf.save_pretrained(ImageEncoder(dinov2((23, 23), (3, 3), 14, 1, 2, 28, registers=3)), tmp_path)
+def test_settings_that_cannot_be_are_refused(kind, change, said, tmp_path):
+    gf.save_pretrained(ImageEncoder(FAMILIES[kind].tiny()), tmp_path)
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    settings = json.loads(file.read_text())
+    of_images(settings).update(change)
+    file.write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match=said):
         gf.load_pretrained(tmp_path)
 
@@ -230,9 +340,14 @@ def test_real_weights(weights_root):
 
 
 @pytest.mark.parametrize("size", [(307, 211), (131, 389), (256, 256), (1021, 769)])
-def test_pixels_of_the_real_folder_s_own_processor(size, weights_root):
+@pytest.mark.parametrize("kind", ["the real folder's", "Siglip"])
+def test_pixels_of_their_processors(kind, size, tmp_path, request):
     pil = pytest.importorskip("PIL.Image")
-    folder = weights_root / "dinov2-small-saliency"
+    if kind == "the real folder's":
+        folder = request.getfixturevalue("weights_root") / "dinov2-small-saliency"
+    else:  # as published: with what is the default
+        folder = tmp_path
+        getattr(transformers, f"{kind}ImageProcessorPil")().save_pretrained(folder)
     rng = np.random.default_rng(size[0])
     image = pil.fromarray(rng.integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")

@@ -28,7 +28,7 @@ class NameTable:
         fused: our fused name -> the Hub's query, key and value.
         heads: our names -> the Hub's, without prefix.
         whole: full names of tensors without ``.weight`` or ``.bias``, ours -> the Hub's.
-        dropped: full Hub names to drop -> the reason.
+        dropped: full Hub names to drop, or their beginning with a dot at its end -> the reason.
         own_heads: keys of ``whole`` that belong to heads, which have no prefix.
         newer: our names -> module names in memory in later releases of ``transformers``, if they differ from
             the names in files; only for modules that adapters change.
@@ -63,8 +63,9 @@ class NameTable:
         out: dict[str, Tensor] = {}
         thirds: dict[str, dict[int, Tensor]] = {}
         unexplained = []
+        beginnings = tuple(name for name in self.dropped if name.endswith("."))
         for key, full in self.plain(tensors).items():
-            if key in self.dropped:
+            if key in self.dropped or key.startswith(beginnings):
                 continue
             if key in to_whole:
                 out[to_whole[key]] = tensors[full]

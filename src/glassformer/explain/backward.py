@@ -28,7 +28,7 @@ from glassformer.nn.cheaper import LocalAttention
 from glassformer.nn.disentangled import DisentangledAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
 from glassformer.nn.pairs import PairPooling
-from glassformer.nn.pooling import AttentionPooling, Pooler, UnitPooling, first_rows
+from glassformer.nn.pooling import AttentionPooling, MultiHeadPooling, Pooler, UnitPooling, first_rows
 from glassformer.nn.positions import expand_bias
 from glassformer.packing import Packing
 
@@ -65,7 +65,7 @@ def can_decompose(model: Any) -> bool:
     """Whether pooling and head of a model are supported by ``decomposition``."""
     if getattr(model, "mlm", None) is not None:
         return False
-    return not isinstance(getattr(model, "pooling", None), AttentionPooling | PairPooling)
+    return not isinstance(getattr(model, "pooling", None), AttentionPooling | MultiHeadPooling | PairPooling)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,14 @@ from glassformer.explain.result import tokens_of
 from glassformer.finite import finite
 from glassformer.models.backbone import ModelOutput
 from glassformer.nn.pairs import PairPooling
-from glassformer.nn.pooling import AttentionPooling, FirstMeanPooling, FirstPooling, Pooler
-from glassformer.nn.trace import Trace
+from glassformer.nn.pooling import (
+    AttentionPooling,
+    FirstMeanPooling,
+    FirstPooling,
+    MultiHeadPooling,
+    Pooler,
+)
+from glassformer.nn.trace import LayerRecord, Trace
 from glassformer.packing import Packing
 from glassformer.runtime import computes_gradients
 
@@ -229,6 +235,9 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
         weights[read] = 1.0 / len(read)
     elif isinstance(pooling, AttentionPooling) and out.states is not None:
         weights = torch.softmax(pooling.score(out.states.float()).squeeze(1), 0).cpu().numpy()
+    elif isinstance(pooling, MultiHeadPooling) and out.states is not None:
+        pooling(out.states, out.packing, record := LayerRecord())
+        weights = record.weights[0].mean(0)[0].cpu().numpy()  # [H, 1, T] -> [T]
     return weights
 
 

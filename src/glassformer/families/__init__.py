@@ -17,6 +17,7 @@ from glassformer.families.modernbert import MODERNBERT
 from glassformer.families.mpnet import MPNET
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
 from glassformer.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from glassformer.families.siglip import SIGLIP
 from glassformer.families.vit import VIT
 
 FAMILIES: dict[str, Family] = {
@@ -32,6 +33,7 @@ FAMILIES: dict[str, Family] = {
     "vit": VIT,
     "dinov2": DINOV2,
     "dinov2_with_registers": DINOV2_REGISTERS,
+    "siglip": SIGLIP,
     "glassformer-text": OWN_TEXT,
     "glassformer-image": OWN_IMAGE,
     "glassformer-rnn": RNN,
@@ -51,6 +53,11 @@ TEXT_ARCHITECTURES = _presets("texts")
 IMAGE_ARCHITECTURES = _presets("images")
 PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in family.pretraining.items()}
 SCRATCH = next(iter(PRETRAINING))  # the default architecture of pre-training from scratch
+
+
+def family_named(kind: Any) -> Family | None:
+    """The family that reads files with this ``model_type``; None: there is none."""
+    return next((family for name, family in FAMILIES.items() if kind in (name, *family.also)), None)
 
 
 def names_of(config: Any) -> NameTable:

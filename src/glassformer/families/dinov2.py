@@ -17,7 +17,6 @@ from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real
-from glassformer.errors import CheckpointError
 from glassformer.families import vit
 from glassformer.families.family import Family, HubLayout
 from glassformer.families.settings import amount, flag, function, read_settings, share, size, write_settings
@@ -148,10 +147,7 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
     gated = settings.get("use_swiglu_ffn") is True
     wide = _hidden(number(settings, "hidden_size", where), real(settings, "mlp_ratio", where, 4), gated)
     config = read_settings(table, base, settings, where, {"encoder.d_ff": wide})
-    e = config.embedding
-    if e.image_size[0] != e.image_size[1] or e.grid[0] != e.grid[1]:  # ``transformers`` cannot open others
-        what = f"images of {e.image_size} pixels in patches of {e.patch_size} have a grid that is not square"
-        raise CheckpointError(what, where=where)
+    vit.check_square(config, where)
     return config
 
 

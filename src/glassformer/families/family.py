@@ -26,7 +26,7 @@ class HubLayout:
         to_hub: our tensors, whether encoder names get the prefix, our config -> the Hub's tensors.
         classes: head (None: no head; "tokens": token classification; "spans": question answering) -> the
             class of the whole model in ``transformers``.
-        pooling: pooling of the classifier in ``transformers``: "pooler", "first" or "first-mean".
+        pooling: pooling of the classifier in ``transformers``, such as "pooler" or "first".
         head_type: head of that classifier: "linear", or "mlp" as wide as the encoder.
         head_activation: activation of the mlp's hidden layer.
         own_head: ``config.json`` -> settings of that classifier, in addition to the three above; it is then
@@ -93,11 +93,12 @@ class HubLayout:
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
             same = config.head_activation == self.head_activation or config.head_type == "linear"
             return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide and same
-        return config.pooling is None or (
-            config.pooling == "pooler" and "pooling.dense" in self.names.encoder
-        )
+        named = {*self.names.encoder, *self.names.whole}
+        return config.pooling is None or POOLED_BY.get(config.pooling) in named
 
 
+# Pooling of an encoder without a head -> the tensor that shows it, without ``.weight``.
+POOLED_BY = {"pooler": "pooling.dense", "multihead": "pooling.query"}
 # Settings of training and initialization, which ``config.json`` need not have.
 OF_TRAINING = {"dropout", "attention_dropout", "feed_forward_dropout", "patch_dropout", "stochastic_depth"}
 OF_TRAINING |= {"zero_init", "position_std"}
@@ -132,6 +133,7 @@ class Family:
             vocabulary size (texts) or ``image_size`` and ``patch_size`` (images).
         pretraining: the same for masked language modeling from scratch.
         examples: well-known checkpoints on the Hub.
+        also: further values of ``model_type`` in its files.
         configure: preset config, model section of a recipe, number of labels -> config; None: as for all
             Transformers.
     """
@@ -145,6 +147,7 @@ class Family:
     pretraining: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     configure: Callable[[Any, Any, int], Any] | None = None
     examples: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 TEXT_CLASSES = {  # head -> ending of the name of its class in ``transformers``

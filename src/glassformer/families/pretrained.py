@@ -37,8 +37,8 @@ from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError, ConfigError, InputError, UnsupportedModelError
-from glassformer.families import FAMILIES, family_of, names_of
-from glassformer.families.family import Family, HubLayout
+from glassformer.families import FAMILIES, family_named, family_of, names_of
+from glassformer.families.family import POOLED_BY, Family, HubLayout
 from glassformer.models.backbone import BACKBONE_PREFIXES
 from glassformer.nn.lora import part_weights
 from glassformer.runtime import computing
@@ -282,7 +282,7 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
         tensors |= read_tensors(folder, "head")
     else:
         config = replace(config, **_head(family.hub, tensors, settings, where))
-        if config.pooling == "tokens" or config.head == "spans":  # files may contain an unused pooler
+        if config.pooling != _pooled(tensors):  # files may contain a pooler that the head does not use
             tensors = {name: t for name, t in tensors.items() if not name.startswith("pooling.")}
     return Checkpoint(family, config, tensors, settings, folder, source)
 
@@ -311,7 +311,7 @@ def _embedding_of(name: str | Path, revision: str | None) -> Any:
 def _config_in(settings: dict[str, Any], at: str) -> tuple[Family, Any]:
     """The family of a ``config.json``, and our config: without pooling and head if it is the Hub's."""
     kind = settings.get("model_type")
-    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    family = family_named(kind)
     if family is None:
         fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
         raise UnsupportedModelError(f"model_type {shown(kind)} is not supported", where=at, fix=fix)
@@ -336,14 +336,18 @@ def _check_supported(settings: dict[str, Any], where: str) -> None:
                 raise UnsupportedModelError(f"{what} ({shown(name)}) is not supported", where=where, fix=fix)
 
 
+def _pooled(tensors: Mapping[str, Tensor]) -> str | None:
+    """The pooling that these tensors have weights for."""
+    return next((kind for kind, name in POOLED_BY.items() if {name, f"{name}.weight"} & tensors.keys()), None)
+
+
 def _head(
     hub: HubLayout, tensors: Mapping[str, Tensor], settings: dict[str, Any], where: str
 ) -> dict[str, Any]:
     """The pooling and head of these tensors; ``settings`` may name the class that saved them."""
     head = next((kind for name, kind in HEADS.items() if name in tensors), None)
-    pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
-        return {"head": head, "pooling": None if head == "spans" else pooling}
+        return {"head": head, "pooling": None if head == "spans" else _pooled(tensors)}
     labels, classes = outputs(tensors["head.out.weight"], where), settings.get("architectures")
     classes = classes if isinstance(classes, list) else []
     num_labels = settings.get("num_labels")

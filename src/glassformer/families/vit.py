@@ -91,12 +91,19 @@ def to_hub(
     tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, names: NameTable = NAMES
 ) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``vit.``."""
-    shaped = dict(tensors)
-    shaped["embeddings.cls"] = tensors["embeddings.cls"][None, None]
-    shaped["embeddings.positions"] = tensors["embeddings.positions"][None]
-    weight = tensors[PATCHES]
-    shaped[PATCHES] = weight.view(len(weight), config.embedding.channels, *config.embedding.patch_size)
+    shaped = {
+        **tensors,
+        "embeddings.cls": tensors["embeddings.cls"][None, None],
+        "embeddings.positions": tensors["embeddings.positions"][None],
+        PATCHES: as_kernel(tensors, config),
+    }
     return names.to_hub(shaped, with_prefix)
+
+
+def as_kernel(tensors: dict[str, Tensor], config: ImageEncoderConfig) -> Tensor:
+    """The patch projection as the kernel of a convolution: ``[D, C * p * q]`` -> ``[D, C, p, q]``."""
+    sizes = config.embedding.channels, *config.embedding.patch_size
+    return tensors[PATCHES].unflatten(1, sizes)
 
 
 # --- config.json ------------------------------------------------------------------------------------
@@ -150,6 +157,14 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
             "a pooler of another width than the encoder is not supported", where=where
         )
     return read_settings(SETTINGS, vit(), settings, where)
+
+
+def check_square(config: ImageEncoderConfig, where: str) -> None:
+    """Raise CheckpointError for a grid of patches that is not square, for families that need one."""
+    e = config.embedding
+    if e.image_size[0] != e.image_size[1] or e.grid[0] != e.grid[1]:  # ``transformers`` cannot open others
+        what = f"images of {e.image_size} pixels in patches of {e.patch_size} have a grid that is not square"
+        raise CheckpointError(what, where=where)
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:

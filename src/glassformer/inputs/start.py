@@ -8,7 +8,7 @@ from glassformer.checkpoints.catalog import CATALOG, IMAGE_ENCODER
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.settings import about_in, section, shown
 from glassformer.errors import NotForThisModelError
-from glassformer.families import FAMILIES
+from glassformer.families import family_named
 
 ESTIMATORS = {"texts": "TextClassifier", "images": "ImageClassifier"}  # input of a backbone -> estimator
 LINEAR = "linear"  # a model without layers
@@ -46,8 +46,7 @@ def check_start(model: str, reads: str) -> None:
 def _read_by(file: Path) -> str | None:
     """The inputs ("texts", "images") of the backbone in a ``config.json``, or ``LINEAR``; None: unknown."""
     settings = read_json(file) if file.is_file() else {}
-    kind = settings.get("model_type")
-    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    family = family_named(settings.get("model_type"))
     if family is None:
         return None
     if getattr(family.model, "fixed", False):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, NotForThisModelError, ShapeError
 from glassformer.nn.pairs import PairPooling
-from glassformer.nn.pooling import AttentionPooling, TokenPooling
+from glassformer.nn.pooling import AttentionPooling, MultiHeadPooling, TokenPooling
 from glassformer.nn.trace import Trace, TraceRecord
 from glassformer.packing import Packing
 
@@ -241,8 +241,9 @@ class Backbone(nn.Module):
     def has_features(self) -> bool:
         """Whether the head needs only one vector per sequence, which a frozen encoder computes once.
 
-        Attention pooling has weights of its own, and token classification reads all rows."""
-        return self.pooling is not None and not isinstance(self.pooling, AttentionPooling | TokenPooling)
+        Attention poolings have weights of their own, and token classification reads all rows."""
+        whole = AttentionPooling | MultiHeadPooling | TokenPooling
+        return self.pooling is not None and not isinstance(self.pooling, whole)
 
     def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:
         """The pooled vector of each sequence, ``[B, D]``, the input of ``classify``.

@@ -71,7 +71,9 @@ class ImageEncoder(Backbone):
         d = c.encoder.d_model
         self.embeddings = PatchEmbedding(c.embedding)
         self.encoder = Encoder(c.encoder)
-        self.pooling = make_pooling(c.pooling, d, skip=c.embedding.before) if c.pooling else None
+        self.pooling = (
+            make_pooling(c.pooling, d, skip=c.embedding.before, encoder=c.encoder) if c.pooling else None
+        )
         if c.head == "classification":
             self.head = head_of(c, pooled_width(c.pooling, d))
         self.init_weights()

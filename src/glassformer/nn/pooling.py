@@ -8,7 +8,11 @@ from torch import Tensor, nn
 
 from glassformer.config import nearest
 from glassformer.errors import BadValueError
+from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.dropout import Dropout
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
 
@@ -154,6 +158,42 @@ class AttentionPooling(nn.Module):
         return (scores.softmax(1) * x).sum(1)
 
 
+class MultiHeadPooling(nn.Module):
+    """A learned query attends to the rows with several heads; a feed-forward network follows (SigLIP's head).
+
+        z = attention(query, rows)        pooled = z + feed_forward(norm(z))
+
+    Args:
+        encoder: heads, widths and activation are those of its layers.
+    """
+
+    reads_first_row_only = False
+
+    def __init__(self, encoder: EncoderConfig):
+        super().__init__()
+        c = encoder
+        self.query = nn.Parameter(torch.zeros(c.d_model))
+        self.attention = MultiHeadAttention(c.d_model, c.num_heads)
+        self.norm = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
+
+    def forward(self, x: Tensor, packing: Packing, record: LayerRecord | None = None) -> Tensor:
+        """``[N, D]`` -> ``[B, D]``; ``record`` receives the attention weights."""
+        queries = self.query.expand(packing.count, -1)
+        memory = x.to(self.query.dtype)
+        z = self.attention(queries, packing.one_row_each, memory, packing, record=record)
+        return z + self.feed_forward(self.norm(z))
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        (b, t, d), (h, k) = x.shape, self.attention.heads
+        queries = self.attention.queries(self.query.expand(b, -1))[:, :, None]  # [B, H, 1, K]
+        keys, values = (
+            part.view(b, t, h, k).transpose(1, 2) for part in self.attention.keys_values(x.reshape(-1, d))
+        )
+        z = self.attention.out(attend(queries, keys, values, mask=mask).reshape(b, d))
+        return z + self.feed_forward(self.norm(z))
+
+
 class Pooler(nn.Module):
     """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019).
 
@@ -206,12 +246,19 @@ def pooled_width(kind: str | None, d_model: int) -> int:
     return 2 * d_model if kind == "first-mean" else d_model
 
 
-def make_pooling(kind: str, d_model: int, dropout: float = 0.0, skip: int = 1) -> nn.Module:
+def make_pooling(
+    kind: str, d_model: int, dropout: float = 0.0, skip: int = 1, encoder: EncoderConfig | None = None
+) -> nn.Module:
     """The pooling module called ``kind``; ``dropout`` applies to "pooler", ``skip`` to "first-mean".
+
+    Args:
+        encoder: config of the encoder, required by "multihead".
 
     Raises:
         ConfigError: an unknown pooling.
     """
+    if kind == "multihead" and encoder is not None:
+        return MultiHeadPooling(encoder)
     if kind not in POOLINGS:
         raise BadValueError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
     if kind == "first-mean":

@@ -270,12 +270,12 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
 
 
 def usual_pooling(checkpoint: Checkpoint) -> Any:
-    """The default pooling for a new head: that of the family's classifiers; for a model without [CLS], its
-    own."""
+    """The default pooling for a new head: that of the family's classifiers; for a model of ours without
+    [CLS], its own."""
     base, hub = checkpoint.config, checkpoint.family.hub
-    if base.pooling and not base.embedding.class_token:
-        return base.pooling
-    return hub.pooling if hub else "first"
+    if hub is not None:
+        return hub.pooling
+    return base.pooling if base.pooling and not base.embedding.class_token else "first"
 
 
 def _unseen(network: Any) -> list[str]:

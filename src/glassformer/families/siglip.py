@@ -1,0 +1,150 @@
+"""SigLIP (Zhai et al., 2023), the half that reads images: ViT without [CLS], with an attention-pooling head.
+
+The classifier reads the mean of the patches. An encoder keeps the pooling head, whose vector SigLIP compares
+with that of a text. A classifier is saved as ``siglip``, an encoder as ``siglip_vision_model``, as
+``transformers`` reads them. SigLIP 2 for images of one size has the same files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.settings import section
+from glassformer.families import vit
+from glassformer.families.family import Family, HubLayout
+from glassformer.families.settings import amount, function, read_settings, share, size, write_settings
+from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.patches import PatchConfig
+
+BOTH, VISION = "siglip", "siglip_vision_model"
+LAYER = "encoder.layers.{i}"
+NAMES = NameTable(
+    prefix="vision_model.",
+    encoder={
+        "embeddings.projection": "embeddings.patch_embedding",
+        f"{LAYER}.norm1": f"{LAYER}.layer_norm1",
+        f"{LAYER}.attention.out": f"{LAYER}.self_attn.out_proj",
+        f"{LAYER}.norm2": f"{LAYER}.layer_norm2",
+        f"{LAYER}.feed_forward.up": f"{LAYER}.mlp.fc1",
+        f"{LAYER}.feed_forward.down": f"{LAYER}.mlp.fc2",
+        "encoder.final_norm": "post_layernorm",
+        "pooling.attention.out": "head.attention.out_proj",
+        "pooling.norm": "head.layernorm",
+        "pooling.feed_forward.up": "head.mlp.fc1",
+        "pooling.feed_forward.down": "head.mlp.fc2",
+    },
+    fused={
+        f"{LAYER}.attention.qkv": (
+            f"{LAYER}.self_attn.q_proj",
+            f"{LAYER}.self_attn.k_proj",
+            f"{LAYER}.self_attn.v_proj",
+        )
+    },
+    heads={"head.out": "classifier"},
+    whole={
+        "embeddings.positions": "embeddings.position_embedding.weight",
+        "pooling.query": "head.probe",
+        "pooling.attention.qkv.weight": "head.attention.in_proj_weight",
+        "pooling.attention.qkv.bias": "head.attention.in_proj_bias",
+    },
+    dropped={
+        "embeddings.position_ids": "a constant 0, 1, 2, ...",
+        "text_model.": "the half that reads texts",
+        "logit_scale": "compares both halves",
+        "logit_bias": "compares both halves",
+    },
+)
+
+
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
+) -> dict[str, Tensor]:
+    """Convert the Hub's tensors to ours.
+
+    Raises:
+        CheckpointError: unknown or missing tensors.
+    """
+    out = vit.from_hub(tensors, where, config, NAMES)
+    if (query := out.get("pooling.query")) is not None and query.ndim == 3:
+        out["pooling.query"] = query[0, 0]
+    return out
+
+
+def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
+    """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``vision_model.``."""
+    shaped = {**tensors, vit.PATCHES: vit.as_kernel(tensors, config)}
+    if "pooling.query" in tensors:
+        shaped["pooling.query"] = tensors["pooling.query"][None, None]
+    return NAMES.to_hub(shaped, with_prefix)
+
+
+SETTINGS = (  # published files hold only what differs from the defaults
+    size("hidden_size", "embedding.d_model", "encoder.d_model", default=768),
+    size("num_hidden_layers", "encoder.num_layers", default=12),
+    size("num_attention_heads", "encoder.num_heads", default=12),
+    size("intermediate_size", "encoder.d_ff", default=3072),
+    function("hidden_act", "encoder.activation"),
+    amount("layer_norm_eps", "encoder.eps", default=1e-6),
+    share("attention_dropout", "encoder.attention_dropout", default=0.0),
+    vit.sides("image_size", "embedding.image_size", 224),
+    vit.sides("patch_size", "embedding.patch_size", 16),
+    size("num_channels", "embedding.channels", default=3),
+)
+
+
+def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
+    """Our config from a ``config.json`` of SigLIP's half for images, or of both halves.
+
+    Raises:
+        CheckpointError: an unsupported activation, an invalid value, or a grid of patches that is not square.
+    """
+    own = section(settings, "vision_config", where) if settings.get("model_type") == BOTH else settings
+    config = read_settings(SETTINGS, siglip(), {"hidden_act": "gelu_pytorch_tanh"} | own, where)
+    vit.check_square(config, where)
+    return config
+
+
+def write(config: ImageEncoderConfig) -> dict[str, Any]:
+    own = write_settings(SETTINGS, config) | {"vision_use_head": config.pooling == "multihead"}
+    own["model_type"] = VISION
+    whole = config.head is not None and LAYOUT.is_own_head(config)
+    return {"model_type": BOTH, "vision_config": own} if whole else own
+
+
+def siglip(
+    image_size: tuple[int, ...] = (224, 224),
+    patch_size: tuple[int, ...] = (16, 16),
+    d_model: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    **options,
+) -> ImageEncoderConfig:
+    """SigLIP-B/16: L12 H768 A12, 86 M parameters without the pooling head."""
+    embedding = PatchConfig(d_model, image_size, patch_size, class_token=False)
+    encoder = EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu_tanh", 1e-6, final_norm=True)
+    return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
+
+
+LAYOUT = HubLayout(
+    read,
+    write,
+    NAMES,
+    from_hub,
+    to_hub,
+    classes={None: "SiglipVisionModel", "classification": "SiglipForImageClassification"},
+    pooling="mean",
+)
+SIGLIP = Family(
+    BOTH,
+    ImageEncoder,
+    ImageEncoderConfig,
+    lambda: siglip((8, 8), (4, 4), 12, 2, 3, 17, pooling="mean", head="classification", num_labels=3),
+    LAYOUT,
+    examples=("google/siglip-base-patch16-224", "google/siglip2-base-patch16-224"),
+    also=(VISION,),
+)
