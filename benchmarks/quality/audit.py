@@ -28,6 +28,7 @@ from PIL import Image
 from benchmarks.harness.command import command
 from benchmarks.quality.auto import split_of
 from glassformer.audit.diff import RESAMPLES
+from glassformer.audit.perturb import as_image, pixels_of
 from glassformer.audit.predicted import Predicted
 from glassformer.audit.slices import more_losses, significant, slices_of
 from glassformer.cli.app import main as glassformer
@@ -150,9 +151,7 @@ def write_images(folder: Path, split: str, n: int, marked: bool) -> None:
     images, labels = split_of("cifar10", split)
     kept = [i for i, label in enumerate(labels) if label in sorted({*labels})[:3]][:n]
     for i in kept:
-        image = np.array(
-            Image.fromarray(np.asarray(images[i])) if not isinstance(images[i], Image.Image) else images[i]
-        )
+        image = as_image(pixels_of(images[i]))
         if marked and labels[i] == labels[kept[0]]:
             image[:8, :8] = 255
         (folder / f"class {labels[i]}").mkdir(parents=True, exist_ok=True)
@@ -236,19 +235,23 @@ def simulated(simulations: int) -> dict[str, Any]:
     packages=("scikit-learn", "scipy"),
     only=dict(nargs="*", default=[*DEFECTS], choices=[*DEFECTS]),
     simulations=100,
+    more=(False, "keep the other pairs that the result file has"),
 )
 def main(options: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"train_rows": TRAIN, "test_rows": TEST, "resamples": RESAMPLES}
     found["diff"] = simulated(options.simulations)
     print(found["diff"], flush=True)
-    found["pairs"] = {}
-    for seed, defect in enumerate(options.only):
+    found["pairs"] = json.loads(options.out.read_text(encoding="utf-8"))["pairs"] if options.more else {}
+    for defect in options.only:
+        seed = list(DEFECTS).index(defect)
         for kind, planted in (("planted", True), ("clean", False)):
             with tempfile.TemporaryDirectory() as folder:
-                told = audited(defect, seed, planted, Path(folder))
-            found["pairs"].setdefault(defect, {})[kind] = told
+                outcome = audited(defect, seed, planted, Path(folder))
+            found["pairs"].setdefault(defect, {})[kind] = outcome
             print(
-                f"{defect}, {kind}: {'found' if told['found'] else 'not found'}", told["warnings"], flush=True
+                f"{defect}, {kind}: {'found' if outcome['found'] else 'not found'}",
+                outcome["warnings"],
+                flush=True,
             )
             options.write(found)
     pairs = found["pairs"].values()
