@@ -40,7 +40,7 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "pooler_dropout": (0.1,),
     "rope_scaling": ({"rope_type": "yarn"},),
 }
-ELSEWHERE = ("albert", "t5", "llama", "clip")
+ELSEWHERE = ("albert", "t5", "llama", "swin")
 INTRO = """# Which models open here
 
 You see which checkpoints you can fine-tune, explain, serve and export here, and what is refused.
@@ -132,8 +132,15 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
         "",
         "",
     ),
+    (
+        "openai/clip-vit-base-patch32, base-patch16, large-patch14, laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
+        "clip",
+        "norm of [CLS], before its projection (encoder), mean of the patches (classifier)",
+        "",
+        "",
+    ),
 )
-NOT_YET = "gte-multilingual-base, arctic-embed-m-v2.0, nomic-embed-text-v1.5, jina-embeddings, CLIP, BEiT, Swin, the text half of SigLIP"
+NOT_YET = "gte-multilingual-base, arctic-embed-m-v2.0, nomic-embed-text-v1.5, jina-embeddings, BEiT, Swin, the text halves of CLIP and SigLIP"
 BY_NAME_INTRO = f"""## By the names people type
 
 Pooling, prompts and normalization are read from the folder (`modules.json`, `1_Pooling/config.json`,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Activation = Literal["relu", "gelu", "gelu_tanh"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "quick_gelu"]
 NormOrder = Literal["pre", "post"]
 AttentionKind = Literal["full", "local", "linear"]
 FeedForwardKind = Literal["plain", "swiglu", "geglu"]
@@ -24,7 +24,9 @@ PoolingKind = Literal[
     "pooler",
     "tokens",
     "first-mean",
+    "first-norm",
     "multihead",
+    "patches",
     "unit-first",
     "unit-mean",
 ]

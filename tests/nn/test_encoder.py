@@ -215,7 +215,7 @@ def test_attention_dropout_reaches_the_attention():
 # --- feed-forward ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "quick_gelu"])
 def test_feed_forward_by_hand(activation):
     module, x = randomised(FeedForward(D, FF, activation)), draw(7)
     h = x @ module.up.weight.T + module.up.bias
@@ -223,6 +223,8 @@ def test_feed_forward_by_hand(activation):
         h = h * (h > 0)
     elif activation == "gelu":
         h = h * 0.5 * (1 + torch.erf(h / 2**0.5))
+    elif activation == "quick_gelu":
+        h = h / (1 + (-1.702 * h).exp())
     else:
         h = h * 0.5 * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (h + 0.044715 * h**3)))
     torch.testing.assert_close(module(x), h @ module.down.weight.T + module.down.bias)

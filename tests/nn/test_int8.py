@@ -164,7 +164,7 @@ class Model(torch.nn.Module):
         return self
 
 
-@pytest.mark.parametrize("activation", ["gelu", "relu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", ["gelu", "relu", "gelu_tanh", "quick_gelu"])
 def test_an_encoder_keeps_its_states_and_packed_rows_are_those_of_lone_texts(activation):
     torch.manual_seed(3)
     model = Model(EncoderConfig(48, 2, 3, 67, activation=activation)).eval()

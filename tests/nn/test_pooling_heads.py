@@ -15,12 +15,18 @@ from glassformer.nn.encoder import EncoderConfig
 from glassformer.packing import Packing
 
 D = 7
-KINDS = ("first", "mean", "max", "attention", "multihead", "pooler", "unit-first", "unit-mean")
+KINDS = (
+    *("first", "mean", "max", "attention", "multihead", "pooler", "unit-first", "unit-mean"),
+    *("first-norm", "patches", "first-mean"),
+)
 PACKINGS = {"ragged": Packing((5, 2, 3, 1)), "uniform": Packing((3, 3, 3)), "single rows": Packing((1, 1))}
+PATCHES = {"patches": 0, "first-mean": 1}  # rows before the patches; every image has a patch
+CASES = [(kind, name) for kind in KINDS for name in PACKINGS if kind != "first-mean" or name == "uniform"]
 
 
 def made(kind):
-    return shaken(make_pooling(kind, D, encoder=EncoderConfig(D, 1, 1, 11, activation="relu")), 0.1)
+    encoder = EncoderConfig(D, 1, 1, 11, activation="relu", eps=1e-3)
+    return shaken(make_pooling(kind, D, skip=PATCHES.get(kind, 1), encoder=encoder), 0.1)
 
 
 def by_hand(pooling, kind, rows):
@@ -29,8 +35,14 @@ def by_hand(pooling, kind, rows):
         return 5 * vector / vector.square().sum().sqrt()
     if kind == "first":
         return rows[0]
-    if kind == "mean":
+    if kind in ("mean", "patches"):
         return rows.sum(0) / len(rows)
+    if kind == "first-mean":
+        return torch.cat([rows[0], rows[1:].sum(0) / (len(rows) - 1)])
+    if kind == "first-norm":
+        centered = rows[0] - rows[0].sum() / D
+        scaled = centered / (centered.square().sum() / D + 1e-3).sqrt()
+        return scaled * pooling.norm.weight + pooling.norm.bias
     if kind == "max":
         return rows.max(0).values
     if kind == "pooler":
@@ -45,26 +57,43 @@ def by_hand(pooling, kind, rows):
     return (exp / exp.sum()) @ rows
 
 
-@pytest.mark.parametrize("packing", PACKINGS.values(), ids=PACKINGS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "packing"), CASES)
 def test_each_sequence_by_itself(kind, packing):
     torch.manual_seed(3)
+    packing = PACKINGS[packing]
     pooling = made(kind)
     x = torch.randn(packing.total, D, requires_grad=True)
     out = pooling(x, packing)
     wanted = torch.stack([by_hand(pooling, kind, rows) for rows in packing.split(x)])
     torch.testing.assert_close(out, wanted)
     inputs = [x, *pooling.parameters()]
-    upstream = torch.randn(packing.count, D)
+    upstream = torch.randn(out.shape)
     found = torch.autograd.grad(out, inputs, upstream, allow_unused=True)
     for a, b in zip(found, torch.autograd.grad(wanted, inputs, upstream, allow_unused=True), strict=True):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("kind", ["first", "pooler", "unit-first"])
+def test_patches_alone_with_paper_and_pencil():
+    """Two images whose rows are a class token, a register and patches: packed, padded, and read."""
+    x = torch.tensor([[9.0, 9], [8, 8], [1, 2], [3, 6], [9, 9], [8, 8], [5, 7]])
+    packing, wanted = Packing((4, 3)), torch.tensor([[2.0, 4.0], [5.0, 7.0]])
+    pooling, both = (make_pooling(kind, 2, skip=2) for kind in ("patches", "first-mean"))
+    assert torch.equal(pooling(x, packing), wanted)
+    assert torch.equal(both(x, packing), torch.cat([torch.full((2, 2), 9.0), wanted], 1))
+    padded = torch.stack([x[:4], torch.cat([torch.full((1, 2), 70.0), x[4:]])])
+    mask = torch.tensor([[True] * 4, [False, True, True, True]])
+    assert torch.equal(pooling.padded(padded, mask), wanted)
+    assert torch.equal(both.padded(padded, mask), both(x, packing))
+    out = ModelOutput(packing)
+    np.testing.assert_array_equal(rows_read(pooling, out, 4), [0, 0, 0.5, 0.5])
+    np.testing.assert_array_equal(rows_read(both, out, 4), [0.5, 0, 0.25, 0.25])
+    assert torch.equal(pooling(wanted, packing), wanted)  # cached features
+
+
+@pytest.mark.parametrize("kind", ["first", "pooler", "unit-first", "first-norm"])
 def test_first_rows_alone_are_enough(kind):
     packing = PACKINGS["ragged"]
-    pooling, x = make_pooling(kind, D), torch.randn(packing.total, D)
+    pooling, x = made(kind), torch.randn(packing.total, D)
     assert pooling.reads_first_row_only
     assert torch.equal(pooling(x[packing.first_rows], packing), pooling(x, packing))
 

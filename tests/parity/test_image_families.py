@@ -25,10 +25,10 @@ KINDS = {
     "dinov2": "Dinov2",
     "dinov2_with_registers": "Dinov2WithRegisters",
     "siglip": "Siglip",
+    "clip": "CLIP",
 }
-HALVES = (
-    "siglip",
-)  # of a pair with texts: the encoder has its own model_type, the classifier that of the pair
+# Of a pair with texts: the encoder has its own model_type, the classifier that of the pair.
+HALVES = ("siglip", "clip")
 ASKED = ("vit", *HALVES)  # transformers interpolates the positions of others only
 KEY_BIAS = ("key.bias", "k_proj.bias")  # its gradient is 0 but for rounding
 CASES = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(10)])
@@ -51,11 +51,14 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     }
     if kind in HALVES:
         del shared["qkv_bias"]
-        return shared | {
+        own = {"vision_use_head": draw % 3 > 0} if kind == "siglip" else {"initializer_range": 0.03}
+        acts = ("gelu", "relu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu")
+        return {
+            **shared,
+            **own,
             "intermediate_size": rng.choice((31, 47)),
-            "hidden_act": rng.choice(("gelu", "relu", "gelu_new", "gelu_pytorch_tanh")),
+            "hidden_act": "quick_gelu" if kind == "clip" and draw % 2 else rng.choice(acts),
             "attention_dropout": 0.1 * (draw % 2),
-            "vision_use_head": draw % 3 > 0,
         }
     if kind == "vit":
         if draw % 2:  # one number for both sides where one is enough, as the Hub's files have it
@@ -176,7 +179,8 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
     more = {key.rpartition(".")[2] for key in after.keys() - before.keys()}
     assert more <= {"bias"}  # of queries and so on
     for key in before:
-        assert torch.equal(before[key], after[key]) or key.endswith("mask_token"), key
+        unused = key.endswith("mask_token") or (kind == "clip" and "post_layernorm" in key)
+        assert torch.equal(before[key], after[key]) or unused, key
     files = (tmp_path / side / "config.json" for side in ("theirs", "ours"))
     said, wrote = (of_images(json.loads(file.read_text())) for file in files)
     not_kept = {
@@ -213,14 +217,21 @@ def test_the_encoder_alone_and_heads_of_ours(kind, draw, tmp_path):
                 assert torch.equal(read(x).logits, one.eval()(x).logits)
 
 
-@pytest.mark.parametrize("draw", range(10))
-def test_siglips_pooling_head_and_its_gradients(draw, tmp_path):
-    peer = peer_of("siglip", draw)
-    if not peer.config.vision_use_head:
-        peer = peer_of("siglip", draw + 1)
+@pytest.mark.parametrize(
+    ("kind", "draw"),
+    [
+        (kind, draw)
+        for kind in HALVES
+        for draw in range(15)
+        if sizes_of(kind, draw).get("vision_use_head", True)
+    ],
+)
+def test_what_an_encoder_pools_and_its_gradients(kind, draw, tmp_path):
+    peer = peer_of(kind, draw)
     peer.save_pretrained(tmp_path / "theirs")
     model, x = gf.load_pretrained(tmp_path / "theirs"), pictures(peer.config)
-    assert (model.config.head, model.config.pooling) == (None, "multihead")
+    pooling = {"siglip": "multihead", "clip": "first-norm"}[kind]
+    assert (model.config.head, model.config.pooling) == (None, pooling)
     ours, theirs = model(x).pooler_output, peer(x).pooler_output
     assert furthest(ours, theirs) <= 1e-5
     assert furthest(model.pooling.padded(model(x).last_hidden_state, None), theirs) <= 1e-5
@@ -228,7 +239,7 @@ def test_siglips_pooling_head_and_its_gradients(draw, tmp_path):
     (ours * weights).sum().backward()
     (theirs * weights).sum().backward()
     learning = {name: p.grad for name, p in model.named_parameters()}
-    gradients = FAMILIES["siglip"].hub.to_hub(learning, False, model.config)
+    gradients = FAMILIES[kind].hub.to_hub(learning, False, model.config)
     for name, p in peer.named_parameters():
         if not name.endswith(KEY_BIAS):
             assert furthest(gradients[name], p.grad) <= 2e-5, name
@@ -260,6 +271,11 @@ def test_of_both_halves_the_one_for_images_opens(kind, tmp_path):
         assert furthest(model(x).pooler_output, theirs.pooler_output) <= 1e-5
     new = gf.load_pretrained(tmp_path, "classification", num_labels=3)
     assert new.config.pooling == FAMILIES[kind].hub.pooling
+    if kind == "clip":  # old files have the settings twice
+        short = {"patch_size": small["patch_size"]}
+        twice = {"vision_config": small | {"patch_size": 999}, "vision_config_dict": short}
+        file.write_text(json.dumps(settings | twice))
+        assert gf.load_pretrained(tmp_path).config == model.config
     del settings["vision_config"]
     file.write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match="'vision_config' is missing"):
@@ -340,7 +356,7 @@ def test_real_weights(weights_root):
 
 
 @pytest.mark.parametrize("size", [(307, 211), (131, 389), (256, 256), (1021, 769)])
-@pytest.mark.parametrize("kind", ["the real folder's", "Siglip"])
+@pytest.mark.parametrize("kind", ["the real folder's", "Siglip", "CLIP"])
 def test_pixels_of_their_processors(kind, size, tmp_path, request):
     pil = pytest.importorskip("PIL.Image")
     if kind == "the real folder's":

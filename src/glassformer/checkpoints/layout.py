@@ -19,8 +19,13 @@ from glassformer.finite import json_text
 
 Model = TypeVar("Model", bound=nn.Module)
 
-ACTIVATION_NAMES = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
-THEIR_ACTIVATION = {"gelu_tanh": "gelu_pytorch_tanh", "gelu": "gelu", "relu": "relu"}
+THEIR_ACTIVATION = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_pytorch_tanh",
+    "quick_gelu": "quick_gelu",
+}
+ACTIVATION_NAMES = {theirs: ours for ours, theirs in THEIR_ACTIVATION.items()} | {"gelu_new": "gelu_tanh"}
 MAX_NUMBER = 10_000_000  # of any setting of a model
 MAX_PATCHES = 1_000_000
 # Valid ranges. fp32 computations divide by the root of eps; the others are rates and standard deviations.

@@ -28,7 +28,14 @@ from glassformer.nn.cheaper import LocalAttention
 from glassformer.nn.disentangled import DisentangledAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
 from glassformer.nn.pairs import PairPooling
-from glassformer.nn.pooling import AttentionPooling, MultiHeadPooling, Pooler, UnitPooling, first_rows
+from glassformer.nn.pooling import (
+    AttentionPooling,
+    FirstNormPooling,
+    MultiHeadPooling,
+    Pooler,
+    UnitPooling,
+    first_rows,
+)
 from glassformer.nn.positions import expand_bias
 from glassformer.packing import Packing
 
@@ -167,6 +174,8 @@ def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
     if isinstance(model.pooling, Pooler):
         pooled = _by_slope(torch.tanh, model.pooling.dense(first_rows(states, packing)))
         return _linear_head(model.head, pooled)
+    if isinstance(model.pooling, FirstNormPooling):
+        return _linear_head(model.head, _normed(model.pooling.norm, first_rows(states, packing)))
     if isinstance(model.pooling, UnitPooling):
         pooled, scaled = model.pooling.each(states, packing), model.pooling(states, packing)
         pooled = pooled * (scaled.norm(dim=1) / pooled.norm(dim=1)).detach()[:, None]

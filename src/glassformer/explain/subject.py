@@ -29,6 +29,7 @@ from glassformer.nn.pooling import (
     FirstMeanPooling,
     FirstPooling,
     MultiHeadPooling,
+    PatchMeanPooling,
     Pooler,
 )
 from glassformer.nn.trace import LayerRecord, Trace
@@ -226,9 +227,10 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
         weights[0] = 1.0
-    elif isinstance(pooling, FirstMeanPooling):  # [CLS] and the mean have the same share
-        weights[:] = 0.0
-        weights[0], weights[pooling.skip :] = 0.5, 0.5 / (length - pooling.skip)
+    elif isinstance(pooling, PatchMeanPooling):  # with FirstMeanPooling, [CLS] has the share of the mean
+        first = 0.5 if isinstance(pooling, FirstMeanPooling) else 0.0
+        weights[: pooling.skip], weights[pooling.skip :] = 0.0, (1 - first) / (length - pooling.skip)
+        weights[0] += first
     elif isinstance(pooling, ReadRows):  # one word of a sentence, or two ends of a span
         read = np.unique(pooling.rows)
         weights[:] = 0.0

@@ -8,6 +8,7 @@ from typing import Any
 from glassformer.checkpoints.names import NameTable
 from glassformer.families.baselines import HOG, RNN, TEXTCNN, TFIDF
 from glassformer.families.bert import BERT
+from glassformer.families.clip import CLIP
 from glassformer.families.deberta_v2 import DEBERTA_V2
 from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
@@ -34,6 +35,7 @@ FAMILIES: dict[str, Family] = {
     "dinov2": DINOV2,
     "dinov2_with_registers": DINOV2_REGISTERS,
     "siglip": SIGLIP,
+    "clip": CLIP,
     "glassformer-text": OWN_TEXT,
     "glassformer-image": OWN_IMAGE,
     "glassformer-rnn": RNN,

@@ -98,7 +98,7 @@ class HubLayout:
 
 
 # Pooling of an encoder without a head -> the tensor that shows it, without ``.weight``.
-POOLED_BY = {"pooler": "pooling.dense", "multihead": "pooling.query"}
+POOLED_BY = {"pooler": "pooling.dense", "multihead": "pooling.query", "first-norm": "pooling.norm"}
 # Settings of training and initialization, which ``config.json`` need not have.
 OF_TRAINING = {"dropout", "attention_dropout", "feed_forward_dropout", "patch_dropout", "stochastic_depth"}
 OF_TRAINING |= {"zero_init", "position_std"}

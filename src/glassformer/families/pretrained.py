@@ -277,13 +277,14 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
     _check_supported(settings, at)
     tensors = family.hub.from_hub(read_tensors(folder), where, config)
+    rest = {name: tensor for name, tensor in tensors.items() if not name.startswith("pooling.")}
     if "glassformer" in settings:  # our pooling and head, in head.safetensors
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
-        tensors |= read_tensors(folder, "head")
+        tensors = rest | read_tensors(folder, "head")
     else:
         config = replace(config, **_head(family.hub, tensors, settings, where))
         if config.pooling != _pooled(tensors):  # files may contain a pooler that the head does not use
-            tensors = {name: t for name, t in tensors.items() if not name.startswith("pooling.")}
+            tensors = rest
     return Checkpoint(family, config, tensors, settings, folder, source)
 
 

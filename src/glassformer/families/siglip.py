@@ -20,7 +20,7 @@ from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
 
-BOTH, VISION = "siglip", "siglip_vision_model"
+BOTH = "siglip"
 LAYER = "encoder.layers.{i}"
 NAMES = NameTable(
     prefix="vision_model.",
@@ -110,9 +110,14 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:
     own = write_settings(SETTINGS, config) | {"vision_use_head": config.pooling == "multihead"}
-    own["model_type"] = VISION
-    whole = config.head is not None and LAYOUT.is_own_head(config)
-    return {"model_type": BOTH, "vision_config": own} if whole else own
+    return as_half(own, BOTH, config, LAYOUT)
+
+
+def as_half(own: dict[str, Any], pair: str, config: ImageEncoderConfig, layout: HubLayout) -> dict[str, Any]:
+    """``config.json`` of an encoder with the settings ``own``; that of a classifier names the ``pair``."""
+    own["model_type"] = f"{pair}_vision_model"
+    whole = config.head is not None and layout.is_own_head(config)
+    return {"model_type": pair, "vision_config": own} if whole else own
 
 
 def siglip(
@@ -146,5 +151,5 @@ SIGLIP = Family(
     lambda: siglip((8, 8), (4, 4), 12, 2, 3, 17, pooling="mean", head="classification", num_labels=3),
     LAYOUT,
     examples=("google/siglip-base-patch16-224", "google/siglip2-base-patch16-224"),
-    also=(VISION,),
+    also=("siglip_vision_model",),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,10 +31,16 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return rows.gelu(x, tanh=True)
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """GELU with a logistic curve for ``Phi``: ``x * sigmoid(1.702 x)`` (CLIP)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.feedforward import ACTIVATIONS, FeedForward
 from glassformer.nn.kernels import int8, ops
 from glassformer.nn.linear import Linear
 from glassformer.runtime import is_compiling
@@ -41,15 +41,18 @@ class Int8Linear(nn.Module):
 
 
 class Int8FeedForward(nn.Module):
-    """``FeedForward`` in evaluation mode, with the activation fused into the first product."""
+    """``FeedForward`` in evaluation mode, with the activation fused into the first product if possible."""
 
     def __init__(self, layer: FeedForward):
         super().__init__()
-        self.up = Int8Linear(layer.up, layer.activation)
+        fused = layer.activation in int8.ACTIVATIONS
+        self.up = Int8Linear(layer.up, layer.activation if fused else "none")
+        self.activation = None if fused else ACTIVATIONS[layer.activation]
         self.down = Int8Linear(layer.down)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
-        return self.down(self.up(x))
+        x = self.up(x)
+        return self.down(x if self.activation is None else self.activation(x))
 
 
 def in_int8(model: Any) -> Any:

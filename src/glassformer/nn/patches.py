@@ -49,6 +49,8 @@ class PatchConfig:
     patch_dropout: float = 0.0  # share of patches dropped from each image in training (Liu et al., 2022)
     position_std: float = 0.02  # initial standard deviation of positions, class token and registers
     registers: int = 0  # learned rows without a position, after [CLS] (Darcet et al., 2024)
+    norm: bool = False  # a layer norm after adding positions
+    eps: float = 1e-5  # of that norm
     antialias: bool = False  # when learned positions are interpolated to a coarser grid
 
     def __post_init__(self) -> None:
@@ -169,6 +171,7 @@ class PatchEmbedding(nn.Module):
             else None
         )
         self.registers = nn.Parameter(torch.zeros(c.registers, c.d_model)) if c.registers else None
+        self.norm = nn.LayerNorm(c.d_model, eps=c.eps) if c.norm else nn.Identity()
         self.dropout = Dropout(c.dropout)
         self.compute_dtype: torch.dtype | None = None
         self._fixed: dict[tuple[int, int], Tensor] = {}
@@ -267,6 +270,7 @@ class PatchEmbedding(nn.Module):
         return self._output(x.flatten(0, 1)), Packing.uniform(len(x), x.shape[1], x.device)
 
     def _output(self, x: Tensor) -> Tensor:
+        x = self.norm(x)
         return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
 
     def _before(self, like: Tensor) -> Tensor:  # [before, D]
@@ -314,6 +318,6 @@ class PatchEmbedding(nn.Module):
             x = x + self.positions[int(c.class_token) :]
         elif c.positions != "none":
             x = x + sinusoidal_2d(c.grid, c.d_model)
-        if self.cls is None:
-            return x
-        return torch.cat([self._before(x).expand(x.shape[0], -1, -1), x], dim=1)
+        if self.cls is not None:
+            x = torch.cat([self._before(x).expand(x.shape[0], -1, -1), x], dim=1)
+        return self.norm(x)

@@ -94,8 +94,8 @@ class UnitPooling(nn.Module):
         return UNIT * F.normalize(self.each.padded(x, mask), dim=1)
 
 
-class FirstMeanPooling(nn.Module):
-    """The first row, concatenated with the mean of the patches: ``[N, D]`` -> ``[B, 2 D]`` (DINOv2).
+class PatchMeanPooling(nn.Module):
+    """The mean of the patches: ``[N, D]`` -> ``[B, D]``.
 
     Args:
         skip: number of rows before the patches: [CLS] and registers.
@@ -117,12 +117,24 @@ class FirstMeanPooling(nn.Module):
             rest = x.new_zeros(packing.count, x.shape[1], dtype=torch.float32)
             rest = rest.index_add(0, packing.sequence_ids[later], x[later].float())
             rest = rest / (packing.length_tensor[:, None] - self.skip)
-        return torch.cat([first_rows(x, packing), rest.to(x.dtype)], 1)
+        return rest.to(x.dtype)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
         real = _real(x, mask)
         later = real * (real.cumsum(1) > self.skip)
-        return torch.cat([padded_first(x, mask), (x * later).sum(1) / later.sum(1)], 1)
+        return (x * later).sum(1) / later.sum(1)
+
+
+class FirstMeanPooling(PatchMeanPooling):
+    """The first row, concatenated with the mean of the patches: ``[N, D]`` -> ``[B, 2 D]`` (DINOv2)."""
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        if len(x) == packing.count:  # cached features, already pooled
+            return x
+        return torch.cat([first_rows(x, packing), super().forward(x, packing)], 1)
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return torch.cat([padded_first(x, mask), super().padded(x, mask)], 1)
 
 
 class MaxPooling(nn.Module):
@@ -216,6 +228,23 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(padded_first(x, mask)))
 
 
+class FirstNormPooling(nn.Module):
+    """A layer norm of the first row, as CLIP has it; ``encoder`` has width and eps."""
+
+    reads_first_row_only = True
+
+    def __init__(self, encoder: EncoderConfig):
+        super().__init__()
+        self.norm = nn.LayerNorm(encoder.d_model, eps=encoder.eps)
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        x = x if len(x) == packing.count else first_rows(x, packing)
+        return self.norm(x.to(self.norm.weight.dtype))
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return self.norm(padded_first(x, mask))
+
+
 class TokenPooling(nn.Module):
     """No pooling, for token classification: ``[N, D]`` -> ``[N, D]``."""
 
@@ -236,9 +265,14 @@ POOLINGS = {
     "tokens": lambda d: TokenPooling(),
     "pooler": Pooler,
     "first-mean": lambda d: FirstMeanPooling(),
+    "patches": lambda d: PatchMeanPooling(),
     "unit-first": lambda d: UnitPooling(FirstPooling()),
     "unit-mean": lambda d: UnitPooling(MeanPooling()),
 }
+
+
+OF_ENCODER = {"multihead": MultiHeadPooling, "first-norm": FirstNormPooling}  # with sizes of its layers
+OF_PATCHES = {"first-mean": FirstMeanPooling, "patches": PatchMeanPooling}
 
 
 def pooled_width(kind: str | None, d_model: int) -> int:
@@ -249,18 +283,20 @@ def pooled_width(kind: str | None, d_model: int) -> int:
 def make_pooling(
     kind: str, d_model: int, dropout: float = 0.0, skip: int = 1, encoder: EncoderConfig | None = None
 ) -> nn.Module:
-    """The pooling module called ``kind``; ``dropout`` applies to "pooler", ``skip`` to "first-mean".
+    """The pooling module called ``kind``.
 
     Args:
-        encoder: config of the encoder, required by "multihead".
+        dropout: of "pooler".
+        skip: rows before the patches, for "first-mean" and "patches".
+        encoder: config of the encoder, required by "multihead" and "first-norm".
 
     Raises:
         ConfigError: an unknown pooling.
     """
-    if kind == "multihead" and encoder is not None:
-        return MultiHeadPooling(encoder)
+    if kind in OF_ENCODER and encoder is not None:
+        return OF_ENCODER[kind](encoder)
     if kind not in POOLINGS:
         raise BadValueError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
-    if kind == "first-mean":
-        return FirstMeanPooling(skip)
+    if kind in OF_PATCHES:
+        return OF_PATCHES[kind](skip)
     return Pooler(d_model, dropout) if kind == "pooler" else POOLINGS[kind](d_model)

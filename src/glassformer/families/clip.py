@@ -1,0 +1,124 @@
+"""CLIP (Radford et al., 2021), the half that reads images: ViT with a norm before its layers and none after.
+
+The classifier reads the mean of the patches, which no norm follows. An encoder keeps the norm of [CLS], which
+CLIP projects and compares with texts; the projection is left out. Files are as SigLIP's (``siglip.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.checkpoints.settings import section
+from glassformer.families import siglip, vit
+from glassformer.families.family import Family, HubLayout
+from glassformer.families.settings import amount, read_settings, write_settings
+from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.patches import PatchConfig
+
+BOTH = "clip"
+NAMES = replace(
+    siglip.NAMES,
+    encoder={
+        **{ours: theirs for ours, theirs in siglip.NAMES.encoder.items() if "{i}" in ours},
+        "embeddings.projection": "embeddings.patch_embedding",
+        "embeddings.norm": "pre_layrnorm",  # as the Hub spells it
+        "pooling.norm": "post_layernorm",
+    },
+    whole={
+        "embeddings.cls": "embeddings.class_embedding",
+        "embeddings.positions": "embeddings.position_embedding.weight",
+    },
+    dropped={
+        "embeddings.position_ids": "a constant 0, 1, 2, ...",
+        "text_model.": "the half that reads texts",
+        "logit_scale": "compares both halves",
+        "text_projection.weight": "compares both halves",
+        "visual_projection.weight": "compares both halves",
+    },
+)
+
+
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
+) -> dict[str, Tensor]:
+    """Convert the Hub's tensors to ours.
+
+    Raises:
+        CheckpointError: unknown or missing tensors.
+    """
+    return vit.from_hub(tensors, where, config, NAMES)
+
+
+def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
+    """Convert our tensors to the Hub's, with a norm of [CLS] that does nothing if the model has none."""
+    d = config.encoder.d_model
+    unused = {"pooling.norm.weight": torch.ones(d), "pooling.norm.bias": torch.zeros(d)}
+    return NAMES.to_hub({**unused, **tensors, vit.PATCHES: vit.as_kernel(tensors, config)}, with_prefix)
+
+
+SETTINGS = (
+    *(setting for setting in siglip.SETTINGS if setting.key not in ("layer_norm_eps", "patch_size")),
+    amount("layer_norm_eps", "embedding.eps", "encoder.eps", default=1e-5),
+    vit.sides("patch_size", "embedding.patch_size", 32),
+    amount("initializer_range", "init_std", default=0.02),
+)
+
+
+def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
+    """Our config from a ``config.json`` of CLIP's half for images, or of both halves.
+
+    Raises:
+        CheckpointError: an unsupported activation, an invalid value, or a grid of patches that is not square.
+    """
+    own = settings
+    if settings.get("model_type") == BOTH:  # old files have their settings twice, the second time in short
+        own = section(settings, "vision_config", where)
+        if settings.get("vision_config_dict") is not None:
+            own = own | section(settings, "vision_config_dict", where)
+    config = read_settings(SETTINGS, clip(), {"hidden_act": "quick_gelu"} | own, where)
+    vit.check_square(config, where)
+    return config
+
+
+def write(config: ImageEncoderConfig) -> dict[str, Any]:
+    return siglip.as_half(write_settings(SETTINGS, config), BOTH, config, LAYOUT)
+
+
+def clip(
+    image_size: tuple[int, ...] = (224, 224),
+    patch_size: tuple[int, ...] = (32, 32),
+    d_model: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    **options,
+) -> ImageEncoderConfig:
+    """CLIP's ViT-B/32: L12 H768 A12, 87 M parameters."""
+    embedding = PatchConfig(d_model, image_size, patch_size, bias=False, norm=True)
+    encoder = EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "quick_gelu", 1e-5)
+    return ImageEncoderConfig(embedding, encoder, pooling=options.pop("pooling", None), **options)
+
+
+LAYOUT = HubLayout(
+    read,
+    write,
+    NAMES,
+    from_hub,
+    to_hub,
+    classes={None: "CLIPVisionModel", "classification": "CLIPForImageClassification"},
+    pooling="patches",
+)
+CLIP = Family(
+    BOTH,
+    ImageEncoder,
+    ImageEncoderConfig,
+    lambda: clip((8, 8), (4, 4), 12, 2, 3, 17, pooling="patches", head="classification", num_labels=3),
+    LAYOUT,
+    examples=("openai/clip-vit-base-patch32", "openai/clip-vit-large-patch14"),
+    also=("clip_vision_model",),
+)
