@@ -26,6 +26,7 @@ PAGES = (
     "docs/guide/export.md",
     "docs/studies.md",
     "docs/guide/explain.md",
+    "docs/guide/audit.md",
     "docs/sequences.md",
     "docs/word-vectors.md",
     "docs/defaults.md",
