@@ -124,7 +124,7 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
             scores[method], seconds[method] = e.scores, time.perf_counter() - started
             if e.error is not None:
                 errors[method] = e.error
-        agree = faithfulness.agreement(scores, subject.hideable)
+        agree = faithfulness.agreement(scores, subject.hideable if subject.grid is None else None)
         for name, attribute in peers(subject).items():
             started = time.perf_counter()
             found = attribute()
