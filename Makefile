@@ -106,7 +106,7 @@ docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentatio
 	$(BIN)/python -m sphinx -E -W --keep-going -b html docs docs/_build  # -E: the search keeps index entries only of pages read now
 	@echo "==> docs/_build/index.html"
 
-pages: docs ## look at every page of the docs and both reports in a browser (chromium): width, lines, axe
+pages: docs ## open every page of the docs, both reports, an explanation and an audit in a browser (chromium): width, lines, axe
 	@$(INSTALL) $(PIP_ARGS) playwright axe-playwright-python
 	$(BIN)/python -m benchmarks.pages.pages $(ARGS)
 

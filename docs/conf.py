@@ -86,17 +86,20 @@ def leave_out(app, what, name, thing, skip, options):
 
 
 def open_to_all(app, page, template, context, doctree):
-    """Blocks of code can be reached by the keyboard, captions of the side bar have a level, and each cell of a table carries
-    its column's title, which a phone shows before it: there a row is a list.
+    """Blocks of code can be reached by the keyboard, captions of the side bar have a level, images open in full, and each cell
+    of a table carries its column's title, which a phone shows before it: there a row is a list.
     """
     tree = context.get("furo_navigation_tree") or ""
     context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
     body = context.get("body") or ""
-    if page.startswith("_modules/") or ("<table" not in body and "<pre" not in body):
+    if page.startswith("_modules/") or not re.search(r"<(table|pre|img)\b", body):
         return
     soup = BeautifulSoup(body, "html.parser")
     for block in soup.select("pre"):
         block["tabindex"] = "0"
+    for image in soup.select("img"):
+        if image.find_parent("a") is None:
+            image.wrap(soup.new_tag("a", href=image["src"]))
     for table in soup.select("table.docutils"):
         titles = [cell.get_text(" ", strip=True) for cell in table.select("thead th")]
         # Shown as blocks, a table is none to a screen reader unless its parts say so.

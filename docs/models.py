@@ -43,12 +43,12 @@ TRIED: dict[str, tuple[Any, ...]] = {
 ELSEWHERE = ("albert", "t5", "llama", "swin")
 INTRO = """# Which models open here
 
-You see which checkpoints you can fine-tune, explain, serve and export here, and what is refused.
+This page lists the checkpoints that you can fine-tune, explain, serve and export here, and those that raise an error.
 
 A checkpoint is a folder, or an id of the Hub, with `config.json` and weights in safetensors. Its `model_type` decides.
-What opens is the same to everything: it is fine-tuned whole, in part, by LoRA or by its head; gives attention maps,
-explanations and features; is judged, served, exported as a graph (ONNX) and in the Hub's layout, where `transformers`
-opens it. A family with masked words is trained further on raw texts (`MaskedLM`).
+Every family has every feature: it is fine-tuned whole, in part, by LoRA or by its head; gives attention maps,
+explanations and features; is evaluated, served, exported as a graph (ONNX) and in the Hub's layout, where `transformers`
+opens it with the classes below. A family with `ForMaskedLM` can be trained further on raw texts (`MaskedLM`).
 """
 
 
@@ -57,19 +57,16 @@ def cell(text: str) -> str:
 
 
 def families() -> Iterator[str]:
-    yield "| `model_type` | Reads | Encoder | Labels | Masked words | For example |"
-    yield "|---|---|---|---|---|---|"
+    yield "| `model_type` | Reads | Classes of `transformers` | For example |"
+    yield "|---|---|---|---|"
     for name, family in ON_THE_HUB.items():
         assert family.hub is not None
-        given = family.hub.classes
-        words = given.get("mlm", "")
-        if "pretraining" in given:
-            words += f"`, with next sentence `{given['pretraining']}"
-        shown = " | ".join(
-            f"`{text}`" if text else "" for text in (given[None], given["classification"], words)
-        )
-        kinds = ", ".join(f"`{kind}`" for kind in (name, *family.also))
-        yield f"| {kinds} | {family.model.reads} | {shown} | {', '.join(family.examples)} |"
+        known = family.hub.classes
+        classes = [known[use] for use in (None, "classification", "mlm", "pretraining") if use in known]
+        prefix = re.sub(r"(Vision)?Model$", "", classes[0])
+        ends = ", ".join(f"`{one.removeprefix(prefix)}`" for one in classes)
+        types = ", ".join(f"`{one}`" for one in (name, *family.also))
+        yield f"| {types} | {family.model.reads} | `{prefix}` + {ends} | {', '.join(family.examples)} |"
 
 
 def names() -> Iterator[str]:

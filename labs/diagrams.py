@@ -508,7 +508,7 @@ def slides() -> str:
         ":root{color-scheme:light dark;scroll-snap-type:y mandatory} body{margin:0;font:22px system-ui,sans-serif}",
         "section{height:100vh;box-sizing:border-box;padding:3vh 6vw;scroll-snap-align:start;display:flex;flex-direction:column;"
         "align-items:center;justify-content:center;break-after:page} svg{max-width:100%;max-height:70vh;width:1400px}",
-        "h2,p{margin:1vh 0;text-align:center;max-width:60em}</style><body>",
+        "h2,p{margin:1vh 0;text-align:center;max-width:44em}</style><body>",
         *parts,
         "</body></html>\n",
     ])  # fmt: skip

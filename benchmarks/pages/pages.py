@@ -1,9 +1,9 @@
-"""Every page of the documentation and both reports in a browser: on a phone and a laptop, light and dark.
+"""Every page of the documentation and those that commands write in a browser: on a laptop, light and dark, and on a phone.
 
     make docs && .venv/bin/python -m benchmarks.pages.pages [--only WORD ... [--merge]] [--skip WORD ...] [--shots FOLDER]
 
 Measured are: whether the page, a table or a code block scrolls sideways, the longest line of prose in characters, and what
-axe-core calls serious or critical; and which terms of ``docs/search.json`` the search does not lead to their page. Decision records look alike: ``--records`` says how many of them are opened, evenly over their numbers.
+axe-core calls serious or critical; and which terms of ``docs/search.json`` the search does not lead to their page. The page of the server is tested in ``tests/serve/test_axe.py``.
 ``--merge`` puts some pages into a result file that has others, which keep the day and commit that they were looked at.
 """
 
@@ -21,6 +21,7 @@ from benchmarks.harness.results import RESULTS, ROOT, environment, write_result
 
 BUILT = ROOT / "docs" / "_build"
 LAPTOP, PHONE = 1280, 400
+VIEWS = 3  # of a page: laptop light and dark, phone light
 LONGEST = 90  # characters in a line of prose
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 NONE_OF_OURS = {"genindex.html", "search.html", "py-modindex.html"}
@@ -67,31 +68,31 @@ AXE = """only => axe.run(document, {resultTypes: ['violations'], ...(only ? {run
 COLORS = ["color-contrast", "link-in-text-block"]  # all that the dark scheme changes
 
 
-def built_pages(records: int, only: list[str]) -> list[Path]:
+def built_pages(only: list[str]) -> list[Path]:
     """The pages of the documentation; without indexes and the sources of modules."""
     found = [
-        p for p in sorted(BUILT.rglob("*.html")) if "_modules" not in p.parts and p.name not in NONE_OF_OURS
+        p
+        for p in sorted(BUILT.rglob("*.html"))
+        if not {"_modules", "_downloads"} & set(p.parts) and p.name not in NONE_OF_OURS
     ]
-    decisions = [p for p in found if p.parent.name == "decisions" and p.name[0] == "0"]
-    opened = {decisions[i * len(decisions) // records] for i in range(min(records, len(decisions)))}
-    left_out = set(decisions) - opened
-    wanted = [p for p in found if p not in left_out]
-    return [p for p in wanted if not only or any(word in str(p.relative_to(BUILT)) for word in only)]
+    return [p for p in found if not only or any(word in str(p.relative_to(BUILT)) for word in only)]
 
 
 def reports(folder: Path) -> list[Path]:
-    """The reports of the quick demo: one of texts, one of pictures."""
-    subprocess.run(
-        [sys.executable, "-m", "glassformer", "demo", "--quick"],
-        cwd=folder,
-        check=True,
-        stdout=subprocess.DEVNULL,
+    """What commands write: the reports of the quick demo (texts, images), an explanation, an audit."""
+    commands = (
+        ["demo", "--quick"],
+        ["explain", "demo-run", "they charged me twice", "--trust", "--out", "demo-run/explanation.html"],
+        ["audit", "demo-run", "--out", "demo-audit"],
     )
-    return [folder / "demo-run" / "report.html", folder / "demo-digits" / "report.html"]
+    for words in commands:
+        command = [sys.executable, "-m", "glassformer", *words]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return sorted(folder.glob("demo-*/*.html"))
 
 
 def seen(browser: Any, pages: list[Path], axe: str, shots: Path | None) -> Iterator[dict[str, Any]]:
-    """What each page shows under each width and color scheme. A page is loaded once a width."""
+    """What each page shows on a laptop, light and dark, and on a phone. A page is loaded once per width."""
     for width in (LAPTOP, PHONE):
         context = browser.new_context(bypass_csp=True, viewport={"width": width, "height": 900})
         context.set_default_timeout(5 * 60_000)  # milliseconds: the machine may be busy
@@ -104,7 +105,7 @@ def seen(browser: Any, pages: list[Path], axe: str, shots: Path | None) -> Itera
             tab.goto(page.as_uri())
             found = tab.evaluate(MEASURE)
             tab.evaluate(axe)
-            for scheme in ("light", "dark"):
+            for scheme in ("light", "dark") if width == LAPTOP else ("light",):
                 tab.emulate_media(color_scheme=scheme)
                 heard = tab.evaluate(AXE, COLORS if scheme == "dark" else None)
                 if shots:
@@ -155,7 +156,7 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return new | {
         "pages": [*new["pages"], *stay],
         "earlier": earlier,
-        "views": new["views"] + 4 * len(stay),
+        "views": new["views"] + VIEWS * len(stay),
         "longest_line": max(old["longest_line"], new["longest_line"]),
         "faults": faults | new["faults"],
     }
@@ -168,8 +169,7 @@ def main() -> int:
         merge=(False, "with --only: write these pages into the result file"),
         skip=dict(nargs="*", default=[], help="pages whose path holds one of these are left out"),
         reports=dict(nargs="*", type=Path, help="these, instead of those of a quick demo"),
-        records=3,
-        shots=(Path, "a folder for pictures of what was seen"),
+        shots=(Path, "a folder for screenshots"),
         out=RESULTS / "pages.json",
     )
     import axe_playwright_python
@@ -182,14 +182,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as tool:
         path = next((p for p in CHROMIUM if Path(p).is_file()), None)
         browser = tool.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        pages = built_pages(options.records, options.only)
+        pages = built_pages(options.only)
         if not options.only:
             pages = [p for p in pages if not any(word in str(p.relative_to(BUILT)) for word in options.skip)]
             pages += [p.resolve() for p in options.reports] if options.reports else reports(Path(name))
         for view in seen(browser, pages, axe, options.shots):
             views.append(view)
             for fault in faults(view):
-                print(f"{view['name']}, {view['width']} px, {view['scheme']}: {fault}")
+                print(f"{view['name']}, {view['width']} px, {view['scheme']}: {fault}", flush=True)
         lost = [] if options.only else misses(browser)
         browser.close()
     print("\n".join(lost))

@@ -49,9 +49,9 @@ SHOWN = {  # the lines of the README's table, by recipe: data, and the model in 
     "imdb-minilm-best": ("IMDb reviews", "MiniLM, fine-tuned"),
     "imdb-from-mlm": ("IMDb reviews", "a small encoder, pre-trained here on IMDb's own text"),
     "ntc-bert": ("NTC-SCV, Vietnamese reviews", "a small BERT, pre-trained here on NTC-SCV's own text"),
-    "multi30k-transformer": ("Multi30k, English to German", "a Transformer from nothing"),
-    "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution in front, from nothing"),
-    "flowers-best": ("Flowers, five kinds", "a ViT from nothing"),
+    "multi30k-transformer": ("Multi30k, English to German", "a Transformer from scratch"),
+    "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution in front, from scratch"),
+    "flowers-best": ("Flowers, five kinds", "a ViT from scratch"),
     "flowers-dinov2-frozen": ("Flowers, five kinds", FURTHER),
 }
 BEFORE = {"imdb-from-mlm": "imdb-mlm", "ntc-bert": "ntc-mlm"}  # what had to be trained first

@@ -196,11 +196,13 @@ def test_the_curves_of_a_number_lie_on_its_page():
     subject, values = linear_subject()
     told = f.trust(subject, values, target=1, draws=3)
     assert "number" not in told
-    assert 'aria-label="The probability as' in trust_picture(told)
+    assert 'aria-label="The probability in the deletion test (first parts hidden), compared' in trust_picture(
+        told
+    )
     curves = {name: [400 + 9 * y for y in told[name]] for name in ("deletion", "insertion")}
     drawn = {name: [400 + 9 * y for y in told["random"][name]] for name in ("deletion", "insertion")}
     page = trust_picture(told | curves | {"random": told["random"] | drawn, "number": True})
-    assert 'aria-label="The number as' in page
+    assert 'aria-label="The number in the insertion test' in page
     heights = [
         float(pair.split(",")[1]) for line in re.findall(r'points="([^"]*)"', page) for pair in line.split()
     ]

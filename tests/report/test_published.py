@@ -61,13 +61,13 @@ IN_FORM = {
 }  # fmt: skip
 
 
-def test_a_run_in_form_is_said_to_be_one(tmp_path):
+def test_a_run_on_random_weights_says_so(tmp_path):
     assert in_form(tmp_path) == {}
     (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
     made = pages(lambda name: None, form=in_form(tmp_path))
     assert "(results/in-form.md)" in made["results.md"]
     assert (
-        "| [`cifar10-vit-base`](#cifar10-vit-base) | ours | not measured; [in form](in-form.md) |"
+        "| [`cifar10-vit-base`](#cifar10-vit-base) | ours | not measured; [random weights](in-form.md) |"
         in made["results/row-02.md"]
     )
     text = made["results/in-form.md"]
@@ -83,7 +83,7 @@ def test_a_run_in_form_is_said_to_be_one(tmp_path):
 @pytest.mark.parametrize(
     ("named", "told"), [("vit-base-patch16-224-in21k", False), ("vit-base-patch16-224", True)]
 )
-def test_a_run_in_form_that_imitated_other_weights_is_named(tmp_path, named, told):
+def test_a_run_with_the_layout_of_other_weights_is_named(tmp_path, named, told):
     (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
     toml = f'[model]\nmodel = "{named}"\n'
     text = pages(lambda name: None, form=in_form(tmp_path), settings=lambda name: toml)["results/in-form.md"]

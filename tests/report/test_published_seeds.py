@@ -16,7 +16,7 @@ def test_a_translators_seeds_say_each_search(tmp_path):
     found = measured("mine", tmp_path, tmp_path)
     assert found is not None
     (line,) = seeds_of(found)
-    assert (line["Figure"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenized 31.0")
+    assert (line["Score"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenized 31.0")
     assert line["Beam of 7"] == "31.3 BLEU, tokenized 32.0"
 
 

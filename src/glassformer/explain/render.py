@@ -50,40 +50,37 @@ def fragment(explanation: Result) -> str:
 
 
 def trust_picture(trust: dict[str, Any]) -> str:
-    """The curves of ``faithfulness.trust`` as SVG: the order of the scores solid, random orders dashed."""
-    parts, low, high, quantity = [], 0.0, 1.0, "probability"
+    """The curves of ``faithfulness.trust`` as two SVGs: ordered by the scores solid, random orders dashed."""
+    low, high, quantity = 0.0, 1.0, "probability"
     if trust.get("number"):
         quantity = "number"
         every = [
             y for own in (trust, trust["random"]) for name in ("deletion", "insertion") for y in own[name]
         ]
         low, high = min(every), max(every)
-    for left, name, what in (
-        (0, "deletion", "first parts hidden"),
-        (240, "insertion", "only first parts shown"),
-    ):
-        lines = ((trust["random"][name], RANDOM), (trust[name], 'stroke="rgb(214 140 30)" stroke-width="2"'))
-        for values, pen in lines:
+    found = ""
+    for name, what in (("deletion", "first parts hidden"), ("insertion", "only first parts shown")):
+        lines = ""
+        for values, pen in (
+            (trust["random"][name], RANDOM),
+            (trust[name], 'stroke="rgb(214 140 30)" stroke-width="2"'),
+        ):
             points = " ".join(
-                f"{left + 24 + 180 * x:.1f},{104 - 88 * (y - low) / ((high - low) or 1.0):.1f}"
+                f"{24 + 180 * x:.1f},{104 - 88 * (y - low) / ((high - low) or 1.0):.1f}"
                 for x, y in zip(trust["shares"], values, strict=True)
             )
-            parts.append(f'<polyline points="{points}" fill="none" {pen}/>')
-        parts.append(
-            f'<path d="M{left + 24} 16V104H{left + 204}" fill="none" stroke="currentColor" '
-            'stroke-opacity="0.5"/>'
-            f'<text x="{left + 24}" y="10">{name}: {what}</text>'
-            f'<text x="{left + 20}" y="20" text-anchor="end">{high:.3g}</text>'
-            f'<text x="{left + 20}" y="106" text-anchor="end">{low:.3g}</text>'
-            f'<text x="{left + 24}" y="118">0 %</text><text x="{left + 204}" y="118" text-anchor="end">100 '
-            "%</text>"
+            lines += f'<polyline points="{points}" fill="none" {pen}/>'
+        found += (
+            '<svg viewBox="0 0 230 122" width="230" role="img" font-size="10" fill="currentColor" '
+            f'aria-label="The {quantity} in the {name} test ({what}), compared with {trust["draws"]} random '
+            f'orders (dashed)">{lines}'
+            '<path d="M24 16V104H204" fill="none" stroke="currentColor" stroke-opacity="0.5"/>'
+            f'<text x="24" y="10">{name}: {what}</text>'
+            f'<text x="20" y="20" text-anchor="end">{high:.3g}</text>'
+            f'<text x="20" y="106" text-anchor="end">{low:.3g}</text>'
+            '<text x="24" y="118">0 %</text><text x="204" y="118" text-anchor="end">100 %</text></svg>'
         )
-    return (
-        '<svg viewBox="0 0 460 122" width="460" role="img" font-size="10" fill="currentColor" '
-        f'aria-label="The {quantity} as parts are hidden and shown, compared with {trust["draws"]} random '
-        'orders (dashed)">'
-        f"{''.join(parts)}</svg>"
-    )
+    return found
 
 
 def _words(e: Result) -> str:

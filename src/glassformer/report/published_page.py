@@ -191,7 +191,7 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
     lines = []
     for record in m.runs:
         score = headline(record, m.recipe)
-        line = {"Seed": str(record.get("seed", "–")), "Figure": score[1].format(score[0]) if score else "–"}
+        line = {"Seed": str(record.get("seed", "–")), "Score": score[1].format(score[0]) if score else "–"}
         metrics = record.get("test") or record.get("validation") or {}
         line |= {title: f"{metrics[key]:.4f}" for key, title in SCORES.items() if key in metrics}
         line |= _searches((record.get("scores") or {}).get(record.get("judged", "")) or {})
