@@ -83,6 +83,7 @@ def test_text_and_its_explanation(served, axe: str):
     assert faults(served, axe) == []
     served.fill("textarea", "a dull film")
     caption_begins(served, "gim")
+    until(served, "!document.querySelector('.why[aria-busy=true]')")  # it is pale until then
     served.click("summary")
     assert faults(served, axe) == []
 

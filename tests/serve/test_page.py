@@ -203,7 +203,7 @@ def test_errors_are_said(page):
     page.set_input_files(
         "input[type=file]", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"}
     )
-    until(page, "document.querySelector('#message').textContent.includes('not a picture')")
+    until(page, "document.querySelector('#message').textContent.includes('not an image')")
 
 
 def test_a_picture_that_cannot_be_read_takes_the_last_one_away(page):
@@ -215,5 +215,5 @@ def test_a_picture_that_cannot_be_read_takes_the_last_one_away(page):
     page.set_input_files("input[type=file]", {"name": "b.png", "mimeType": "image/png", "buffer": black})
     until(page, f"{corner} === 0")
     page.set_input_files("input[type=file]", {"name": "a.png", "mimeType": "image/png", "buffer": b"nothing"})
-    until(page, "document.querySelector('#message').textContent.includes('not a picture')")
+    until(page, "document.querySelector('#message').textContent.includes('not an image')")
     assert page.evaluate(corner) == 255
