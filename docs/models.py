@@ -56,13 +56,16 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+USES = (None, "classification", "first-two", "mlm", "pretraining")  # the heads that the page names
+
+
 def families() -> Iterator[str]:
     yield "| `model_type` | Reads | Classes of `transformers` | For example |"
     yield "|---|---|---|---|"
     for name, family in ON_THE_HUB.items():
         assert family.hub is not None
         known = family.hub.classes
-        classes = [known[use] for use in (None, "classification", "mlm", "pretraining") if use in known]
+        classes = [known[use] for use in USES if use in known]
         prefix = re.sub(r"(Vision)?Model$", "", classes[0])
         ends = ", ".join(f"`{one.removeprefix(prefix)}`" for one in classes)
         types = ", ".join(f"`{one}`" for one in (name, *family.also))
@@ -122,6 +125,8 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
     ("dslim/bert-base-NER", "bert", "token classifier", "", ""),
     ("Falconsai/nsfw_image_detection, google/vit-base-patch16-224", "vit", "classifier", "", ""),
     ("facebook/dinov2-small, base, large", "dinov2", "[CLS] and mean", "", "another package's small"),
+    ("facebook/deit-tiny-, small-, base-patch16-224", "vit", "classifier", "", ""),
+    ("facebook/deit-tiny-, small-, base-distilled-patch16-224", "deit", "both classifiers", "", ""),
     (
         "google/siglip-base-patch16-224, so400m-patch14-384, siglip2-base-patch16-224",
         "siglip",

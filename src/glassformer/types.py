@@ -25,6 +25,7 @@ PoolingKind = Literal[
     "tokens",
     "first-mean",
     "first-norm",
+    "first-two",
     "multihead",
     "patches",
     "unit-first",

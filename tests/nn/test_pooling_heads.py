@@ -17,11 +17,12 @@ from glassformer.packing import Packing
 D = 7
 KINDS = (
     *("first", "mean", "max", "attention", "multihead", "pooler", "unit-first", "unit-mean"),
-    *("first-norm", "patches", "first-mean"),
+    *("first-norm", "patches", "first-mean", "first-two"),
 )
 PACKINGS = {"ragged": Packing((5, 2, 3, 1)), "uniform": Packing((3, 3, 3)), "single rows": Packing((1, 1))}
 PATCHES = {"patches": 0, "first-mean": 1}  # rows before the patches; every image has a patch
-CASES = [(kind, name) for kind in KINDS for name in PACKINGS if kind != "first-mean" or name == "uniform"]
+TWO = ("first-mean", "first-two")  # of sequences of two rows and more
+CASES = [(kind, name) for kind in KINDS for name in PACKINGS if kind not in TWO or name == "uniform"]
 
 
 def made(kind):
@@ -39,6 +40,8 @@ def by_hand(pooling, kind, rows):
         return rows.sum(0) / len(rows)
     if kind == "first-mean":
         return torch.cat([rows[0], rows[1:].sum(0) / (len(rows) - 1)])
+    if kind == "first-two":
+        return torch.cat([rows[0], rows[1]])
     if kind == "first-norm":
         centered = rows[0] - rows[0].sum() / D
         scaled = centered / (centered.square().sum() / D + 1e-3).sqrt()
@@ -77,16 +80,19 @@ def test_patches_alone_with_paper_and_pencil():
     """Two images whose rows are a class token, a register and patches: packed, padded, and read."""
     x = torch.tensor([[9.0, 9], [8, 8], [1, 2], [3, 6], [9, 9], [8, 8], [5, 7]])
     packing, wanted = Packing((4, 3)), torch.tensor([[2.0, 4.0], [5.0, 7.0]])
-    pooling, both = (make_pooling(kind, 2, skip=2) for kind in ("patches", "first-mean"))
+    pooling, both, two = (make_pooling(kind, 2, skip=2) for kind in ("patches", "first-mean", "first-two"))
     assert torch.equal(pooling(x, packing), wanted)
     assert torch.equal(both(x, packing), torch.cat([torch.full((2, 2), 9.0), wanted], 1))
     padded = torch.stack([x[:4], torch.cat([torch.full((1, 2), 70.0), x[4:]])])
     mask = torch.tensor([[True] * 4, [False, True, True, True]])
     assert torch.equal(pooling.padded(padded, mask), wanted)
     assert torch.equal(both.padded(padded, mask), both(x, packing))
+    assert two(x, packing).tolist() == two.padded(padded, mask).tolist() == [[9, 9, 8, 8]] * 2
+    assert two.padded(padded[:1], None).tolist() == [[9, 9, 8, 8]]
     out = ModelOutput(packing)
     np.testing.assert_array_equal(rows_read(pooling, out, 4), [0, 0, 0.5, 0.5])
     np.testing.assert_array_equal(rows_read(both, out, 4), [0.5, 0, 0.25, 0.25])
+    np.testing.assert_array_equal(rows_read(two, out, 4), [0.5, 0.5, 0, 0])
     assert torch.equal(pooling(wanted, packing), wanted)  # cached features
 
 

@@ -20,6 +20,7 @@ TAGS = ("O", "B-per", "I-per", "B-loc", "I-loc")
 HEADS = {
     "None": "encoder",
     "classification": "classes",
+    "first-two": "classes",
     "tokens": "tags",
     "mlm": "masked words",
     "pretraining": "masked words",
@@ -74,8 +75,8 @@ def make(home: Path, family: str, head: str, **extra: Any) -> Path:
         bytes_ = settings.get("pad_token_id") == 1
         settings |= {"vocab_size": (byte_level if bytes_ else wordpiece)(folder)}
         settings |= {"max_position_embeddings": LONGEST + 2 * bytes_}
-    if head in ("classification", "tokens"):
-        settings["id2label"] = dict(enumerate(CLASSES if head == "classification" else TAGS))
+    if head in ("classification", "first-two", "tokens"):
+        settings["id2label"] = dict(enumerate(TAGS if head == "tokens" else CLASSES))
     torch.manual_seed(7)
     config = transformers.CONFIG_MAPPING[settings["model_type"]](**settings | extra)
     model = shaken(getattr(transformers, made_as(family, head))(config), 0.1)

@@ -14,7 +14,7 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES, family_of
 from glassformer.families.dinov2 import dinov2
-from glassformer.inputs.images import load_transform
+from glassformer.inputs.images import load_transform, save_transform
 from glassformer.models.image import ImageEncoder
 from glassformer.nn import Trace
 
@@ -24,12 +24,13 @@ KINDS = {
     "vit": "ViT",
     "dinov2": "Dinov2",
     "dinov2_with_registers": "Dinov2WithRegisters",
+    "deit": "DeiT",
     "siglip": "Siglip",
     "clip": "CLIP",
 }
 # Of a pair with texts: the encoder has its own model_type, the classifier that of the pair.
 HALVES = ("siglip", "clip")
-ASKED = ("vit", *HALVES)  # transformers interpolates the positions of others only
+ASKED = ("vit", "deit", *HALVES)  # transformers interpolates the positions of others only
 KEY_BIAS = ("key.bias", "k_proj.bias")  # its gradient is 0 but for rounding
 CASES = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(10)])
 FEW = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(4)])
@@ -60,7 +61,7 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
             "hidden_act": "quick_gelu" if kind == "clip" and draw % 2 else rng.choice(acts),
             "attention_dropout": 0.1 * (draw % 2),
         }
-    if kind == "vit":
+    if kind in ("vit", "deit"):
         if draw % 2:  # one number for both sides where one is enough, as the Hub's files have it
             shared |= {"image_size": (shared["image_size"], 29), "patch_size": (patch, 7)}
         act = {"hidden_act": rng.choice(("gelu", "relu", "gelu_new", "gelu_pytorch_tanh"))}
@@ -84,7 +85,7 @@ def peer_of(kind: str, draw: int, ending: str = "Model", **extra):
     config = transformers.CONFIG_MAPPING[kind](**sizes, **extra)
     config._attn_implementation = "eager"
     torch.manual_seed(draw)
-    pooler = {"add_pooling_layer": draw % 4 < 2} if (kind, ending) == ("vit", "Model") else {}
+    pooler = {"add_pooling_layer": draw % 4 < 2} if kind in ("vit", "deit") and ending == "Model" else {}
     model = getattr(transformers, KINDS[kind.removesuffix("_vision_model")] + ending)(config, **pooler)
     return shaken(model, 0.2)
 
@@ -137,12 +138,18 @@ def test_states_and_maps_on_its_own_grid_and_on_others(kind, draw, tmp_path):
             assert other.config.embedding.grid == (height // patch, width // patch)
 
 
-@CASES
+TEACHER = "with a teacher"
+CLASSIFIERS = [(kind, draw) for kind in (*KINDS, TEACHER) for draw in range(10)]
+
+
+@pytest.mark.parametrize(("kind", "draw"), CLASSIFIERS)
 def test_classifiers_both_ways(kind, draw, tmp_path):
-    peer = peer_of(kind, draw, "ForImageClassification", num_labels=7)
+    kind, two_heads = ("deit", True) if kind == TEACHER else (kind, False)
+    ending = "ForImageClassification" + ("WithTeacher" if two_heads else "")
+    peer = peer_of(kind, draw, ending, num_labels=7)
     peer.save_pretrained(tmp_path / "theirs")
     model, x = gf.load_pretrained(tmp_path / "theirs"), pictures(peer.config)
-    assert model.config.pooling == FAMILIES[kind].hub.pooling
+    assert model.config.pooling == ("first-two" if two_heads else FAMILIES[kind].hub.pooling)
     ours, theirs = model(x).logits, peer(x).logits
     assert furthest(ours, theirs) <= 1e-5
     weights = torch.randn(ours.shape, generator=torch.Generator().manual_seed(3))
@@ -152,14 +159,16 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
     gradients = FAMILIES[kind].hub.to_hub(learning, True, model.config)
     for name, p in peer.named_parameters():
         if name in gradients and p.grad is not None and not name.endswith(KEY_BIAS):
-            assert furthest(gradients[name], p.grad) <= 2e-5, name
+            # Half of each head, and half of each bias, is in ours.
+            share = {"weight": 4, "bias": 2}[name.rpartition(".")[2]] if "_classifier." in name else 1
+            assert furthest(gradients[name] / share, p.grad) <= 2e-5, name
 
     with torch.no_grad():
         assert furthest(model(x, packed=True).logits, theirs) <= 1e-5
         graph = model.answer_padded(model.embeddings.padded(x), None)
         assert furthest(graph, theirs) <= 1e-5
         assert furthest(model.classify(model.features(x)), theirs) <= 1e-5
-        if kind != "vit":
+        if kind not in ("vit", "deit"):
             several = [x[0], pictures(peer.config, 3 * of_images(peer.config).patch_size)[1]]
             packed, more = model(several).logits, {"interpolate_pos_encoding": True} if kind in ASKED else {}
             assert furthest(packed[:1], peer(x[:1]).logits) <= 1e-5
@@ -180,7 +189,8 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
     assert more <= {"bias"}  # of queries and so on
     for key in before:
         unused = key.endswith("mask_token") or (kind == "clip" and "post_layernorm" in key)
-        assert torch.equal(before[key], after[key]) or unused, key
+        averaged = key.endswith("_classifier.bias")
+        assert torch.equal(before[key], after[key]) or unused or averaged, key
     files = (tmp_path / side / "config.json" for side in ("theirs", "ours"))
     said, wrote = (of_images(json.loads(file.read_text())) for file in files)
     not_kept = {
@@ -282,9 +292,26 @@ def test_of_both_halves_the_one_for_images_opens(kind, tmp_path):
         gf.load_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("lacks", ["cls_classifier.weight", "distillation_classifier.bias"])
+def test_both_heads_of_a_distilled_model_are_there(lacks, tmp_path):
+    peer_of("deit", 0, "ForImageClassificationWithTeacher").save_pretrained(tmp_path)
+    tensors = read_tensors(tmp_path)
+    write_tensors(tmp_path, tensors | {lacks: tensors[lacks][:1]})
+    with pytest.raises(CheckpointError, match="have different shapes"):
+        gf.load_pretrained(tmp_path)
+    del tensors[lacks]
+    write_tensors(tmp_path, tensors)
+    with pytest.raises(CheckpointError, match=f"missing tensors: {lacks}"):
+        gf.load_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "said"),
     [
+        ("deit", {"pooler_act": "relu"}, "pooler_act = 'relu' is not supported"),
+        ("deit", {"image_size": [8, 0]}, r"image_size = \[8, 0\] is not a size"),
+        ("deit", {"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
+        ("deit", {"hidden_dropout_prob": 1.0}, "hidden_dropout_prob = 1.0 is not a number from 0 to 1"),
         ("dinov2_with_registers", {"image_size": [23, 46]}, "have a grid that is not square"),
         ("dinov2_with_registers", {"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is not a truth value"),
         ("dinov2_with_registers", {"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
@@ -356,7 +383,7 @@ def test_real_weights(weights_root):
 
 
 @pytest.mark.parametrize("size", [(307, 211), (131, 389), (256, 256), (1021, 769)])
-@pytest.mark.parametrize("kind", ["the real folder's", "Siglip", "CLIP"])
+@pytest.mark.parametrize("kind", ["the real folder's", "Siglip", "CLIP", "DeiT"])
 def test_pixels_of_their_processors(kind, size, tmp_path, request):
     pil = pytest.importorskip("PIL.Image")
     if kind == "the real folder's":
@@ -372,3 +399,7 @@ def test_pixels_of_their_processors(kind, size, tmp_path, request):
     ours = transform.normalize(torch.from_numpy(transform.picture(image))[None])[0]
     assert ours.shape == theirs.shape == (3, 224, 224)
     assert float((ours - theirs).abs().max()) <= 1e-6
+    save_transform(transform, tmp_path)
+    assert load_transform(tmp_path) == transform
+    again = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")
+    assert torch.equal(again(image, return_tensors="pt")["pixel_values"][0], theirs)

@@ -23,7 +23,7 @@ from glassformer.errors import ConfigError, DimImagesWarning
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Fit = Literal["squash", "crop"]
+Fit = Literal["squash", "crop", "squash-crop"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # numbers of Pillow and of the Hub
 MOST_SIDE = 4_096  # maximum side in pixels in a settings file
@@ -40,7 +40,7 @@ class ImageTransform:
     Args:
         size: (height, width) of the model's input.
         fit: ``squash``: resize to that size, ignoring the aspect ratio; ``crop``: resize the shorter side to
-            ``shorter``, then crop the center.
+            ``shorter``, then crop the center; ``squash-crop``: resize both sides to ``shorter``, then crop.
         channels: 3, or 1 for gray.
         image_range: the value of white for images of more than 8 bits that do not state it: a number, or
             "full" (65,535) if the training images leave no doubt; None: unknown.
@@ -51,7 +51,7 @@ class ImageTransform:
 
     size: tuple[int, ...] = (224, 224)
     fit: Fit = "squash"
-    shorter: int = 0  # for crop; 0: the larger side of ``size``
+    shorter: int = 0  # for crops; 0: the larger side of ``size``
     interpolation: Interpolation = "bilinear"
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -66,7 +66,7 @@ class ImageTransform:
         if len(self.mean) != self.channels or len(self.std) != self.channels or min(self.std) <= 0:
             what = f"mean {self.mean} and std {self.std} do not fit {self.channels} channels"
             raise ConfigError(what, where="mean", fix="Give one number for each channel, std above 0")
-        if self.fit == "crop" and self.shorter and self.shorter < max(self.size):
+        if self.fit != "squash" and self.shorter and self.shorter < max(self.size):
             what = f"a shorter side of {self.shorter} pixels is too small for a crop of {self.size}"
             raise ConfigError(what, where="resize")
 
@@ -74,7 +74,7 @@ class ImageTransform:
         """One image as uint8 ``[C, H, W]``; for ``brightest`` see ``open_picture``."""
         image = open_picture(source, where, self.image_range, brightest)
         image = self._scaled(image.convert("L") if self.channels == 1 else image)
-        if self.fit == "crop":
+        if self.fit != "squash":
             (height, width), (w, h) = self.size, image.size
             top, left = (h - height) // 2, (w - width) // 2
             image = image.crop((left, top, left + width, top + height))
@@ -87,6 +87,8 @@ class ImageTransform:
         width, height = image.size
         if self.fit == "squash":
             wanted = (self.size[1], self.size[0])
+        elif self.fit == "squash-crop":
+            wanted = (self.shorter or max(self.size),) * 2
         else:
             short, long = sorted(image.size)
             side = self.shorter or max(self.size)
@@ -123,12 +125,17 @@ class ImageTransform:
     def to_hub(self) -> dict[str, Any]:
         """The content of ``preprocessor_config.json``."""
         height, width = self.size
-        crop = self.fit == "crop"
+        crop = self.fit != "squash"
         side = self.shorter or max(self.size)
+        processor, scaled = {
+            "squash": ("ViTImageProcessor", {"height": height, "width": width}),
+            "crop": ("CLIPImageProcessor", {"shortest_edge": side}),
+            "squash-crop": ("DeiTImageProcessor", {"height": side, "width": side}),
+        }[self.fit]
         return {
-            "image_processor_type": "ViTImageProcessor" if not crop else "CLIPImageProcessor",
+            "image_processor_type": processor,
             "do_resize": True,
-            "size": {"shortest_edge": side} if crop else {"height": height, "width": width},
+            "size": scaled,
             "resample": RESAMPLE[self.interpolation],
             "do_center_crop": crop,
             **({"crop_size": {"height": height, "width": width}} if crop else {}),
@@ -202,12 +209,15 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     mean, std = (settings.get(key, 0.5) for key in ("image_mean", "image_std"))
     mean, std = (3 * (x,) if isinstance(x, int | float) else x for x in (mean, std))  # one for all channels
     crop = bool(settings.get("do_center_crop", False))
-    shortest = size.get("shortest_edge") if isinstance(size, dict) else (size if crop else None)
-    if shortest and not crop:
+    squash = processor.startswith("DeiT") if isinstance(size, int) else "shortest_edge" not in size
+    shortest = size if isinstance(size, int) else size.get("shortest_edge")
+    if not squash and not crop and not isinstance(size, int):
         raise ConfigError("a shortest edge without a crop gives images of many sizes", where=where)
-    if not shortest and crop:
-        raise ConfigError("a crop after scaling both sides is not supported", where=where)
-    cut, side = _pair(crop_size if crop else size, where), int(shortest or 0)
+    if squash and crop:
+        shortest, other = _pair(size, where)
+        if shortest != other:
+            raise ConfigError("a crop after scaling to a rectangle is not supported", where=where)
+    cut, side = _pair(crop_size if crop else size, where), int(shortest) if crop else 0
     if not all(1 <= n <= MOST_SIDE for n in (*cut, side or 1)):
         raise ConfigError(f"{cut} is not a size up to {MOST_SIDE:,} pixels", where=where)
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
@@ -224,7 +234,7 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     mean, std = (mean, std) if normal else ((0.0,) * len(mean), (1.0,) * len(mean))
     if not rescaled:  # then they refer to 0 - 255, and ours to 0 - 1
         mean, std = tuple(m / 255 for m in mean), tuple(s / 255 for s in std)
-    fit, how = "crop" if crop else "squash", names[number]
+    fit, how = ("squash-crop" if squash else "crop") if crop else "squash", names[number]
     return ImageTransform(cut, fit, side, how, mean, std, len(mean), white)  # type: ignore[arg-type]  # its names
 
 

@@ -28,6 +28,7 @@ from glassformer.nn.pooling import (
     AttentionPooling,
     FirstMeanPooling,
     FirstPooling,
+    FirstTwoPooling,
     MultiHeadPooling,
     PatchMeanPooling,
     Pooler,
@@ -231,6 +232,8 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
         first = 0.5 if isinstance(pooling, FirstMeanPooling) else 0.0
         weights[: pooling.skip], weights[pooling.skip :] = 0.0, (1 - first) / (length - pooling.skip)
         weights[0] += first
+    elif isinstance(pooling, FirstTwoPooling):
+        weights[:2], weights[2:] = 0.5, 0.0
     elif isinstance(pooling, ReadRows):  # one word of a sentence, or two ends of a span
         read = np.unique(pooling.rows)
         weights[:] = 0.0

@@ -10,6 +10,7 @@ from glassformer.families.baselines import HOG, RNN, TEXTCNN, TFIDF
 from glassformer.families.bert import BERT
 from glassformer.families.clip import CLIP
 from glassformer.families.deberta_v2 import DEBERTA_V2
+from glassformer.families.deit import DEIT
 from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.electra import ELECTRA
@@ -32,6 +33,7 @@ FAMILIES: dict[str, Family] = {
     "mpnet": MPNET,
     "modernbert": MODERNBERT,
     "vit": VIT,
+    "deit": DEIT,
     "dinov2": DINOV2,
     "dinov2_with_registers": DINOV2_REGISTERS,
     "siglip": SIGLIP,

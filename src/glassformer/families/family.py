@@ -12,6 +12,8 @@ from glassformer.checkpoints.names import NameTable
 from glassformer.errors import InputError
 from glassformer.models.text import TextEncoder, TextEncoderConfig
 
+OWN_CLASS = ("tokens", "first-two")  # poolings under which a classifier has a class of its own
+
 
 @dataclass(frozen=True)
 class HubLayout:
@@ -24,8 +26,8 @@ class HubLayout:
         names: tensor names in both directions.
         from_hub: the Hub's tensors, their path, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether encoder names get the prefix, our config -> the Hub's tensors.
-        classes: head (None: no head; "tokens": token classification; "spans": question answering) -> the
-            class of the whole model in ``transformers``.
+        classes: head (None: no head; "tokens": token classification; "spans": question answering;
+            "first-two": classification by two rows) -> the class of the whole model in ``transformers``.
         pooling: pooling of the classifier in ``transformers``, such as "pooler" or "first".
         head_type: head of that classifier: "linear", or "mlp" as wide as the encoder.
         head_activation: activation of the mlp's hidden layer.
@@ -71,7 +73,7 @@ class HubLayout:
 
     def class_of(self, config: Any) -> str:
         """The class of the whole model in ``transformers``. Requires ``is_own_head``."""
-        return self.classes["tokens" if config.pooling == "tokens" else config.head]
+        return self.classes[config.pooling if config.pooling in OWN_CLASS else config.head]
 
     def is_own_head(self, config: Any) -> bool:
         """Whether one of ``classes`` has the pooling and head of this config."""
@@ -85,8 +87,8 @@ class HubLayout:
             return wide and all(getattr(config, key) == value for key, value in expected.items())
         if config.head == "spans":
             return "spans" in self.classes
-        if config.pooling == "tokens":
-            return "tokens" in self.classes and config.head_type == "linear"
+        if config.pooling in OWN_CLASS:
+            return config.pooling in self.classes and config.head_type == "linear"
         if getattr(config, "sides", None) is not None:
             return False
         if config.head == "classification":

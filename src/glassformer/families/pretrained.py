@@ -360,6 +360,8 @@ def _head(
         kind for kind, name in below.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
     ]
     # A text classifier that lacks a part raises an error later, when the model is built.
+    if hub.classes.get("first-two") in classes:
+        return {"head": head, "pooling": "first-two", "num_labels": labels}
     of_tokens = hub.classes.get("tokens")
     if of_tokens in classes or (lacks and of_tokens and hub.classes["classification"] not in classes):
         own = {"head_type": "linear"} if hub.own_head is None else hub.head_in(settings)

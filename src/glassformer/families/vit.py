@@ -144,8 +144,8 @@ SETTINGS = (
 )
 
 
-def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
-    """Our config from ViT's ``config.json``.
+def read(settings: dict[str, Any], where: str, base: ImageEncoderConfig | None = None) -> ImageEncoderConfig:
+    """Our config from ViT's ``config.json``; ``base`` has what such files do not say (None: ViT's).
 
     Raises:
         CheckpointError: a missing key, or an unsupported pooler or activation.
@@ -156,7 +156,7 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
         raise UnsupportedModelError(
             "a pooler of another width than the encoder is not supported", where=where
         )
-    return read_settings(SETTINGS, vit(), settings, where)
+    return read_settings(SETTINGS, base or vit(), settings, where)
 
 
 def check_square(config: ImageEncoderConfig, where: str) -> None:

@@ -297,8 +297,8 @@ def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = No
         base = load_transform(resolve_checkpoint(name, model.revision).path)
     size = (image.image_size,) * 2 if image.image_size else base.size
     resize_mode = image.framing or ("crop" if image.resize else base.fit)
-    shorter = image.resize or (base.shorter if resize_mode == "crop" else 0)
-    if resize_mode == "crop" and image.resize is None and image.image_size:
+    shorter = image.resize or (base.shorter if resize_mode != "squash" else 0)
+    if resize_mode != "squash" and image.resize is None and image.image_size:
         shorter = 0 if not base.shorter else round(base.shorter * image.image_size / base.size[0])
     return replace(
         base,

@@ -54,6 +54,9 @@ class ImageEncoderConfig:
         if self.pooling == "first-mean" and not self.embedding.class_token:
             what = "first-mean reads a class token, which this model lacks"
             raise ConfigError(what, where="pooling", fix="Use mean")
+        if self.pooling == "first-two" and self.embedding.before < 2:
+            what = "first-two reads a class token and a register, which this model lacks"
+            raise ConfigError(what, where="pooling", fix="Use first or mean")
 
     def pooling_under(self, head: str | None) -> PoolingKind | None:
         """The default pooling for a new head: the first row, [CLS]."""
@@ -111,7 +114,7 @@ class ImageEncoder(Backbone):
         """The tensors of a model for another image size, with positions interpolated to this grid."""
         out, old, new = dict(state), config.embedding, self.config.embedding
         if old.image_size != new.image_size and "embeddings.positions" in out:
-            first, table = int(old.class_token), out["embeddings.positions"]
+            first, table = old.placed, out["embeddings.positions"]
             grid = interpolate_positions(table[first:], old.grid, new.grid, new.antialias)
             out["embeddings.positions"] = torch.cat([table[:first], grid])
         return out

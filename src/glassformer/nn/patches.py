@@ -49,6 +49,7 @@ class PatchConfig:
     patch_dropout: float = 0.0  # share of patches dropped from each image in training (Liu et al., 2022)
     position_std: float = 0.02  # initial standard deviation of positions, class token and registers
     registers: int = 0  # learned rows without a position, after [CLS] (Darcet et al., 2024)
+    register_positions: bool = False  # whether registers have positions, as DeiT's distillation token
     norm: bool = False  # a layer norm after adding positions
     eps: float = 1e-5  # of that norm
     antialias: bool = False  # when learned positions are interpolated to a coarser grid
@@ -87,6 +88,11 @@ class PatchConfig:
     def before(self) -> int:
         """Number of rows before the patches: [CLS] and registers."""
         return self.class_token + self.registers
+
+    @property
+    def placed(self) -> int:
+        """Number of rows before the patches that have a learned position."""
+        return self.before if self.register_positions else int(self.class_token)
 
     @property
     def num_tokens(self) -> int:
@@ -166,7 +172,7 @@ class PatchEmbedding(nn.Module):
         self.projection = nn.Linear((c.stem or c.channels) * math.prod(self.patch), c.d_model, bias=c.bias)
         self.cls = nn.Parameter(torch.zeros(c.d_model)) if c.class_token else None
         self.positions = (
-            nn.Parameter(torch.zeros(c.num_tokens - c.registers, c.d_model))
+            nn.Parameter(torch.zeros(c.num_tokens - c.before + c.placed, c.d_model))
             if c.positions == "learned"
             else None
         )
@@ -274,16 +280,19 @@ class PatchEmbedding(nn.Module):
         return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
 
     def _before(self, like: Tensor) -> Tensor:  # [before, D]
-        """[CLS], then registers. Only learned positions include one for [CLS]."""
+        """[CLS], then registers. Only learned positions include those of [CLS] and, if any, of registers."""
         if self.cls is None:
             return like.new_empty(0, self.config.d_model)
-        first = (self.cls if self.positions is None else self.cls + self.positions[0])[None]
-        return (first if self.registers is None else torch.cat([first, self.registers])).to(like.dtype)
+        rows = self.cls[None] if self.registers is None else torch.cat([self.cls[None], self.registers])
+        if self.positions is not None:
+            placed = self.config.placed
+            rows = torch.cat([rows[:placed] + self.positions[:placed], rows[placed:]])
+        return rows.to(like.dtype)
 
     def _grid_positions(self, grid: tuple[int, int], like: Tensor) -> Tensor:  # [gh * gw, D]
         c = self.config
         if self.positions is not None:
-            table = self.positions[int(c.class_token) :]
+            table = self.positions[c.placed :]
             return interpolate_positions(table, c.grid, grid, c.antialias).to(like.dtype)
         if c.positions == "none":
             return like.new_zeros(1, c.d_model).expand(math.prod(grid), -1)
@@ -315,7 +324,7 @@ class PatchEmbedding(nn.Module):
             values = self.stem(values[:, :, : gh * p, : gw * q])
         x = self.projection(cut_patches(values, self.patch))
         if self.positions is not None:
-            x = x + self.positions[int(c.class_token) :]
+            x = x + self.positions[c.placed :]
         elif c.positions != "none":
             x = x + sinusoidal_2d(c.grid, c.d_model)
         if self.cls is not None:

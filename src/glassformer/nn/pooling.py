@@ -137,6 +137,21 @@ class FirstMeanPooling(PatchMeanPooling):
         return torch.cat([padded_first(x, mask), super().padded(x, mask)], 1)
 
 
+class FirstTwoPooling(nn.Module):
+    """The first two rows, concatenated: ``[N, D]`` -> ``[B, 2 D]`` (DeiT: [CLS] and distillation token)."""
+
+    reads_first_row_only = False
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        if len(x) == packing.count:  # cached features, already pooled
+            return x
+        return torch.cat([x[packing.first_rows], x[packing.first_rows + 1]], 1)
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        later = None if mask is None else mask & (mask.long().cumsum(1) > 1)
+        return torch.cat([padded_first(x, mask), x[:, 1] if later is None else padded_first(x, later)], 1)
+
+
 class MaxPooling(nn.Module):
     reads_first_row_only = False
 
@@ -265,6 +280,7 @@ POOLINGS = {
     "tokens": lambda d: TokenPooling(),
     "pooler": Pooler,
     "first-mean": lambda d: FirstMeanPooling(),
+    "first-two": lambda d: FirstTwoPooling(),
     "patches": lambda d: PatchMeanPooling(),
     "unit-first": lambda d: UnitPooling(FirstPooling()),
     "unit-mean": lambda d: UnitPooling(MeanPooling()),
@@ -277,7 +293,7 @@ OF_PATCHES = {"first-mean": FirstMeanPooling, "patches": PatchMeanPooling}
 
 def pooled_width(kind: str | None, d_model: int) -> int:
     """Width of the pooled vector for rows of width ``d_model``."""
-    return 2 * d_model if kind == "first-mean" else d_model
+    return 2 * d_model if kind in ("first-mean", "first-two") else d_model
 
 
 def make_pooling(

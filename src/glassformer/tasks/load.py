@@ -41,7 +41,10 @@ from glassformer.tasks.task import Task
 
 SENTENCES = "similarity"  # the task of folders of sentence-transformers
 LARGER = 4  # maximum ratio of the preprocessor's image size to that of the model's position embeddings
-THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() if f.hub}
+OF_CLASSES = ("classification", "first-two")
+THEIR_CLASSIFIERS = {
+    f.hub.classes[k] for f in FAMILIES.values() if f.hub for k in OF_CLASSES if k in f.hub.classes
+}
 THEIR_TAGGERS = {f.hub.classes["tokens"] for f in FAMILIES.values() if f.hub and "tokens" in f.hub.classes}
 
 

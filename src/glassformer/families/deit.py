@@ -1,0 +1,102 @@
+"""DeiT (Touvron et al., 2021), distilled: ViT with a second token, which a teacher's labels trained.
+
+The distillation token is a register with a position. ``DeiTForImageClassificationWithTeacher`` gives the mean
+of two linear heads, on [CLS] and on that token: here one linear head on both, concatenated
+(``pooling="first-two"``). DeiTs without distillation are published as ``vit``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import CheckpointError
+from glassformer.families import vit
+from glassformer.families.family import Family, HubLayout
+from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+
+NAMES = replace(
+    vit.NAMES,
+    prefix="deit.",
+    whole={**vit.NAMES.whole, "embeddings.registers": "embeddings.distillation_token"},
+)
+TWO_HEADS = ("cls_classifier", "distillation_classifier")
+WEIGHTS, BIASES = ([f"{head}.{part}" for head in TWO_HEADS] for part in ("weight", "bias"))
+
+
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
+) -> dict[str, Tensor]:
+    """Convert the Hub's tensors to ours; the mean of two linear heads is one.
+
+    Raises:
+        CheckpointError: unknown or missing tensors.
+    """
+    tensors = dict(tensors)
+    if not tensors.keys().isdisjoint(both := (*WEIGHTS, *BIASES)):
+        if missing := [key for key in both if key not in tensors]:
+            raise CheckpointError(f"missing tensors: {', '.join(missing)}", where=where)
+        weights, biases = ([tensors.pop(key) / 2 for key in keys] for keys in (WEIGHTS, BIASES))
+        if len({t.shape for t in weights}) > 1 or len({t.shape for t in biases}) > 1:
+            raise CheckpointError(f"{' and '.join(TWO_HEADS)} have different shapes", where=where)
+        tensors |= {"classifier.weight": torch.cat(weights, -1), "classifier.bias": biases[0] + biases[1]}
+    out = vit.from_hub(tensors, where, config, NAMES)
+    if (token := out.get("embeddings.registers")) is not None and token.ndim == 3:
+        out["embeddings.registers"] = token[0]
+    return out
+
+
+def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
+    """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``deit.``."""
+    shaped = {**tensors, "embeddings.registers": tensors["embeddings.registers"][None]}
+    out = vit.to_hub(shaped, with_prefix, config, NAMES)
+    if config.pooling == "first-two" and "classifier.weight" in out:
+        halves = (2 * out.pop("classifier.weight")).chunk(2, -1)
+        bias = out.pop("classifier.bias")
+        out |= dict(zip(WEIGHTS, halves, strict=True)) | {key: bias.clone() for key in BIASES}
+    return out
+
+
+def deit(
+    image_size: tuple[int, ...] = (224, 224),
+    patch_size: tuple[int, ...] = (16, 16),
+    d_model: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    **options,
+) -> ImageEncoderConfig:
+    """DeiT-B, distilled: L12 H768 A12, 87 M parameters."""
+    config = vit.vit(image_size, patch_size, d_model, num_layers, num_heads, d_ff, **options)
+    embedding = replace(config.embedding, registers=1, register_positions=True)
+    return replace(config, embedding=embedding)
+
+
+def write(config: ImageEncoderConfig) -> dict[str, Any]:
+    return vit.write(config) | {"model_type": "deit"}
+
+
+DEIT = Family(
+    "deit",
+    ImageEncoder,
+    ImageEncoderConfig,
+    lambda: deit((8, 8), (4, 4), 12, 2, 3, 17, head="classification", num_labels=3),
+    HubLayout(
+        partial(vit.read, base=deit()),
+        write,
+        NAMES,
+        from_hub,
+        to_hub,
+        classes={
+            None: "DeiTModel",
+            "classification": "DeiTForImageClassification",
+            "first-two": "DeiTForImageClassificationWithTeacher",
+        },
+        pooling="first",
+    ),
+    examples=("facebook/deit-base-distilled-patch16-224", "facebook/deit-tiny-distilled-patch16-224"),
+)
