@@ -85,13 +85,13 @@ class ImageTransform:
         from PIL import Image as pil
 
         width, height = image.size
+        side = self.shorter or max(self.size)  # before a crop
         if self.fit == "squash":
             wanted = (self.size[1], self.size[0])
         elif self.fit == "squash-crop":
-            wanted = (self.shorter or max(self.size),) * 2
+            wanted = (side, side)
         else:
             short, long = sorted(image.size)
-            side = self.shorter or max(self.size)
             other = int(side * long / short)
             wanted = (side, other) if width <= height else (other, side)
         if wanted == image.size:
