@@ -183,6 +183,24 @@ def under_operators(judged: list[dict[str, Any]], method: str) -> dict[str, Any]
     }  # fmt: skip
 
 
+def against_peers(judged: list[dict[str, Any]]) -> dict[str, Any]:
+    """By how much the gap between insertion and deletion of our methods exceeds that of each peer, on the same inputs."""
+    gaps = judged[0]["gaps"]
+    names = list(next(iter(gaps.values())))
+    peers = [name for name in names if name.startswith(("captum", "shap:"))]
+    return {
+        own: {
+            peer: {
+                by: faithfulness.summary(np.array([j["gaps"][by][own] - j["gaps"][by][peer] for j in judged]))
+                for by in gaps
+            }
+            for peer in peers
+        }
+        for own in ("shapley, SHAP's budget", "shapley", "decomposition", "gim")
+        if own in names
+    }
+
+
 def head_part(clf: Any, inputs: list[Any], labels: list[Any]) -> dict[str, Any]:
     """Where heads look, and what is lost without each."""
     figures = heads.head_figures([subject_of(clf, x) for x in inputs])
@@ -318,6 +336,7 @@ def main(args: Any) -> dict[str, Any]:
             "max": float(np.max([j["errors"]["integrated_gradients"] for j in judged])),
             "share_within_1e-3": float(np.mean([j["errors"]["integrated_gradients"] <= 1e-3 for j in judged])),
         },
+        "against_peers": against_peers(judged),
         "agreement": agreement(judged),
         "synonyms": "our own list of about 75 pairs (explain/sanity.py)",
         **({"heads": head_part(clf, inputs[: args.ablate], labels[: args.ablate])} if args.ablate else {}),
