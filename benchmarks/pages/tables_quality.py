@@ -328,7 +328,7 @@ def explained_run(result: dict[str, Any]) -> str:
     under += "Passes weight randomization | " if noise else ""
     under += "".join(f"Stability: {change} | " for change in changes)
     head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | "
-    length, error = result.get("max_length"), result["completeness_error"]
+    length, error = result.get("max_length"), result.get("completeness_error")
     counter = result.get("counter_examples", {})
     cut = f", cut to {length} tokens" if length else ""
     lines = [
@@ -337,9 +337,14 @@ def explained_run(result: dict[str, Any]) -> str:
         "",
         *table(f"{head}{under}Seconds | Verdict", rows),
         "",
-        f"Integrated gradients: relative error of completeness {error['median']:.1e} in the median, {error['max']:.1e} "
-        f"at most. Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` has "
-        "the heads, the agreement of the methods and the rest.",
+        (
+            f"Integrated gradients: relative error of completeness {error['median']:.1e} in the median, "
+            f"{error['max']:.1e} at most. "
+            if error
+            else ""
+        )
+        + f"Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` "
+        "has the heads, the agreement of the methods and the rest.",
     ]
     if others := result.get("against_peers"):
         lines += ["", "The same inputs, our gap less that of a peer:", ""]

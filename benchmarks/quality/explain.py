@@ -110,9 +110,10 @@ def owen(subject: Subject) -> np.ndarray:
     return scores
 
 
-def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[dict[str, Any]]:
+def judge_inputs(
+    clf: Any, inputs: list[Any], work: Path, draws: int, methods: list[str], with_peers: bool
+) -> list[dict[str, Any]]:
     """Figures, seconds, errors and agreement for each input, kept in a file line by line."""
-    methods = own_methods(clf)
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
     for number in range(len(done), len(inputs)):
@@ -125,7 +126,7 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
             if e.error is not None:
                 errors[method] = e.error
         agree = faithfulness.agreement(scores, subject.hideable if subject.grid is None else None)
-        for name, attribute in peers(subject).items():
+        for name, attribute in (peers(subject) if with_peers else {}).items():
             started = time.perf_counter()
             found = attribute()
             seconds[name] = time.perf_counter() - started
@@ -157,6 +158,16 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
 def own_methods(clf: Any) -> list[str]:
     """The methods that fit the model, in the order of ``OF_LAYERS``."""
     return [name for name in OF_LAYERS if name in methods_for(clf.model_)]
+
+
+def completeness(judged: list[dict[str, Any]]) -> dict[str, float]:
+    """How far the scores of integrated gradients are from summing to the logit's difference, relative to it."""
+    errors = np.array([j["errors"]["integrated_gradients"] for j in judged])
+    return {
+        "median": float(np.median(errors)),
+        "max": float(errors.max()),
+        "share_within_1e-3": float((errors <= 1e-3).mean()),
+    }
 
 
 def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -268,6 +279,9 @@ def rounded(value: Any) -> Any:
     ("run", dict(type=Path)),
     out=lambda options: RESULTS / f"explain-{options.name or options.run.resolve().name}.json",
     data="imdb",
+    methods=dict(
+        nargs="+", default=[], choices=OF_LAYERS, help="only these, without peers: for large models"
+    ),
     count=(500, "inputs for the table"),
     noise=(30, "inputs for the randomisation check"),
     stable=(200, "inputs for stability"),
@@ -292,20 +306,24 @@ def main(args: Any) -> dict[str, Any]:
     inputs, labels = ([column[i] for i in order[: args.count]] for column in (inputs, labels))
     name = args.name or args.run.resolve().name
     args.work.mkdir(parents=True, exist_ok=True)
-    asked = json.dumps([str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length])
+    asked = json.dumps(
+        [str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length, *args.methods]
+    )
     key = hashlib.sha256(asked.encode()).hexdigest()[:12]
-    judged = judge_inputs(clf, inputs, args.work / f"explain-{name}-{key}.jsonl", args.draws)
+    methods = [method for method in own_methods(clf) if method in (args.methods or OF_LAYERS)]
+    work = args.work / f"explain-{name}-{key}.jsonl"
+    judged = judge_inputs(clf, inputs, work, args.draws, methods, with_peers=not args.methods)
     rows = faithfulness.table([j["figures"] for j in judged])
 
     noise = {}
     subjects = [subject_of(clf, x) for x in inputs[: args.noise]]
-    for method in own_methods(clf) if args.noise else ():
+    for method in methods if args.noise else ():
         # A fixed number of points: under noise, completeness is not what is asked for.
         options = {"steps": 32, "max_steps": 32} if method == "integrated_gradients" else {}
         noise[method] = sanity.randomization(subjects, method, **options)
         console.print(f"{method}: rank correlation {noise[method][-1]['mean']:.2f} when all is noise")
     stable: dict[str, Any] = {}
-    for method in own_methods(clf) if args.stable else ():
+    for method in methods if args.stable else ():
         stable[method] = {
             named: sanity.stability(clf, changeable, method, change=change, seed=args.seed)
             for named, change in changes.items()
@@ -331,11 +349,7 @@ def main(args: Any) -> dict[str, Any]:
             for method in rows if method != "random"
         },
         "random": rows["random"] | under_operators(judged, "random"),
-        "completeness_error": {
-            "median": float(np.median([j["errors"]["integrated_gradients"] for j in judged])),
-            "max": float(np.max([j["errors"]["integrated_gradients"] for j in judged])),
-            "share_within_1e-3": float(np.mean([j["errors"]["integrated_gradients"] <= 1e-3 for j in judged])),
-        },
+        **({"completeness_error": completeness(judged)} if "integrated_gradients" in methods else {}),
         "against_peers": against_peers(judged),
         "agreement": agreement(judged),
         "synonyms": "our own list of about 75 pairs (explain/sanity.py)",
