@@ -270,6 +270,7 @@ CALLS: dict[str, Cell] = {
         "--check",
         3,
     ],
+    "prove": lambda what, folder, data, tmp: ["prove", folder, "--out", tmp / "proof.json"],
     "serve": lambda what, folder, data, tmp: ["serve", folder],
     "data show": lambda what, folder, data, tmp: ["data", "show", folder],
     "data doctor": lambda what, folder, data, tmp: ["data", "doctor", folder],
@@ -332,6 +333,7 @@ ENDS: dict[str, dict[str, str]] = {
         "image encoder": NO_HEAD,
         "masked words": "holds a MaskedLM; classifiers, regressors, taggers, answerers and embedders are exported",
     },
+    "prove": {},
     "serve": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,

@@ -30,6 +30,7 @@ from glassformer.cli import (
     export,
     folds,
     predict,
+    prove,
     recipes,
     reproduce,
     serve,
@@ -81,6 +82,7 @@ app.command("evaluate", rich_help_panel=EVALUATE, epilog=TABLES)(evaluate.evalua
 app.command("calibrate", rich_help_panel=EVALUATE, epilog=TABLES)(calibrate.calibrate_command)
 app.command("audit", rich_help_panel=EVALUATE, epilog=TABLES)(audit.audit_command)
 app.command("diff", rich_help_panel=EVALUATE, epilog=TABLES)(audit.diff_command)
+app.command("prove", rich_help_panel=EVALUATE)(prove.prove_command)
 app.command("report", rich_help_panel=EVALUATE)(evaluate.report_command)
 app.command("predict", rich_help_panel=USE, epilog=TABLES)(predict.predict_command)
 app.command("explain", rich_help_panel=USE, epilog=TABLES)(explain.explain_command)

@@ -55,6 +55,8 @@ MAX_FINDINGS = 12
 _PATH = re.compile(r"(?<!\S)(?:[A-Za-z]:\\|~|\.{0,2}/)[^;:()]*[\\/]")
 _PACKAGE = re.compile(r"package \S+ \(([\w.-]+/[\w.-]+),")
 _HUB = re.compile(r"([\w.-]+/[\w.-]+) at (?:revision|its default revision)")
+# an older comparison, and the heading after it
+_BEFORE_LIMITS = re.compile(r"(\n## Compared with transformers\n.*?)?\n## Limits\n", re.DOTALL)
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
@@ -155,6 +157,14 @@ def model_card(
     metadata = _metadata(model, form, data, title, figures)
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     return f"---\n{metadata}---\n\n{body}\n"
+
+
+def with_proof(card: str, sentences: Sequence[str]) -> str:
+    """The text of a card with the result of ``glassformer prove``, if there is one, before its limits."""
+    lines = [f"- {escaped(line)}" for line in sentences]
+    end = "`proof.json` has the checksums of these weights, each output and the versions."
+    section = "\n".join(["", "## Compared with transformers", "", *lines, "", end, ""]) if lines else ""
+    return _BEFORE_LIMITS.sub(lambda found: f"{section}\n## Limits\n", card, count=1)
 
 
 SHOWN_SETTINGS = (

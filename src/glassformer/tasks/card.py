@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import card_path, read_json, replace_text, with_checksum
+from glassformer.checkpoints.files import (
+    README,
+    card_path,
+    is_generated,
+    read_json,
+    replace_text,
+    with_checksum,
+)
 from glassformer.config import read_toml
 from glassformer.errors import InputError
 from glassformer.runtime import versions
@@ -66,9 +73,22 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
 
 def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **form: Any) -> Path:
     """Write the card into a folder. An edited README.md stays; ours then gets another name."""
-    path = card_path(folder)
-    replace_text(path, with_checksum(card_of(estimator, run, **form)))
+    from glassformer.export.proof import valid_sentences
+    from glassformer.report.card import with_proof
+
+    path, text = card_path(folder), card_of(estimator, run, **form)
+    replace_text(path, with_checksum(with_proof(text, valid_sentences(folder))))
     return path
+
+
+def show_proof(folder: Path, sentences: Sequence[str]) -> None:
+    """Put the result of ``glassformer prove`` into the card of a folder, if the card is ours and unedited."""
+    from glassformer.report.card import with_proof
+
+    path = folder / README
+    if is_generated(path):
+        text = path.read_text(encoding="utf-8")
+        replace_text(path, with_checksum(with_proof(text[: text.rindex("\n<!-- card ")], sentences)))
 
 
 def run_around(path: str | Path) -> Path | None:
