@@ -36,6 +36,7 @@ def cases_of(kind: str) -> list[tuple[str | None, int]]:
 
 
 def batch_of(config: Any) -> Batch:
+    config = test_image_families.of_images(config)
     if hasattr(config, "image_size"):
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
         return Batch(drawn("pixels", (1, config.num_channels, height, width), 1.0))
@@ -50,18 +51,20 @@ def batch_of(config: Any) -> Batch:
 
 def outputs_of(kind: str, head: str | None, draw: int) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """A case as ``compare_recorded`` reads it: config with shapes, and inputs with outputs."""
-    sizes = (test_text_families if kind in test_text_families.KINDS else test_image_families).sizes_of(
-        kind, draw
-    )
     labels = {"num_labels": 5} if head in ("classification", "tokens") else {}
-    opener = getattr(transformers, FAMILIES[kind].hub.classes[head])
+    if kind in test_text_families.KINDS:
+        made = test_text_families.peer_of(kind, draw, head, **labels)
+    else:
+        ending = "ForImageClassification" if head else "Model"
+        made = test_image_families.peer_of(kind, draw, ending, **labels)
+    opener = type(made)
     with TemporaryDirectory() as home:
-        opener(transformers.CONFIG_MAPPING[kind](**sizes, **labels)).save_pretrained(home)
+        made.save_pretrained(home)
         settings = json.loads((Path(home) / "config.json").read_text())
         shapes = {name: list(tensor.shape) for name, tensor in sorted(read_tensors(home).items())}
         write_random(Path(home), settings, shapes)
         peer, info = opener.from_pretrained(home, attn_implementation="eager", output_loading_info=True)
-        assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+        assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
         batch = batch_of(peer.config)
         found = batch.theirs(peer.eval())
     del found["hidden states"]

@@ -74,7 +74,7 @@ class Batch:
             kinds = None if self.segments is None else self.segments[self.mask]
             packing = Packing(tuple(self.mask.sum(1).tolist()))
             out = model(self.ids[self.mask], token_type_ids=kinds, packing=packing, trace=trace)
-        if model.config.pooling != "pooler":  # then it is the input of the head, whatever that is
+        if model.config.head is not None and model.config.pooling != "pooler":  # it is the head's input
             out.pooler_output = None
         return self._outputs(out.trace.hidden_states, out, out)
 
@@ -83,8 +83,9 @@ class Batch:
         """The outputs of a model of ``transformers``, in the same shapes."""
         given = [self.ids] if self.mask is None else [self.ids, self.mask.long()]
         kinds = {} if self.segments is None else {"token_type_ids": self.segments}
-        base = model.base_model(*given, output_hidden_states=True, **kinds)
-        out = base if model.base_model is model else model(*given, **kinds)
+        encoder = getattr(model, "vision_model", model.base_model)
+        base = encoder(*given, output_hidden_states=True, **kinds)
+        out = base if encoder is model else model(*given, **kinds)
         if hasattr(out, "start_logits"):
             out.logits = torch.stack([out.start_logits, out.end_logits], 2)
         return self._outputs(base.hidden_states, base, out)
