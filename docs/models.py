@@ -40,7 +40,7 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "pooler_dropout": (0.1,),
     "rope_scaling": ({"rope_type": "yarn"},),
 }
-ELSEWHERE = ("albert", "t5", "llama", "swin")
+ELSEWHERE = ("t5", "llama", "swin", "beit")
 INTRO = """# Which models open here
 
 This page lists the checkpoints that you can fine-tune, explain, serve and export here, and those that raise an error.
@@ -125,6 +125,7 @@ BY_NAME = (  # what people type, model_type, what pools, prompts of the model's 
     ("dslim/bert-base-NER", "bert", "token classifier", "", ""),
     ("Falconsai/nsfw_image_detection, google/vit-base-patch16-224", "vit", "classifier", "", ""),
     ("facebook/dinov2-small, base, large", "dinov2", "[CLS] and mean", "", "another package's small"),
+    ("albert/albert-base-v2, large-v2, xlarge-v2, xxlarge-v2", "albert", "[CLS] through its pooler", "", ""),
     ("facebook/deit-tiny-, small-, base-patch16-224", "vit", "classifier", "", ""),
     ("facebook/deit-tiny-, small-, base-distilled-patch16-224", "deit", "both classifiers", "", ""),
     (

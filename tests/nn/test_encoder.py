@@ -212,6 +212,39 @@ def test_attention_dropout_reaches_the_attention():
     assert torch.equal(layer(x, PACKING), layer(x, PACKING))
 
 
+def test_steps_that_share_a_layer():
+    """As many layers as steps with equal weights; the gradient of a shared layer is their sum."""
+    order = (0, 0, 1, 0)
+    sizes = {"d_model": D, "num_layers": len(order), "num_heads": 3, "d_ff": FF}
+    shared = randomised(Encoder(EncoderConfig(**sizes, layer_order=order)))
+    apart = Encoder(EncoderConfig(**sizes)).double().eval()
+    assert (len(shared.layers), len(shared.steps)) == (2, 4)
+    for layer, own in zip(apart.layers, order, strict=True):
+        layer.load_state_dict(shared.layers[own].state_dict())
+    x, record = draw(PACKING.total), TraceRecord(Trace(attentions=True, hidden_states=True), len(order))
+    found, wanted = shared(x, PACKING), apart(x, PACKING)
+    assert torch.equal(found, wanted)
+    torch.testing.assert_close(shared(x, PACKING, trace=record), wanted)
+    assert (len(record.hidden_states), len(record.attentions)) == (5, 4)
+    assert torch.equal(shared(shared(x, PACKING, end=2), PACKING, begin=2), wanted)
+    assert torch.equal(
+        shared(x, PACKING, rows=PACKING.first_rows), apart(x, PACKING, rows=PACKING.first_rows)
+    )
+    lone = x[: PACKING.lengths[0]][None]
+    assert torch.equal(shared.padded(lone, None), apart.padded(lone, None))
+    for one in (found, wanted):
+        one.square().sum().backward()
+    for name, p in shared.layers[0].named_parameters():
+        parts = [apart.layers[i].get_parameter(name).grad for i in (0, 1, 3)]
+        torch.testing.assert_close(p.grad, sum(parts), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", [(0, 0), (0, 2, 1, 1, 0), (1, 1, 1), (0, 0, -1)])
+def test_an_order_that_cannot_be(order):
+    with pytest.raises(ConfigError, match="has not 3 steps, or leaves out a layer"):
+        EncoderConfig(D, 3, 3, FF, layer_order=order)
+
+
 # --- feed-forward ---------------------------------------------------------------------------------
 
 

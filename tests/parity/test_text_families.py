@@ -117,6 +117,13 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
             "type_vocab_size": rng.choice((0, 0, 2)),
             "cls_dropout": 0.3 if draw % 2 else None,
         }
+    if kind == "albert":
+        return both | {
+            "embedding_size": width if draw % 4 == 3 else rng.choice((13, 17)),
+            "num_hidden_groups": min(layers, 1 + draw % 3),
+            "type_vocab_size": rng.choice((1, 2, 3)),
+            "classifier_dropout_prob": 0.3,
+        }
     if kind == "electra":
         narrow = width if draw % 4 == 3 else rng.choice((13, 17))
         return both | {"embedding_size": narrow, "type_vocab_size": rng.choice((1, 2, 3))}
@@ -279,6 +286,17 @@ def test_electras_discriminator_opens_without_the_head_that_finds_replaced_token
     check_states(model, whole.electra, Asked.of(config))
 
 
+def test_albert_opens_without_the_head_for_the_order_of_sentences(tmp_path):
+    torch.manual_seed(3)
+    whole = transformers.AlbertForPreTraining(transformers.AlbertConfig(**sizes_of("albert", 1))).eval()
+    whole.save_pretrained(tmp_path)
+    assert any("sop_classifier" in key for key in read_tensors(tmp_path))
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(whole.config)
+    assert (model.config.head, model.config.pooling) == ("mlm", "pooler")
+    with torch.no_grad():
+        close(*(asked.answers(asked.of_model(one))[0] for one in (model, whole)))
+
+
 def test_modernberts_words_may_lack_a_bias(tmp_path):
     peer = peer_of("modernbert", 1, "mlm", decoder_bias=False)
     peer.save_pretrained(tmp_path)
@@ -326,7 +344,9 @@ def test_modernberts_old_keys_mean_the_same(tmp_path):
 
 
 def test_heads_of_every_family_of_the_hub():
-    known = tuple("bert roberta xlm-roberta camembert distilbert mpnet electra modernbert deberta-v2".split())
+    known = tuple(
+        "bert roberta xlm-roberta camembert distilbert mpnet electra modernbert deberta-v2 albert".split()
+    )
     assert set(KINDS) >= set(known)
     for kind in KINDS:
         assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "spans", "mlm"}
@@ -353,6 +373,7 @@ def test_heads_both_ways(kind, head, draw, tmp_path):
     for name, p in peer.named_parameters():
         if name in gradients.keys() - {SINES} and p.grad is not None and not KEY_BIAS.search(name):
             size = 2 * max(1.0, float(p.grad.abs().max()))  # the rounding of fp32 grows with them
+            size *= len(model.encoder.steps) / len(model.encoder.layers)  # and with the layers that share one
             close(gradients[name] / size, p.grad / size)
 
     names = tuple("abcde"[: model.config.num_labels]) if labels and draw % 2 else ()
@@ -462,6 +483,20 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
         ),
         ("deberta-v2", {"position_buckets": 7}, "7 buckets for distances up to"),
         ("deberta-v2", {"max_relative_positions": 0}, "max_relative_positions = 0 is not a size"),
+        *(
+            ("albert", change, said)
+            for change, said in (
+                ({"num_hidden_groups": 9}, "in num_hidden_groups = 9 is not supported"),
+                ({"num_hidden_groups": 0}, "num_hidden_groups = 0 is not a size"),
+                ({"num_hidden_layers": 10**7}, "num_hidden_layers = 10000000 in .* is not supported"),
+                ({"inner_group_num": 2}, "inner_group_num = 2 is not supported"),
+                ({"embedding_size": 0}, "embedding_size = 0 is not a size"),
+                ({"embedding_size": 19}, "config.json says"),
+                ({"classifier_dropout_prob": 1.5}, "classifier_dropout = 1.5 is not a number"),
+                ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
+                ({"hidden_act": "gelu_10"}, "hidden_act = 'gelu_10' is not supported"),
+            )
+        ),
         ("roberta", {"num_attention_heads": 10007}, r"config\.json: .* is not a multiple of num_heads 10007"),
         ("roberta", {"is_decoder": True}, "is_decoder = True is not supported"),
         ("roberta", {"hidden_act": "swish"}, "hidden_act = 'swish'"),

@@ -110,7 +110,7 @@ def _gradient_x_input(subject: Subject, target: int, rules: Rules, answer: Calla
 def spelled_out(encoder: Any, x: Tensor, packing: Packing, rules: Rules) -> Tensor:
     """``Encoder.forward`` in evaluation mode, step by step, with the changes of ``rules``."""
     bias = None if encoder.relative is None else encoder.relative(packing.max_length)
-    for layer in encoder.layers:
+    for layer in encoder.steps:
         a = _attended(layer.attention, _normed(layer.norm1, x) if layer.pre_norm else x, packing, bias, rules)
         x = x + layer.scale1(a)
         if layer.pre_norm:

@@ -114,7 +114,7 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
     Raises:
         InputError: the layer or head does not exist.
     """
-    layers = model.encoder.layers
+    layers = model.encoder.steps
     heads = model.encoder.config.num_heads
     if not (0 <= layer < len(layers) and 0 <= head < heads):
         raise InputError(

@@ -74,7 +74,7 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
     if clean.target == corrupted.target:
         what = f"both inputs are predicted as {clean.classes[clean.target]!r}"
         raise InputError(what, where="patch", fix="Give two inputs that are predicted differently")
-    layers, heads = model.encoder.layers, model.encoder.config.num_heads
+    layers, heads = model.encoder.steps, model.encoder.config.num_heads
 
     def measure(states: Tensor, count: int) -> np.ndarray:
         logits = model.answer(states, clean.packing(count)).logits.double().cpu().numpy()
@@ -92,7 +92,8 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
     for number, layer in enumerate(layers):
         rows = mixed.states[number].repeat(heads, 1)
         with _heads_replaced(layer.attention.out, own.heads[number]):
-            patched = model.encoder(rows, clean.packing(heads), begin=number)
+            rows = model.encoder(rows, clean.packing(heads), begin=number, end=number + 1)
+        patched = model.encoder(rows, clean.packing(heads), begin=number + 1)
         of_heads[number] = measure(patched, heads)
     scale = high - low
     return Patched(
@@ -113,7 +114,7 @@ class _Computation:
 def _run(model: Any, subject: Subject, heads: int) -> _Computation:
     """The hidden states and head outputs of all layers for one input."""
     states, outputs = [subject.rows.to(next(model.encoder.parameters()).dtype)], []
-    for number, layer in enumerate(model.encoder.layers):
+    for number, layer in enumerate(model.encoder.steps):
         hook = layer.attention.out.register_forward_pre_hook(
             lambda _, given: outputs.append(given[0].unflatten(1, (heads, -1)))
         )

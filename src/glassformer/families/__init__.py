@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.checkpoints.names import NameTable
+from glassformer.families.albert import ALBERT
 from glassformer.families.baselines import HOG, RNN, TEXTCNN, TFIDF
 from glassformer.families.bert import BERT
 from glassformer.families.clip import CLIP
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Family] = {
     "camembert": CAMEMBERT,
     "distilbert": DISTILBERT,
     "electra": ELECTRA,
+    "albert": ALBERT,
     "deberta-v2": DEBERTA_V2,
     "mpnet": MPNET,
     "modernbert": MODERNBERT,

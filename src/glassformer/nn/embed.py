@@ -36,7 +36,7 @@ class EmbeddingConfig:
     scale: float = 1.0
     # A token that occurs k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
     damp_repeats: float = 0.0
-    # Width of all tables and the norm if it is not d_model; a linear layer then projects the rows.
+    # Width of all tables and the norm; a linear layer then projects the rows. None: d_model, no such layer.
     width: int | None = None
     norm_bias: bool = True
 
@@ -92,7 +92,7 @@ class TextEmbedding(nn.Module):
         self.positions = c.places.build(d) if c.places else None
         self.segments = nn.Embedding(c.segments, d) if c.segments else None
         self.norm = nn.LayerNorm(d, eps=c.eps, bias=c.norm_bias) if c.norm else None
-        self.widen = nn.Linear(d, c.d_model) if d != c.d_model else None
+        self.widen = nn.Linear(d, c.d_model) if c.width is not None else None
         self.dropout = Dropout(c.dropout)
         self.compute_dtype: torch.dtype | None = None
 

@@ -60,6 +60,7 @@ class EncoderConfig:
     attention_bias: bool = True
     feed_forward_bias: bool = True
     norm_bias: bool = True
+    layer_order: tuple[int, ...] = ()  # which layer each of the num_layers steps runs (ALBERT); (): each once
     disentangled: Disentangled | None = None  # DeBERTa: separate scores for content and distance
 
     def __post_init__(self) -> None:
@@ -80,6 +81,11 @@ class EncoderConfig:
         if any(not 0 <= i < self.num_layers for i in self.full_layers):
             what = f"full_layers must be from 0 to {self.num_layers - 1}, got {self.full_layers}"
             raise ConfigError(what, where="full_layers", fix="Count from 0")
+        if (order := self.layer_order) and (
+            len(order) != self.num_layers or {*order} != {*range(max(order) + 1)}
+        ):
+            what = f"layer_order = {order} has not {self.num_layers} steps, or leaves out a layer"
+            raise ConfigError(what, where="layer_order", fix="Name one layer per step, counted from 0")
         if self.rotary_base is not None and self.d_model // self.num_heads % 2:
             what = f"rotary positions need heads of an even width, not of {self.d_model // self.num_heads}"
             raise ConfigError(what, where="rotary_base", fix="Use another num_heads")
@@ -106,6 +112,7 @@ class EncoderConfig:
         """Whether the layers are those of Vaswani et al., which all BERT-like formats can represent."""
         extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
         extra = extra or self.rotary_base is not None or not self.first_norm or self.disentangled is not None
+        extra = extra or bool(self.layer_order)
         biased = self.attention_bias and self.feed_forward_bias and self.norm_bias
         return self.attention == "full" and biased and not extra
 
@@ -203,12 +210,17 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A stack of layers over packed tokens."""
+    """A stack of layers over packed tokens.
+
+    ``layers`` have the weights, ``steps`` are the layers in the order in which they run. These differ only if
+    layers share weights (``layer_order``).
+    """
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
-        n = config.num_layers
+        self.order = config.layer_order or tuple(range(config.num_layers))
+        n = max(self.order) + 1
         self.layers = nn.ModuleList(
             EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0), i)
             for i in range(n)
@@ -220,6 +232,11 @@ class Encoder(nn.Module):
         )
         if config.disentangled is not None:
             self.relative = DistanceTable(config.disentangled, config.d_model, config.eps)
+
+    @property
+    def steps(self) -> list[EncoderLayer]:
+        """The layer of each step, from the input to the output."""
+        return [self.layers[i] for i in self.order]  # type: ignore[misc]  # EncoderLayers
 
     def forward(
         self,
@@ -237,13 +254,13 @@ class Encoder(nn.Module):
             rows: ``[B]`` one row per sequence; the last layer computes only these, and the output is
                 ``[B, D]``.
             trace: receives the requested states and weights.
-            begin, end: run this slice of the layers; the final norm is applied only if ``end`` is None.
+            begin, end: run this slice of the steps; the final norm is applied only if ``end`` is None.
         """
-        last = len(self.layers) - 1
+        last = len(self.order) - 1
         bias = self.relative(packing.max_length) if self.relative is not None else None
         if trace is not None:
             trace.hidden(0, x)
-        for number, layer in enumerate(list(self.layers)[begin:end], begin):
+        for number, layer in enumerate(self.steps[begin:end], begin):
             record = trace.layer(number) if trace is not None else None
             x = layer(x, packing, rows if number == last else None, record, bias)
             if trace is not None:
@@ -254,6 +271,6 @@ class Encoder(nn.Module):
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """``forward`` in evaluation mode for padded input; see ``EncoderLayer.padded``."""
         bias = self.relative(x.shape[1]) if self.relative is not None else None
-        for layer in self.layers:
-            x = layer.padded(x, mask, bias)  # type: ignore[operator]  # an EncoderLayer
+        for layer in self.steps:
+            x = layer.padded(x, mask, bias)
         return self.final_norm(x)

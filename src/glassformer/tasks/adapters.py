@@ -127,8 +127,8 @@ MULTIPLE = 16  # the number of units kept is a multiple of it, which makes matri
 
 @computes_gradients
 def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
-    """Importance of each unit ``[L, d_ff]``: how much the predicted class's logit changes without it, to
-    first order.
+    """Importance of each unit, ``[layers, d_ff]``: how much the predicted class's logit changes without it,
+    to first order.
 
     It is the mean over inputs of ``|sum over tokens of h * dlogit/dh|``, where ``h`` are the activations
     (Molchanov et al., 2017). No labels are needed.
@@ -139,6 +139,7 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
         for layer in model.encoder.layers
     ]
     total = torch.zeros(len(hooks), model.config.encoder.d_ff)
+    order = torch.tensor(model.encoder.order)  # the layer of each value: layers may run several times
     try:
         for x in X:
             subject = subject_of(est, x)
@@ -146,9 +147,8 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
             logits = run_rows(model, subject.rows, subject.packing()).logits
             assert logits is not None
             slopes = torch.autograd.grad(logits[0, subject.target], values)
-            total += torch.stack(
-                [(h.detach() * g).sum(0).abs() for h, g in zip(values, slopes, strict=True)]
-            ).cpu()
+            changes = [(h.detach() * g).sum(0).abs() for h, g in zip(values, slopes, strict=True)]
+            total.index_add_(0, order, torch.stack(changes).cpu().float())
     finally:
         for hook in hooks:
             hook.remove()
