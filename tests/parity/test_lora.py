@@ -130,21 +130,21 @@ def test_what_peft_saves_becomes_part_of_our_weights(base, tmp_path, targets):
 def test_an_adapter_of_another_model_changes_nothing(base, tmp_path):
     ours = gf.load_pretrained(base)
     table, before = names_of(ours.config), {n: t.clone() for n, t in ours.state_dict().items()}
-    d = ours.config.encoder.d_model
+    d, last = ours.config.encoder.d_model, len(ours.encoder.layers) - 1
     out = f"{table.heads.get('head.out', 'classifier')}.weight"
     good = {"0.query.A": torch.ones(2, d), "0.query.B": torch.ones(d, 2)}
     for name, updates, head, said in (
         (
             "wide",
-            {**good, "1.key.A": torch.ones(2, d + 1), "1.key.B": torch.ones(d, 2)},
+            {**good, f"{last}.key.A": torch.ones(2, d + 1), f"{last}.key.B": torch.ones(d, 2)},
             {},
-            "the update of 1.key is",
+            f"the update of {last}.key is",
         ),
         (
             "deep",
             {**good, "7.key.A": torch.ones(2, d), "7.key.B": torch.ones(d, 2)},
             {},
-            "but the model has 2 layers",
+            f"but the model has {last + 1} layers",
         ),
         ("none", {}, {}, "holds no updates"),
         ("classes", good, {out: torch.ones(5, d)}, r"head.out.weight is \(5, "),

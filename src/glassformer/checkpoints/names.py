@@ -72,7 +72,7 @@ class NameTable:
                 continue
             stem, _, ending = key.rpartition(".")
             ending = OLD_ENDINGS.get(ending, ending)
-            known = (found for found in _layered(stem) if found[0] in to_ours or found[0] in parts)
+            known = (found for found in layered(stem) if found[0] in to_ours or found[0] in parts)
             pattern, number = next(known, (stem, ""))
             if ending not in ("weight", "bias"):
                 unexplained.append(full)
@@ -124,7 +124,7 @@ class NameTable:
         return out
 
 
-def _layered(stem: str) -> Iterator[tuple[str, str]]:
+def layered(stem: str) -> Iterator[tuple[str, str]]:
     """Yield (pattern, layer) for a name: the name itself, then with each number replaced by ``{i}``."""
     yield stem, ""
     words = stem.split(".")

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.names import NameTable, listing
+from glassformer.checkpoints.names import NameTable, layered, listing
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, NoSuchModelError, NotForThisModelError
@@ -192,9 +192,9 @@ def _split_tensors(
     unexplained = []
     for key, tensor in tensors.items():
         stem, _, side = key.removesuffix(".weight").rpartition(".lora_")
-        words = stem.removeprefix(ROOT).removeprefix(table.prefix).split(".")
-        layer = next((word for word in words if word.isascii() and word.isdigit() and len(word) < 7), "")
-        name = ".".join("{i}" if word == layer else word for word in words)
+        patterns = layered(stem.removeprefix(ROOT).removeprefix(table.prefix))
+        known = ((name, layer) for name, layer in patterns if name in slots and 0 < len(layer) < 7)
+        name, layer = next(known, ("", ""))
         if not key.startswith(ROOT) or not tensor.is_floating_point():
             unexplained.append(key)
         elif stem and side in ("A", "B") and name in slots:
