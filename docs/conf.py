@@ -97,6 +97,8 @@ def open_to_all(app, page, template, context, doctree):
     soup = BeautifulSoup(body, "html.parser")
     for block in soup.select("pre"):
         block["tabindex"] = "0"
+        if "│" in block.get_text():
+            block["class"] = "grid"  # a table that a command prints: keeps its columns and scrolls on a phone
     for image in soup.select("img"):
         if image.find_parent("a") is None:
             image.wrap(soup.new_tag("a", href=image["src"]))
