@@ -8,8 +8,12 @@
 # open the file in an editor that knows cells, or its notebook. It takes one to two minutes on one CPU thread.
 #
 # Each section has the same parts: the *idea*, a diagram, code, a question to answer *before you run* the cell, the result and
-# the reason, and an exercise. Write your solution in place of `...` and run the cell: `check` runs a hidden test.
-# `lab` is a file next to this one; it loads the reviews, draws the plots and holds nothing that you need to read.
+# the reason, and an exercise. Write your solution in place of `...` and run the cell: `check` runs a hidden test. The solutions are in
+# `labs/solutions/`, and at the end of the lab's page in the documentation.
+#
+# `lab` is a file next to this one that you need not read. It loads the reviews and draws the plots; `lab.answer` prints a question of the course with what
+# the cells have measured, and `lab.budget(300, 4_000)` is 4,000, or 300 if you set `GLASSFORMER_LAB_BUDGET=small`. The reviews are those of IMDb if
+# `GLASSFORMER_DATA` names a folder that has them ([where data sets are](../docs/guide/commands.md#where-data-sets-are)). Otherwise the lab generates reviews, and your scores differ from those of the page.
 
 # %%
 import re
@@ -94,7 +98,7 @@ lab.check("00", known_share=known_share)
 # ## Attention
 #
 # **Idea.** After the embedding, the row of “dull” is the same in every text; it does not know of the “not” before it. Attention lets
-# each row read the others. Every row has a *query*, what it looks for, a *key*, what it offers, and a *value*, what it gives.
+# each row read the others. Every row has a *query*, what it looks for, a *key*, what it offers, and a *value*, what it gives: vectors of K numbers.
 # The product of a query and a key is a *score*: how much this row should read of that one. The softmax of all scores of a row
 # gives *weights* that sum to 1. The new row is the mean of all values under these weights. Padding must get no weight, so its scores
 # become -∞ before the softmax. The division by √K keeps the scores small enough for the softmax to be trained ([lab 1](01_attention.py)).
@@ -158,10 +162,9 @@ class MultiHead(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # [B, T, D], [B, T] -> [B, T, D]
         B, T, D = x.shape
-        q, k, v = (
-            self.qkv(x).view(B, T, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        )  # [B, H, T, K]
-        rows, self.weights = attention(q, k, v, mask[:, None, None])
+        parts = self.qkv(x).view(B, T, 3, self.heads, D // self.heads)  # K = D / H
+        q, k, v = parts.permute(2, 0, 3, 1, 4)  # [B, H, T, K] each
+        rows, self.weights = attention(q, k, v, mask[:, None, None])  # one mask [B, 1, 1, T] for all heads
         return self.out(rows.transpose(1, 2).reshape(B, T, D))
 
 
@@ -205,11 +208,8 @@ class Layer(nn.Module):
     def __init__(self, d_model: int, heads: int, d_ff: int):
         super().__init__()
         self.attention, self.norm1 = MultiHead(d_model, heads), nn.LayerNorm(d_model)
-        self.up, self.down, self.norm2 = (
-            nn.Linear(d_model, d_ff),
-            nn.Linear(d_ff, d_model),
-            nn.LayerNorm(d_model),
-        )
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.norm2 = nn.LayerNorm(d_model)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # [B, T, D] -> [B, T, D]
         x = x + self.attention(self.norm1(x), mask)
@@ -349,7 +349,7 @@ print(
 lab.plot({"training loss": losses}, xlabel="step", ylabel="loss, mean of 20 steps", mean_over=20)
 
 # %% [markdown]
-# **Why.** The training loss falls as long as you train. Accuracy on unseen reviews stops rising while that on training reviews goes up: the model learns these
+# **Why.** Both classes at 1/2 give -log ½ = 0.69. The training loss falls as long as you train. Accuracy on unseen reviews stops rising while that on training reviews goes up: the model learns these
 # reviews by heart, which is *over-fitting*. Choose the number of epochs on validation reviews, never on the test.
 #
 # Unseen reviews tell what was learned. We compare with always predicting one class, and with a simple strong model: logistic regression on counted words (TF-IDF),
@@ -417,8 +417,8 @@ lab.maps(model.layers[1].attention.weights[0], sentence.split(), [f"head {h + 1}
 
 # %% [markdown]
 # **Why.** Nobody told the heads what to read; the loss did. Where a map is of one shade in every row, the head reads nearly the mean of all words, whoever asks;
-# stripes are words that every row reads more. If the probability is that of blame, “dull” has won against “not”: a few thousand long reviews say little
-# about two words next to each other. Change the sentence and find one that is read rightly. Whether a map explains a prediction is the subject of [lab 3](03_sentiment.py).
+# stripes are words that every row reads more. If the probability is near 0, the model takes the sentence for blame: “dull” has won against “not”. A few thousand long
+# reviews say little about two words next to each other. Change the sentence and find one that is read rightly. Whether a map explains a prediction is the subject of [lab 3](03_sentiment.py).
 #
 # ## Every part exchanged
 #
@@ -436,16 +436,15 @@ ids = test_ids[:20]
 mask = ids != PAD
 packing, real = Packing.from_mask(mask)  # lengths of the texts, and the places [N] of real tokens
 rows = model.tokens(ids) + model.positions.weight[: ids.shape[1]]  # [B, T, D]
-q, k, v = (
-    model.layers[0].attention.qkv(rows).view(*ids.shape, 3, 4, 16).permute(2, 0, 3, 1, 4)
-)  # [B, H, T, K]
+parts = model.layers[0].attention.qkv(rows).view(*ids.shape, 3, 4, 16)
+q, k, v = parts.permute(2, 0, 3, 1, 4)  # [B, H, T, K] each
 theirs = gf.nn.attend(q, k, v, mask=mask[:, None, None])
 torch.testing.assert_close(theirs, attention(q, k, v, mask[:, None, None])[0], atol=1e-5, rtol=1e-5)
 print(f"attention: equal; {ids.numel():,} padded places, {packing.total:,} packed rows")
 
 # %% [markdown]
 # Heads and layer: the library's `MultiHeadAttention` has matrices of the same names, so `load_state_dict` takes ours. Its layer calls the two matrices
-# of the feed-forward network `feed_forward.up` and `feed_forward.down`.
+# of the feed-forward network `feed_forward.up` and `feed_forward.down`; `lab.renamed` replaces these parts of the names.
 
 # %%
 our_layer, packed = model.layers[0], rows.flatten(0, 1)[real]  # [N, D]
@@ -484,7 +483,7 @@ torch.testing.assert_close(theirs, mine, atol=1e-5, rtol=1e-5)
 print(f"logits: equal, largest difference {float((theirs - mine).abs().max()):.0e}")
 
 # %% [markdown]
-# And the loop: both models learn from the same batches with `fit`, and must stay equal. Then the library's `TextClassifier` does
+# And the loop: both models learn from the same batches with `fit`, and must stay equal; `lab.LogitsOf` calls the library's model as `fit` calls ours. Then the library's `TextClassifier` does
 # all of this page in one call, with its own vocabulary and first weights, and a learning rate of 3e-3 where `fit` has 1e-3.
 #
 # **Before you run**: after some steps of training, are the logits still equal to the last digit?

@@ -7,9 +7,9 @@
 # The task is made so that the truth is known: words are translated one by one and come out in *reverse* order. The
 # right alignment is the anti-diagonal, and a sentence of 14 words needs all 14 to be remembered.
 #
-# Where the library does this: [translator.py](../src/glassformer/tasks/translation/estimator.py),
-# [models/seq2seq_rnn.py](../src/glassformer/models/seq2seq_rnn.py), [models/seq2seq.py](../src/glassformer/models/seq2seq.py),
-# [decode.py](../src/glassformer/models/decode.py).
+# You need [lab 0](00_transformer.py). The whole lab takes five to ten minutes on one CPU thread; with `GLASSFORMER_LAB_BUDGET=medium` it trains one seed of each model, leaves
+# the slowest out and takes one to two minutes. What comes from `lab` draws plots and prints answers; you need not read it. Write each solution in place of `...`; `check` runs a hidden
+# test. The solutions are in `labs/solutions/`, and at the end of the lab's page in the documentation.
 
 # %%
 import random
@@ -114,8 +114,9 @@ words, memory = torch.randn(8, 16) / 4, torch.randn(3, 16)  # a row for each of 
 
 
 def logits_of(read: list[int]) -> Tensor:  # [T, 8]
+    here, there = Packing((len(read),)), Packing((3,))  # one text of T rows, and one of 3
     with torch.no_grad():
-        return decoder(words[read], Packing((len(read),)), memory, Packing((3,))) @ words.T
+        return decoder(words[read], here, memory, there) @ words.T  # how well each row fits each word
 
 
 # %% [markdown]
@@ -169,7 +170,7 @@ maps([scores.softmax(-1)], titles=["cross-attention, random weights"])
 
 # %% [markdown]
 # **Why.** Scores, softmax and weighted mean are those of self-attention; only where keys and values come from differs. That is why the library has one function
-# for both.
+# for both. With the roles exchanged the map is [S, T]: one row for each row that reads.
 #
 # **Your turn**: the map of a perfect alignment when the words come out in reverse. *(`reversal`)*
 
@@ -187,7 +188,8 @@ check("05", reversal=reversal)
 #
 # **Idea.** A recurrent encoder without attention hands one vector to the decoder, the *thought vector*, as wide for 14 words as for 2. With attention the
 # decoder may look back at every state of the source. All models below see the same pairs for as many epochs.
-# The cells take several minutes; `GLASSFORMER_LAB_BUDGET=medium` trains one seed of each and leaves the additive scorer out.
+# The decoder's state is the query q, the states of the source are the keys k, and three *scorers* say how well they fit: *dot* is q · k / √K, *multiplicative* is q W k with a learned
+# matrix, *additive* is v · tanh(W₁ q + W₂ k), a small network. `beam=1` below takes the best next word each time; beams come last.
 #
 # ![Encoder and decoder](../docs/_static/diagrams/encoder-decoder.svg)
 #
@@ -329,7 +331,7 @@ before, itself, after = ({name: row[place] for name, row in reading.items()} for
 answer("off-diagonal", before=before, itself=itself, after=after, chance=1 / len(ENGLISH), n=len(texts), seeds=len(seeds))  # fmt: skip
 
 # %% [markdown]
-# Compare the two sides within a model. Where dot's states hold the word before better than the word after, the map points at the state to the right because the
+# Within a model, compare the bar of the word before with that of the word after. Where dot's states hold the word before better than the word after, the map points at the state to the right because the
 # word is there. Additive needs no such shift, and its states may hold both alike: we had expected them to hold the word before *less* than dot's, which need not be so.
 # In either case, read a map of a recurrent model as “about here”.
 
@@ -416,4 +418,5 @@ check("05", greedy=greedy)
 
 # %% [markdown]
 # Where the library does this: [nn/recurrent.py](../src/glassformer/nn/recurrent.py), [nn/decoder.py](../src/glassformer/nn/decoder.py),
-# [nn/scores.py](../src/glassformer/nn/scores.py), [targets/target_text.py](../src/glassformer/targets/target_text.py).
+# [nn/scores.py](../src/glassformer/nn/scores.py), [models/seq2seq_rnn.py](../src/glassformer/models/seq2seq_rnn.py), [models/seq2seq.py](../src/glassformer/models/seq2seq.py),
+# [models/decode.py](../src/glassformer/models/decode.py), [tasks/translation/estimator.py](../src/glassformer/tasks/translation/estimator.py), [targets/target_text.py](../src/glassformer/targets/target_text.py).

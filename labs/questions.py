@@ -124,7 +124,7 @@ TEMPLATES = {
     "bottleneck": "Words right at {shortest} words ({short:.0%}) and at {longest} ({long:.0%}); the thought vector has {width} numbers ({seeds} seeds, {n} sentences of each length).",
     "alignment": "The most attended source word is the right one ({exact:.0%} of the target words), or it is the right one or the one next to it ({near:.0%}); with dot it is the one just translated for {last:.0%} ({n} sentences, {seeds} seeds).",
     "off-diagonal": "From the state at a word a linear classifier reads the word before it ({before:.0%}), the word itself ({itself:.0%}) and the word after it ({after:.0%}); chance is {chance:.0%} ({n} sentences, {seeds} seeds).",
-    "beam": "Of {n} sentences right in full: {search:.0%}. Seconds: {seconds:.1f} ({seeds} seeds; by the draw of sentences a share of one half may be {between}).",
+    "beam": "Of {n} sentences right in full: {search:.0%}. Seconds: {seconds:.2f} ({seeds} seeds; by the draw of sentences a share of one half may be {between}).",
     # 6, pre-training BERT
     "masking": "{chosen:.1%} of {words:,} words are chosen ({share:.1%}). “As it was” includes random draws that hit the word itself.",
     "learned": "Masked words of unseen sentences: {first:.0%} right after the first epoch, {last:.0%} after {epochs} (the most frequent word alone: {frequent:.0%}). Capitals whose country it names, of {ten}: {known}; always the same country gives 1 (one training, {n} unseen sentences).",
