@@ -18,7 +18,7 @@ import torch
 from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import GlassformerError
-from glassformer.families import FAMILIES
+from glassformer.families import CLOSED, FAMILIES
 from glassformer.families.family import Family
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 
@@ -40,7 +40,7 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "pooler_dropout": (0.1,),
     "rope_scaling": ({"rope_type": "yarn"},),
 }
-ELSEWHERE = ("t5", "llama", "swin", "beit")
+ELSEWHERE = ("t5", "llama", "beit")
 INTRO = """# Which models open here
 
 This page lists the checkpoints that you can fine-tune, explain, serve and export here, and those that raise an error.
@@ -215,6 +215,10 @@ def others(folder: Path) -> Iterator[str]:
         assert answers[kind], kind
     kinds = ", ".join(f"`{kind}`" for kind in ELSEWHERE)
     yield f"| `model_type` {kinds} and all that is not listed above | {cell(answers[ELSEWHERE[0]])} |"
+    for kind in CLOSED:
+        config.write_text(json.dumps(settings | {"model_type": kind}))
+        said = refusal(lambda: load_pretrained(folder), folder).partition(". Supported: ")[0]
+        yield f"| `model_type` `{kind}` | {cell(said)} |"
     config.write_text(json.dumps(settings | {"architectures": ["BertForMultipleChoice"]}))
     yield f"| `architectures` with a class that ends in `ForMultipleChoice` | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
     config.write_text(json.dumps(settings))

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from glassformer.checkpoints.seq2seq import load_seq2seq
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, UnsupportedModelError
+from glassformer.families import CLOSED
 from glassformer.families.bert import bert
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.families.vit import vit
@@ -275,7 +276,31 @@ def test_a_picture_models_new_head_reads_cls(tmp_path):
 def test_classifiers_of_tokens_and_unknown_kinds_are_refused(tmp_path):
     saved(tmp_path, head="classification")
     without(tmp_path, model_type="poem")
-    with pytest.raises(CheckpointError, match="model_type 'poem' is not supported"):
+    with pytest.raises(CheckpointError, match=r"model_type 'poem' is not supported\. Supported: bert"):
+        load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        *(
+            ({"model_type": kind}, f"model_type '{kind}' is not supported: {why}")
+            for kind, why in CLOSED.items()
+        ),
+        (
+            {"model_type": None, "architecture": "eva02_base_patch14_224"},
+            "'eva02_base_.*', a model of the package timm",
+        ),
+        (
+            {"model_type": "bert", "position_embedding_type": "alibi"},
+            "position_embedding_type = 'alibi' is not",
+        ),
+    ],
+)
+def test_encoders_that_stay_closed_are_refused_with_the_reason(changes, said, tmp_path):
+    saved(tmp_path, head="classification")
+    without(tmp_path, **changes)
+    with pytest.raises(UnsupportedModelError, match=said):
         load_pretrained(tmp_path)
 
 

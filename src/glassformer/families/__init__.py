@@ -48,6 +48,14 @@ FAMILIES: dict[str, Family] = {
     "glassformer-hog": HOG,
 }
 
+# ``model_type`` of well-known encoders that do not open -> the reason.
+CLOSED = {
+    "neobert": "its code is on the Hub alone, so that nothing shows whether ours computes the same",
+    "nomic_bert": "version 1 is not written yet, and version 2 is a mixture of experts",
+    "swin": "its windows shift, and its patches are merged in four stages",
+    "swinv2": "its windows shift, and its patches are merged in four stages",
+}
+
 
 def _presets(reads: str) -> dict[str, Callable[..., Any]]:
     families = [family for family in FAMILIES.values() if family.model.reads == reads]

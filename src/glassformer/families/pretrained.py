@@ -37,7 +37,7 @@ from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError, ConfigError, InputError, UnsupportedModelError
-from glassformer.families import FAMILIES, family_named, family_of, names_of
+from glassformer.families import CLOSED, FAMILIES, family_named, family_of, names_of
 from glassformer.families.family import POOLED_BY, Family, HubLayout
 from glassformer.models.backbone import BACKBONE_PREFIXES
 from glassformer.nn.lora import part_weights
@@ -315,7 +315,12 @@ def _config_in(settings: dict[str, Any], at: str) -> tuple[Family, Any]:
     family = family_named(kind)
     if family is None:
         fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
-        raise UnsupportedModelError(f"model_type {shown(kind)} is not supported", where=at, fix=fix)
+        what = f"model_type {shown(kind)} is not supported"
+        if isinstance(kind, str) and kind in CLOSED:
+            what += f": {CLOSED[kind]}"
+        elif kind is None and isinstance(made_by := settings.get("architecture"), str):
+            what = f"architecture {shown(made_by)}, a model of the package timm, is not supported"
+        raise UnsupportedModelError(what, where=at, fix=fix)
     if family.hub is None:
         return family, build(family.config, section(settings, "architecture", at), at)
     try:
