@@ -36,6 +36,7 @@ from glassformer.cli.predictions import (
     kind_in,
     table_format,
 )
+from glassformer.cli.similar import is_embedder
 from glassformer.data.columns import trained_sides
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, counted
 from glassformer.inputs import rows
@@ -87,7 +88,7 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
     """The model in a folder."""
     from glassformer.tasks.load import load
 
-    model = load(folder)
+    model = load(folder) if folder.exists() else str(folder)  # the name of a sentence encoder
     if precision is not None:
         from glassformer.study.calibration import set_precision
 
@@ -239,7 +240,9 @@ OUT: Any = option(
     "Output file: .csv, or .parquet if the input is Parquet. For taggers and question "
     "answering also .jsonl; for taggers also .conll.",
 )
-OWN_LABELS: Any = option("A,B,C", "For entailment models: the labels to choose from (zero-shot).")
+OWN_LABELS: Any = option(
+    "A,B,C", "For sentence encoders and entailment models: the labels to choose from (zero-shot)."
+)
 TEMPLATE: Any = option("TEXT", "With --labels: sentence for each label, e.g. 'This text is about {}.'")
 KEPT: Any = flag(
     KEEP_TABLE,
@@ -290,7 +293,10 @@ def predict_command(
     """
     check_bad_row(on_bad_row)
     given, skip = with_data(given, None if data is None else str(data), "predict"), on_bad_row == "skip"
-    kind = kind_in(check_folder(run))
+    zero_shot = bool(labels or template)
+    if not zero_shot or run.exists():
+        check_folder(run)
+    kind = Labels if zero_shot and (not run.exists() or is_embedder(run)) else kind_in(run)
     asked = _asked(locals())
     _check_kind(kind, asked)
     if not skip:
@@ -299,7 +305,7 @@ def predict_command(
     least = None if least_sure is None else LeastSure(least_sure)
     table = len(given) == 1 and _is_parquet(given[0]) and _is_parquet(out) and issubclass(kind, Labels)
     if table or engine != "serial":
-        _check_table(given, asked | {"--labels": bool(labels or template), "--engine": len(given) > 1})
+        _check_table(given, asked | {"--labels": zero_shot, "--engine": len(given) > 1})
         predict_table(run, Path(given[0]), out, text_column, engine, pair_column, json)
         return
     if out is not None:
@@ -307,7 +313,7 @@ def predict_command(
     from glassformer.tasks.load import describe
 
     words, source = as_given(run, given, text_column, pair_column, skip), None
-    known = None if labels or template else describe(run).inputs
+    known = None if zero_shot else describe(run).inputs
     if known is not None and (pair_column is None or not known.may_be_pairs):
         source = gather(known, words)  # before the model, which loads slowly
     model = open_model(run, precision, labels or (), template)

@@ -99,7 +99,7 @@ def fit_few_shot(
     sentences: Sentences = embedder.model_.sentences
     with drawing_own():
         clf.model_ = embedder.model_.with_head(
-            head="classification", pooling=_pooling(sentences, clf.model), num_labels=len(clf.classes_)
+            head="classification", pooling=pooling_of(sentences, clf.model), num_labels=len(clf.classes_)
         ).eval()
     clf.model_.sentences = sentences
     clf._compute_model = None
@@ -186,7 +186,7 @@ def _settings(clf: Any) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None and k not in idle}
 
 
-def _pooling(sentences: Sentences, name: str) -> str:
+def pooling_of(sentences: Sentences, name: str) -> str:
     """The classifier's pooling that equals the checkpoint's."""
     steps = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
     unusual = (

@@ -1,7 +1,11 @@
-"""Zero-shot text classification by entailment: does "This example is sports." follow from a text?
+"""Zero-shot text classification: the names of the classes are all that the model is told.
 
-Each text is paired with one hypothesis per label (Yin, Hay and Roth, 2019). Any classifier of text pairs with
-an entailment class can be used, trained with glassformer or from the Hub.
+By entailment: does "This example is sports." follow from a text? Each text is paired with one hypothesis per
+label (Yin, Hay and Roth, 2019). Any classifier of text pairs with an entailment class can be used, trained
+with glassformer or from the Hub.
+
+By embeddings: which of "This text is about sports.", "This text is about politics." has the nearest vector?
+This takes a sentence encoder, and one pass over a text for all labels.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.config import listed
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.in_memory import read_rows
@@ -24,18 +30,60 @@ from glassformer.finite import finite
 from glassformer.inputs.texts import Texts
 from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
+from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
+from glassformer.tasks.text_classification.few_shot import pooling_of
 
 TEMPLATE = "This example is {}."
+ABOUT = "This text is about {}."  # for embeddings
+TEMPERATURE = 0.05  # of the softmax over cosines
 AGAINST = ("contra", "not_entail", "not entail")  # how names of a contradiction class begin
 TEXTS = 1024  # texts per chunk; each is paired with all labels
 
 
+def classifier_of(embedder: Embedder, labels: Sequence[str], template: str = ABOUT) -> TextClassifier:
+    """A classifier whose head compares the vector of a text with those of the labels in the template.
+
+    The label with the highest cosine is predicted. The head is linear in vectors that are not normalized:
+    logits are cosines divided by ``TEMPERATURE``, times the vector's length over the mean length of those of
+    the labels, minus their mean over the labels, so that explanations leave out what the labels share.
+
+    Raises:
+        NotForThisModelError: the embedder's pooling or later layers are not supported by classifiers.
+    """
+    sentences = embedder.opened().model_.sentences
+    pooling = pooling_of(sentences, embedder.model)
+    model = embedder.model_.with_head(head="classification", pooling=pooling, num_labels=len(labels)).eval()
+    model.sentences, model.weights_source = sentences, embedder.weights_source_
+    settings = {"model": embedder.model, "max_length": sentences.max_length, "pooling": pooling}
+    settings |= {"precision": embedder.precision, "clean": embedder.clean}
+    state = {
+        "tokenizer": embedder.tokenizer_,
+        "pairs": False,
+        "n_features_in": 1,
+        "adapter": None,
+        "truncated": 0,
+    }
+    state |= {"kind": Classes(), "class_order": None, "temperature": 1.0, "threshold": None, "int8": None}
+    clf = TextClassifier.from_parts(settings, model, classes=np.unique(labels), **state)
+    sentences_of_labels = [template.replace("{}", str(label)) for label in clf.classes_.tolist()]
+    vectors = torch.from_numpy(clf.embed(sentences_of_labels, head=True))
+    lengths = vectors.norm(dim=1, keepdim=True)
+    rows = vectors / lengths / (TEMPERATURE * lengths.mean())
+    with torch.no_grad():
+        model.head.out.weight.copy_(rows - rows.mean(0))
+        model.head.out.bias.zero_()
+    clf._compute_model = None
+    return clf
+
+
 class ZeroShotClassifier:
-    """Classifies texts into labels of your choice with an entailment model, without training.
+    """Classifies texts into labels of your choice without training, with an entailment model or a sentence
+    encoder.
 
     ``predict``, ``predict_proba`` and ``explain`` work as for a fitted ``TextClassifier``; ``classes_`` are
-    the labels in the given order.
+    the labels in the given order. ``classifier`` is the entailment model; with a sentence encoder it is a
+    ``TextClassifier`` of the labels, which can be saved.
     """
 
     INPUTS = inputs = Texts()
@@ -50,49 +98,65 @@ class ZeroShotClassifier:
         template: str = TEMPLATE,
         multi_label: bool = False,
     ):
-        """Combine an entailment model with labels.
+        """Combine a model with labels.
 
         Args:
-            model: a fitted ``TextClassifier`` of pairs with an entailment class, or its folder.
+            model: a fitted ``TextClassifier`` of pairs with an entailment class, an ``Embedder``, the folder
+                of either, or the name of a sentence encoder such as "all-minilm-l6-v2".
             labels: the labels, as words in the language of the texts.
-            template: the hypothesis; ``{}`` is replaced by the label.
+            template: a sentence whose ``{}`` is replaced by the label. With a sentence encoder the default is
+                replaced by "This text is about {}.".
             multi_label: whether each label is predicted separately, entailment against contradiction;
                 otherwise the probabilities of a text's labels sum to 1.
 
         Raises:
-            ConfigError: a model of single texts, or without the required classes; a template without ``{}``.
+            ConfigError: another kind of model, or one without the required classes; a template without
+                ``{}``; ``multi_label`` or a single label with a sentence encoder.
             DataError: no labels, or a duplicate label.
         """
         clf = model
         if isinstance(model, str | Path):
             from glassformer.tasks.load import load
 
-            clf = load(model)
-        if not isinstance(clf, TextClassifier) or clf.pairs_ is False:
+            clf = load(model if Path(model).exists() else resolve_checkpoint(model).path)
+        by_names = isinstance(clf, Embedder)
+        if not by_names and (not isinstance(clf, TextClassifier) or clf.pairs_ is False):
             where = str(model) if isinstance(model, str | Path) else type(clf).__name__
-            what = "labels to choose from are only for entailment models (zero-shot)"
+            what = "labels to choose from are only for entailment models and sentence encoders (zero-shot)"
             if isinstance(clf, TextClassifier):
                 what += f", and this one classifies texts as {listed(list(map(str, clf.classes_)))}"
-            fix = "Leave the labels out, or name an entailment model: a classifier of pairs"
+            fix = "Leave the labels out, or name an entailment model (a classifier of pairs) or an encoder"
             raise NotForThisModelError(what, where=where, fix=fix)
-        names = [str(label).lower() for label in clf.classes_.tolist()]
-        self.entailment = _class_of(names, (ENTAILS,), clf)
-        self.against = _against(names, self.entailment, clf) if multi_label or len(labels) == 1 else None
         if isinstance(labels, str) or not labels:
             raise ConfigError("no list of labels", where="labels", fix='Give ["sports", "politics"]')
+        template = ABOUT if by_names and template == TEMPLATE else template
         if template.count("{}") != 1:
             what = f"{template!r} has no one place for the label"
             raise ConfigError(what, where="template", fix=f"Write it as {TEMPLATE!r}")
-        self.classifier, self.template, self.multi_label = clf, template, multi_label
         self.classes_ = np.asarray(check_class_names(read_rows(labels, "labels", "labels"), "labels"))
+        self.template, self.multi_label = template, multi_label
+        self.entailment: int | None = None  # index of the class; None: a sentence encoder
+        self.against: int | None = None
+        if by_names:
+            if multi_label or len(labels) == 1:
+                what = "a sentence encoder only compares labels with each other"
+                fix = "Give two labels or more without multi_label, or name an entailment model"
+                raise NotForThisModelError(what, where="labels", fix=fix)
+            self.classifier = classifier_of(clf, self.classes_.tolist(), template)
+            self.columns = np.searchsorted(self.classifier.classes_, self.classes_)  # its classes are sorted
+            return
+        self.classifier = clf
+        names = [str(label).lower() for label in clf.classes_.tolist()]
+        self.entailment = _class_of(names, (ENTAILS,), clf)
+        self.against = _against(names, self.entailment, clf) if multi_label or len(labels) == 1 else None
 
     @property
     def max_length(self) -> int:
-        """Maximum number of tokens of a text and a hypothesis together."""
+        """Maximum number of tokens of a text, for entailment together with a hypothesis."""
         return self.classifier.max_length
 
     def hypothesis(self, label: str) -> str:
-        """The hypothesis for a label."""
+        """The template with a label in it."""
         return self.template.replace("{}", label)
 
     def _pairs(self, texts: Sequence[str]) -> list[TextPair]:
@@ -112,8 +176,11 @@ class ZeroShotClassifier:
         return table if kinds > 1 else without_segments(table)
 
     def logits(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Logits of the model's classes (entailment ...) for each text and label, ``[n, K, C]``, fp32."""
+        """Logits of the model's classes (entailment ...) for each text and label, ``[n, K, C]``, fp32; of the
+        labels, ``[n, K]``, with a sentence encoder."""
         texts, clf = check_texts(X), self.classifier
+        if self.entailment is None:
+            return clf.logits(texts)[:, self.columns]
         model = clf.predictor()
         rows = partial(clf.table_rows, model, what="logits", device=next(model.parameters()).device)
         out = []
@@ -128,6 +195,8 @@ class ZeroShotClassifier:
 
     def predict_proba(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, K]``, fp64, which sum to 1 per text; with ``multi_label`` of each label."""
+        if self.entailment is None:
+            return self.classifier.predict_proba(check_texts(X), progress=progress)[:, self.columns]
         logits = self.logits(X, progress=progress)
         if self.against is None:
             return softmax(logits[:, :, self.entailment], self.classifier.temperature_)
@@ -150,22 +219,28 @@ class ZeroShotClassifier:
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
         """Which texts are truncated, ``[n]`` bool; hypotheses never are."""
+        if self.entailment is None:
+            return self.classifier.truncated(check_texts(X))
         return self._table(check_texts(X)).truncated.reshape(-1, len(self.classes_)).any(1)
 
     def explain(self, text: str, label: str | None = None, **options: Any) -> Any:
-        """Explain whether the hypothesis of a label follows from a text: an ``Explanation`` of that pair.
+        """An ``Explanation`` of a text with its hypothesis: why that follows from it; or, with a sentence
+        encoder, of the text alone: why it is nearer to the label than to the others.
 
         Args:
             label: the label to explain; None: the predicted one.
-            options: arguments of ``TextClassifier.explain``; the default target is entailment.
+            options: arguments of ``TextClassifier.explain``; the default method is occlusion, the default
+                target entailment.
         """
         from glassformer.explain.methods import METHODS, takes_target
 
         chosen = str(self.predict([text])[0]) if label is None else label
         method = options.setdefault("method", "occlusion")
+        given: Any = text if self.entailment is None else (text, self.hypothesis(chosen))
+        target = chosen if self.entailment is None else self.classifier.classes_.tolist()[self.entailment]
         if method in METHODS and takes_target(method):
-            options.setdefault("target", self.classifier.classes_.tolist()[self.entailment])
-        return self.classifier.explain((text, self.hypothesis(chosen)), **options)
+            options.setdefault("target", target)
+        return self.classifier.explain(given, **options)
 
 
 def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifier) -> int:
