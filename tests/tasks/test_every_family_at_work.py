@@ -145,11 +145,11 @@ def test_tuned_whole_in_part_and_by_its_head(name, tmp_path):
         state = clf.model_.state_dict()
         same = {
             part: all(torch.equal(state[k], v) for k, v in start.items() if k.startswith(part))
-            for part in ("encoder.layers.0.", "encoder.layers.1.")
+            for part in (f"encoder.layers.{i}." for i in range(len(clf.model_.encoder.layers)))
         }
         wanted = {"whole": (False, False), "part": (True, False), "head": (True, True)}
         kind = "whole" if not options else "part" if options["train_layers"] else "head"
-        assert tuple(same.values()) == wanted[kind]
+        assert tuple(same.values()) == wanted[kind][-len(same) :]  # ALBERT has one layer
         clf.save(tmp_path / kind)
         again = gf.load(tmp_path / kind)
         np.testing.assert_array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
