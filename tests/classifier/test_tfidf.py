@@ -396,7 +396,7 @@ def test_weights_of_a_network_are_an_error():
     clf = gf.TextClassifier("encoder-mini", **tiny).fit(TEXTS, LABELS)
     with pytest.raises(InputError, match="only for linear models of texts"):
         clf.explain(TEXTS[0], method="weights")
-    assert clf.explain(TEXTS[0]).method == "gim"
+    assert clf.explain(TEXTS[0]).method == "decomposition"
 
 
 def test_two_examples_a_class_bring_no_warning_of_scikit_learn():

@@ -73,10 +73,10 @@ def test_an_unfinished_integral_is_noted(ok, trained):
     [
         (
             ["--method", "rolout"],
-            "Did you mean 'rollout'? For this model: gim, attention, rollout",
+            "Did you mean 'rollout'? For this model: decomposition, attention, rollout",
         ),
         (["--method", "shap"], "Did you mean 'shapley'?"),
-        (["--method", "lime"], "no method 'lime'. For this model: gim, attention, rollout"),
+        (["--method", "lime"], "no method 'lime'. For this model: decomposition, attention, rollout"),
         (["--method", "weights"], "weights: only for linear models of texts (tfidf), and "),
         (["--method", "rollout", "--target", "pos"], "rollout has no target"),
         (["--method", "occlusion", "--target", "meh"], "no label 'meh'"),
@@ -107,7 +107,7 @@ def test_too_many_inputs_and_no_run(refused, trained):
 
 def test_the_default_is_that_of_python(gf, trained):
     found = json.loads(gf("explain", trained, "a splendid film", "--json").out)[0]
-    assert found["method"] == load(trained).explain("a splendid film").method == "gim"
+    assert found["method"] == load(trained).explain("a splendid film").method == "decomposition"
     read = json.loads(gf("explain", trained, "a splendid film", "--set", "head=0", "--json").out)[0]
     assert read["method"] == "attention"  # the first that has this option
 

@@ -83,7 +83,7 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
     assert cut.startswith(f"only the first {classifiers[0].max_length} tokens were read")
     monkeypatch.setattr(classifiers[0], "long_texts", "mean")
     default = server.ask("/v1/explain", {"text": text}).body
-    assert default["method"] == "gim"  # as in Python and on the command line
+    assert default["method"] == "decomposition"  # as in Python and on the command line
     note, _ = default["notes"]
     assert note.startswith(f"only the first {classifiers[0].max_length} tokens are explained")
     picture = {"image": png(PICTURES[0]), "method": "occlusion"}

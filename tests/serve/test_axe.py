@@ -82,7 +82,7 @@ def test_the_checker_finds_a_fault(tab, axe: str):
 def test_text_and_its_explanation(served, axe: str):
     assert faults(served, axe) == []
     served.fill("textarea", "a dull film")
-    caption_begins(served, "gim")
+    caption_begins(served, "decomposition")
     until(served, "!document.querySelector('.why[aria-busy=true]')")  # it is pale until then
     served.click("summary")
     assert faults(served, axe) == []

@@ -34,7 +34,7 @@ def page(browser, server: Running, request) -> Iterator[Any]:
     made.on("pageerror", lambda error: said.append(str(error)))
     made.goto(f"http://127.0.0.1:{server.port}/")
     until(made, "document.querySelectorAll('#model option').length === 3")
-    caption_begins(made, "gim")  # of the example that it opens with
+    caption_begins(made, "decomposition")  # of the example that it opens with
     made.fill("textarea", "")
     until(made, "document.querySelector('.answer').hidden")
     yield made
@@ -56,7 +56,7 @@ def caption_begins(page: Any, words: str) -> None:
 
 def test_text_and_explanations(page, classifiers):
     page.fill("textarea", "a dull film")
-    caption_begins(page, "gim")
+    caption_begins(page, "decomposition")
     assert page.text_content(".answer .label") == classifiers[0].predict(["a dull film"])[0]
     assert "Calibrated" in page.text_content(".sure")
     page.select_option("#method", "occlusion")
@@ -77,7 +77,7 @@ def test_examples_are_those_of_the_model(page):
     page.wait_for_selector(".examples button")
     assert page.locator(".examples button").all_inner_texts() == EXAMPLES
     page.locator(".examples button").nth(1).click()
-    caption_begins(page, "gim")
+    caption_begins(page, "decomposition")
     assert page.locator("textarea").first.input_value() == EXAMPLES[1]
     assert page.locator(".examples b").count() == 0
 
@@ -164,10 +164,10 @@ def test_pictures(page, classifiers):
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_text_is_only_text(page, text: str):
     page.fill("textarea", f"{text} film")
-    caption_begins(page, "gim")
+    caption_begins(page, "decomposition")
     page.goto(page.url)
     page.reload()
-    caption_begins(page, "gim")
+    caption_begins(page, "decomposition")
     assert page.evaluate("window.ran") is None
     assert page.locator(".panel img, .panel iframe, .panel script").count() == 0
 
@@ -179,10 +179,10 @@ def test_by_keyboard(page):
             break
     page.keyboard.type("a dull film")
     page.keyboard.press("Control+Enter")
-    caption_begins(page, "gim")
+    caption_begins(page, "decomposition")
     page.focus("#method")
     page.keyboard.press("ArrowDown")
-    until(page, "!document.querySelector('.caption').textContent.startsWith('gim')")
+    until(page, "!document.querySelector('.caption').textContent.startsWith('decomposition')")
 
 
 @pytest.mark.parametrize(

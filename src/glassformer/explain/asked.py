@@ -34,9 +34,10 @@ class Explains:
         """Scores for the tokens of one text (or of both texts of a pair) or the patches of one image.
 
         Args:
-            method: one of ``glassformer.explain.methods``, which has their options too; None: gim, of a
-                model without attention occlusion, of a linear one its weights; if an option is given that it
-                lacks, such as ``layer``, the first method that has it.
+            method: one of ``glassformer.explain.methods``, which has their options too; None: decomposition,
+                or gim for a head that it does not support; of a model without attention occlusion, of a
+                linear one its weights; with an option that it lacks, such as ``layer``, the first method that
+                has it.
             target: the label to explain; None: the predicted one.
             trust: test them against random orders, under several ways of hiding parts: curves and figures in
                 ``trust``, a verdict in ``notes``.

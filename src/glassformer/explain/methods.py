@@ -54,9 +54,9 @@ SPELLED_OUT = ("gim", "decomposition")
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
-# The default is the first of these that a model supports. gim needs one backward pass; its scores are near
-# those of methods that need 50 to 1,000 passes, too many for large models (docs/guide/explain.md).
-DEFAULTS = ("gim", "integrated_gradients")
+# The default is the first of these that a model supports. decomposition is the best of the methods that need
+# one pass, and near those that need 50 to 1,000, too many for large models (docs/guide/explain.md).
+DEFAULTS = ("decomposition", "gim", "integrated_gradients")
 
 
 def methods_for(model: Any) -> list[str]:

@@ -219,8 +219,7 @@ class Encoder(nn.Module):
     def __init__(self, config: EncoderConfig):
         super().__init__()
         self.config = config
-        self.order = config.layer_order or tuple(range(config.num_layers))
-        n = max(self.order) + 1
+        n = max(config.layer_order) + 1 if config.layer_order else config.num_layers
         self.layers = nn.ModuleList(
             EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0), i)
             for i in range(n)
@@ -232,6 +231,11 @@ class Encoder(nn.Module):
         )
         if config.disentangled is not None:
             self.relative = DistanceTable(config.disentangled, config.d_model, config.eps)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The number of the layer of each step."""
+        return self.config.layer_order or tuple(range(len(self.layers)))
 
     @property
     def steps(self) -> list[EncoderLayer]:
