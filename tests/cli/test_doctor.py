@@ -287,7 +287,7 @@ def test_what_embed_will_do(gf, tmp_path):
 @pytest.mark.parametrize(
     ("harm", "what", "said"),
     [
-        ({"model_type": "albert"}, "model", "model_type 'albert' is not supported"),
+        ({"model_type": "bart"}, "model", "model_type 'bart' is not supported"),
         ({"hidden_act": "silu"}, "model", "hidden_act = 'silu' is not supported"),
         ({}, "tokenizer", "no tokenizer here"),
     ],

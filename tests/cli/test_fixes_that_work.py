@@ -147,7 +147,10 @@ def test_what_explains_a_linear_model(ok, refused, linear):
 
 def test_options_of_another_kind_of_model(refused, linear, reviews, tmp_path):
     said = refused("predict", linear, "a film", "--labels", "a,b")
-    assert "--labels: labels to choose from are only for entailment models (zero-shot)" in said
+    assert (
+        "--labels: labels to choose from are only for entailment models and sentence encoders (zero-shot)"
+        in said
+    )
     assert "--keep-table: needs an output file" in refused("predict", linear, reviews, "--keep-table")
     assert "such as all-minilm-l6-v2" in refused("embed", linear, "a film", "--out", "e.npy")
     assert "Name a run or saved model of Word2Vec" in refused("vectors", linear, "king")

@@ -240,7 +240,7 @@ class Encoder(nn.Module):
     @property
     def steps(self) -> list[EncoderLayer]:
         """The layer of each step, from the input to the output."""
-        return [self.layers[i] for i in self.order]  # type: ignore[misc]  # EncoderLayers
+        return [self.layers[i] for i in self.order]  # type: ignore[misc]  # a ModuleList yields Modules
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""Zero-shot text classification: the names of the classes are all that the model is told.
+"""Zero-shot text classification: the model knows only the names of the classes.
 
 By entailment: does "This example is sports." follow from a text? Each text is paired with one hypothesis per
 label (Yin, Hay and Roth, 2019). Any classifier of text pairs with an entailment class can be used, trained
