@@ -45,6 +45,7 @@ from glassformer.process import keep_freed_memory
 SHORTEST, LONGEST = 64, 8192
 BUDGET = 8192  # tokens of a batch
 CHARACTERS = 70_000
+WORKS = ("prediction", "training", "memory", "whole")  # whole: one text of CHARACTERS
 Texts = tuple[list[str], list[int]]
 
 
@@ -209,6 +210,7 @@ def tokens_of_all(path: Path, text: str) -> np.ndarray:
     texts=dict(type=count, default=12, help="texts in a window"),
     threads=dict(type=count, default=torch.get_num_threads()),
     lengths=[512, 2048, 8192],
+    works=dict(nargs="+", choices=WORKS, default=list(WORKS), help="what is measured"),
     seed=0,
 )
 def main(options: Any) -> dict[str, Any]:
@@ -217,20 +219,21 @@ def main(options: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         path = put("modernbert", Path(name), max_position_embeddings=32_768) / "hub"
         windows = joined(path, options.rounds + 1, options.texts, options.seed)
-        for what in ("prediction", "training"):
+        for what in (name for name in WORKS[:2] if name in options.works):
             contenders = [in_own_process(make, path, windows, what) for make in (theirs, ours)]
             found[what] = compared(contenders, options.rounds)
             for peer, ratio in found[what]["glassformer_against"].items():
                 print(f"{what}: {said(ratio)} {peer}")
         long = " ".join(windows[0][0])
         found["memory"] = []
-        for length in options.lengths:
+        for length in options.lengths if "memory" in options.works else ():
             text = load_tokenizer(path).decode(tokens_of_all(path, long)[:length].tolist())
             for what in ("prediction", "training"):
                 for who in ("transformers", "glassformer"):
                     used = alone(memory, path, who, what, text)
                     print(f"{what}, {length} tokens, {who}: {used}", flush=True)
                     found["memory"].append({"work": what, "tokens": length, "who": who, **used})
-        found["whole"] = alone(whole, path, (long * 4)[:CHARACTERS])
-        print(found["whole"])
+        if "whole" in options.works:
+            found["whole"] = alone(whole, path, (long * 4)[:CHARACTERS])
+            print(found["whole"])
     return found
