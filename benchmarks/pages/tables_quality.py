@@ -346,15 +346,14 @@ def explained_run(result: dict[str, Any]) -> str:
         + f"Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` "
         "has the heads, the agreement of the methods and the rest.",
     ]
-    if others := result.get("against_peers"):
-        lines += ["", "The same inputs, our gap less that of a peer:", ""]
+    compared = [
+        (f"`{own}` less `{peer}`", *(mean_of(by_operator[by]) for by in ways))
+        for own, row in result.get("against_peers", {}).items()
+        for peer, by_operator in row.items()
+    ]
+    if compared:
         head = "".join(f" | {faithfulness.HIDING[by]}" for by in ways)
-        compared = [
-            (f"`{own}` less `{peer}`", *(mean_of(by_operator[by]) for by in ways))
-            for own, row in others.items()
-            for peer, by_operator in row.items()
-        ]
-        lines += table(f"Methods{head}", compared)
+        lines += ["", "The same inputs, our gap less that of a peer:", "", *table(f"Methods{head}", compared)]
     if counter.get("searched"):
         lines += [
             "",
