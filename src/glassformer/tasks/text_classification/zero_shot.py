@@ -95,7 +95,7 @@ class ZeroShotClassifier:
         model: Any,
         labels: Sequence[str],
         *,
-        template: str = TEMPLATE,
+        template: str | None = None,
         multi_label: bool = False,
     ):
         """Combine a model with labels.
@@ -104,8 +104,8 @@ class ZeroShotClassifier:
             model: a fitted ``TextClassifier`` of pairs with an entailment class, an ``Embedder``, the folder
                 of either, or the name of a sentence encoder such as "all-minilm-l6-v2".
             labels: the labels, as words in the language of the texts.
-            template: a sentence whose ``{}`` is replaced by the label. With a sentence encoder the default is
-                replaced by "This text is about {}.".
+            template: a sentence whose ``{}`` is replaced by the label; None: "This example is {}.", with a
+                sentence encoder "This text is about {}.".
             multi_label: whether each label is predicted separately, entailment against contradiction;
                 otherwise the probabilities of a text's labels sum to 1.
 
@@ -129,7 +129,7 @@ class ZeroShotClassifier:
             raise NotForThisModelError(what, where=where, fix=fix)
         if isinstance(labels, str) or not labels:
             raise ConfigError("no list of labels", where="labels", fix='Give ["sports", "politics"]')
-        template = ABOUT if by_names and template == TEMPLATE else template
+        template = template or (ABOUT if by_names else TEMPLATE)
         if template.count("{}") != 1:
             what = f"{template!r} has no one place for the label"
             raise ConfigError(what, where="template", fix=f"Write it as {TEMPLATE!r}")
