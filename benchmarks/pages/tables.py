@@ -27,6 +27,7 @@ PAGES = (
     "docs/studies.md",
     "docs/guide/explain.md",
     "docs/guide/audit.md",
+    "docs/guide/pairs.md",
     "docs/sequences.md",
     "docs/word-vectors.md",
     "docs/defaults.md",

@@ -451,6 +451,24 @@ def audit(result: dict[str, Any]) -> str:
     return text(table("Defect | Found and named | Warnings without it", rows), about)
 
 
+@of("zero-shot", "benchmarks/quality/zero_shot.py")
+def zero_shot(result: dict[str, Any]) -> str:
+    """What a sentence encoder reaches with the names of the classes alone."""
+    rows = [
+        (
+            one["data"],
+            ", ".join(one["names"]),
+            one["n"],
+            f"{one['accuracy']:.1%} {span(*one['accuracy_interval'], '.1%')}",
+            f"{one['most_frequent']:.1%}",
+            f"{one['confidence']:.1%}",
+        )
+        for one in result["records"]
+    ]
+    head = "Data | Names | Test texts | Accuracy | Most frequent class | Mean probability"
+    return text(table(head, rows), f"all-minilm-l6-v2, {on(result)}.")
+
+
 @of("before-after", "benchmarks/quality/before_after.py")
 def before_after(result: dict[str, Any]) -> str:
     """Where a ViT looks before and after augmentation."""
@@ -577,6 +595,7 @@ TABLES: dict[str, Table] = {
     "maskable": maskable,
     "verdicts": verdicts,
     "audit": audit,
+    "zero-shot": zero_shot,
     "inside": inside,
     "calibration": calibration,
     "label-noise": label_noise,
