@@ -15,7 +15,7 @@ from torch import Tensor
 
 import glassformer as gf
 from glassformer.data.corpus import COUNTRIES, TEN, countries_sentences, europe_splits, hard_negatives
-from glassformer.evaluate.vectors import judge_vectors
+from glassformer.evaluate.vectors import evaluate_vectors
 from glassformer.models.skipgram import SkipGram, SkipGramBatch, noise_distribution
 
 # %%
@@ -279,7 +279,9 @@ for name, added in (("center vectors", False), ("center + context", True)):  # c
     for seed in seeds:
         vectors = gf.Word2Vec(dim=50, window=5, negative=15, min_count=1, add_contexts=added, epochs=budget(6, 30), seed=seed, threads=1)  # fmt: skip
         vectors.fit(texts)
-        found = judge_vectors(vectors.words_, vectors.vectors_, ["countries"], None)["countries"]["sections"]
+        found = evaluate_vectors(vectors.words_, vectors.vectors_, ["countries"], None)["countries"][
+            "sections"
+        ]
         capital = found["country : capital"]
         solved[name].append(capital["correct"] / capital["known"])
     losses[name] = vectors.history_[-1]["loss"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.corpus import countries_sentences
-from glassformer.evaluate.vectors import judge_vectors
+from glassformer.evaluate.vectors import evaluate_vectors
 
 from .benchmark_tools import benchmark
 
@@ -34,9 +34,9 @@ def test_quality_goes_on_record_by_record_and_is_told(bench, file, monkeypatch, 
 
     def judge(words, vectors, *rest):
         judged.append(vectors.shape)
-        return judge_vectors(words, vectors, *rest)
+        return evaluate_vectors(words, vectors, *rest)
 
-    monkeypatch.setattr(bench, "judge_vectors", judge)
+    monkeypatch.setattr(bench, "evaluate_vectors", judge)
     bench.quality(file, [0], 1, [1, 2], "q")
     assert len(judged) == 4
     first = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["epochs"]

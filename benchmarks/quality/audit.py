@@ -32,7 +32,7 @@ from glassformer.audit.perturb import as_image, pixels_of
 from glassformer.audit.predicted import Predicted
 from glassformer.audit.slices import more_losses, significant, slices_of
 from glassformer.cli.app import main as glassformer
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.dataset import TextSplit
 
 TRAIN, TEST = 1_500, 800
@@ -47,7 +47,7 @@ def distinct(name: str, split: str, n: int, seed: int, known: set[str]) -> Rows:
     texts, labels = split_of(name, split)
     rows: Rows = []
     for i in np.random.default_rng(seed).permutation(len(texts)).tolist():
-        key = alike(texts[i])
+        key = comparison_key(texts[i])
         if key not in known:
             known.add(key)
             rows.append((texts[i], f"class {labels[i]}"))

@@ -20,7 +20,7 @@ from benchmarks.harness.options import MINUTES, SETTINGS
 from benchmarks.harness.results import RESULTS
 from benchmarks.harness.seeds import corrected, paired
 from glassformer.config import parse_settings
-from glassformer.data.image import open_picture
+from glassformer.data.image import open_image
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.study.folds import cross_validate
 from glassformer.study.grid import Arm, Study, baseline_of, expand, folder_name, load_study
@@ -34,7 +34,7 @@ def pictures_in_one(source: str, folder: Path) -> Path:
             for i, (picture, label) in enumerate(zip(split.images, split.labels or (), strict=False)):
                 path = folder / str(label) / f"{part}-{i:05d}.png"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                open_picture(picture).convert("RGB").save(path)
+                open_image(picture).convert("RGB").save(path)
         done.touch()
     return folder
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import glassformer as gf
 from glassformer.data.augment import LEVELS, augment, mix_pairs
-from glassformer.data.image import open_picture
+from glassformer.data.image import open_image
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.baselines import tfidf_logistic
@@ -105,7 +105,7 @@ def pictures() -> tuple[list[Any], np.ndarray]:
 @cache
 def decoded(row: int) -> np.ndarray:
     """One picture ``[32, 32, 3]`` uint8."""
-    return np.asarray(open_picture(pictures()[0][row]).convert("RGB"))
+    return np.asarray(open_image(pictures()[0][row]).convert("RGB"))
 
 
 def parts(seed: int, count: int, classes: Sequence[int] = range(10)) -> tuple[np.ndarray, np.ndarray]:

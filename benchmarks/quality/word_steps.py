@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.harness.command import command
 from benchmarks.harness.options import count
 from benchmarks.harness.results import kept, write_result
-from glassformer.evaluate.vectors import given_questions, judge_analogies, unit_rows
+from glassformer.evaluate.vectors import evaluate_analogies, given_questions, unit_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.run import load
@@ -51,7 +51,7 @@ class Judged(Callback):
             table.weight.detach().numpy().copy() for table in (model.centres, model.contexts)
         )
         self.points.append({"step": training.step, "loss": info.loss} | {
-            name: judge_analogies(self.numbers, unit_rows(vectors), given_questions())
+            name: evaluate_analogies(self.numbers, unit_rows(vectors), given_questions())
             for name, vectors in zip(READINGS, (centers, centers + contexts), strict=True)
         })  # fmt: skip
 

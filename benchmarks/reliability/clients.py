@@ -25,7 +25,7 @@ from PIL import Image
 
 from benchmarks.harness.command import command
 from benchmarks.harness.servers import running, serving
-from glassformer.data.image import open_picture
+from glassformer.data.image import open_image
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.tasks.load import load
@@ -98,7 +98,7 @@ def inputs_of(run: Path, count: int, seed: int) -> tuple[str, list[Any], list[An
         texts = read.splits["test"].texts
         return "texts", texts, texts
     seen = load_image_dataset(recipe.data.source, limit=count, seed=seed, splits=["test"])
-    pictures = [open_picture(image) for image in seen.splits["test"].images]
+    pictures = [open_image(image) for image in seen.splits["test"].images]
     return "images", pictures, [as_png(picture) for picture in pictures]
 
 

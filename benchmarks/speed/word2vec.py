@@ -37,7 +37,7 @@ from benchmarks.harness.rounds import (
 )
 from glassformer.data.folders import data_folders
 from glassformer.data.sentences import read_corpus
-from glassformer.evaluate.vectors import judge_vectors, tests_folder
+from glassformer.evaluate.vectors import evaluate_vectors, tests_folder
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig
 from glassformer.tasks.word2vec.run import load_sentences
@@ -158,7 +158,7 @@ def fit(file: Path, rounds: int, threads: int, epochs: list[int], name: str) -> 
 
 def figures(words: Any, vectors: np.ndarray) -> dict[str, float]:
     """Every test in points of 100."""
-    found = judge_vectors(words, vectors, TESTS, tests_folder(data_folders()))
+    found = evaluate_vectors(words, vectors, TESTS, tests_folder(data_folders()))
     return {
         name: 100.0 * (result["spearman"] if "spearman" in result else result["accuracy"])
         for name, result in found.items()

@@ -23,7 +23,7 @@ class _Coded:
 
 
 class GlassformerError(_Coded, Exception, code="failed"):
-    """The work failed although the input was valid. The command line exits with 1.
+    """The work failed although the input was valid. The command line exits with status 1.
 
     Cause: a full disk, a stopped process, or a check of the result that did not pass; the message names it.
     Fix: do what the message says and run the same command again.
@@ -86,7 +86,7 @@ class NotFiniteError(GlassformerError, code="not-finite"):
 
 
 class InputError(GlassformerError, ValueError, code="input"):
-    """The caller's input is wrong. The command line prints one line and exits with 2.
+    """The caller's input is wrong. The command line prints one line and exits with status 2.
 
     Cause: an argument that the call does not accept; the message names it and its value.
     Fix: the message ends with it.
@@ -139,18 +139,17 @@ class NoSuchFileError(DataError, code="no-such-file"):
 
 
 class CannotReadError(DataError, code="cannot-read"):
-    """The file exists and cannot be read.
+    """The file exists but cannot be read.
 
-    Cause: you have no right to read it, it is a folder or a pipe, or it changed while it was read.
-    Fix: check it with ``ls -l``, and give the command again when nothing writes to the file.
+    Cause: you lack permission to read it, it is a folder or a pipe, or it changed while it was read.
+    Fix: check it with ``ls -l``, and run the command again when nothing writes to the file.
     """
 
 
 class FileTypeError(DataError, code="file-type"):
-    """Files of this type are not read here.
+    """Files of this type are not supported here.
 
-    Cause: the name's ending (.docx, .pdf) is not one of a table, or the content is of another type than the
-    name says.
+    Cause: the extension (.docx, .pdf) is not that of a table, or the content does not match the extension.
     Fix: save it as CSV in UTF-8, JSON Lines (.jsonl) or Parquet; images as PNG or JPEG.
     """
 
@@ -167,14 +166,13 @@ class MalformedFileError(DataError, code="malformed-file"):
     """A file breaks the rules of its format.
 
     Cause: a quote that is never closed, a row with more cells than the header, a line that is not JSON, a
-    damaged download.
-    Fix: correct the row that is named; if quotes are plain characters, add ``--quoting none``; ``--header
-    no`` if the first row is data.
+    damaged download. Fix: correct the row that the message names; if quotes are plain characters, add
+    ``--quoting none``; ``--header no`` if the first row is data.
     """
 
 
 class TooLargeError(DataError, code="too-large"):
-    """A file, image or table is larger than what is read into memory.
+    """A file, image or table is larger than the limit for reading it into memory.
 
     Cause: the limit protects the machine's memory.
     Fix: split the file, scale the image down, or raise the limit that the message names.
@@ -191,10 +189,10 @@ class NoSuchColumnError(DataError, code="no-such-column"):
 
 
 class UnclearColumnError(DataError, code="unclear-column"):
-    """Which column has the texts, images or labels is not clear.
+    """It is unclear which column has the texts, images or labels.
 
-    Cause: several columns could be it, none looks like it, or the one found holds something else.
-    Fix: name it: ``--text-column NAME --label-column NAME`` (images: ``--image-column``).
+    Cause: several columns look like it, no column does, or the column with the usual name holds something
+    else. Fix: name the column: ``--text-column NAME --label-column NAME`` (images: ``--image-column``).
     """
 
 
@@ -202,12 +200,12 @@ class MissingValueError(DataError, code="missing-value"):
     """A text, image or label is missing or empty.
 
     Cause: an empty cell, an empty file, or an empty folder.
-    Fix: fill it in or remove the row; ``--on-bad-row skip`` leaves such rows out and reports them.
+    Fix: fill in the value or remove the row; ``--on-bad-row skip`` skips such rows and reports them.
     """
 
 
 class UnknownLabelError(DataError, code="unknown-label"):
-    """A label is not one of those that the model learned.
+    """A label is not one of the classes that the model learned.
 
     Cause: a typing error in the label, or a class that only the validation or test data have.
     Fix: correct the label, add training examples of the class, or leave such rows out with ``--on-bad-row
@@ -224,12 +222,11 @@ class OneClassError(DataError, code="one-class"):
 
 
 class TooFewExamplesError(DataError, code="too-few-examples"):
-    """There are too few examples for what was asked.
+    """There are too few examples for the requested split, folds or model.
 
-    Cause: a class with one example cannot be both learned and validated, and each fold needs some of every
-    class.
-    Fix: add examples, choose another ``--set validation_size=0.2`` or fewer folds, or merge rare classes with
-    ``--set merge_labels=...``.
+    Cause: a class with one example cannot be in training and validation, and every fold needs examples of
+    every class. Fix: add examples, change ``--set validation_size=0.2``, use fewer folds, or merge rare
+    classes with ``--set merge_labels=...``.
     """
 
 
@@ -237,14 +234,14 @@ class NotANumberError(DataError, code="not-a-number"):
     """A target or score is not a number that can be learned.
 
     Cause: a unit, a currency or a decimal comma in the cell, or the column has classes.
-    Fix: write it as 3.5, or say how numbers are written: ``--set number_format=comma``.
+    Fix: write the number as 3.5, or state the format: ``--set number_format=comma``.
     """
 
 
 class UnequalLengthsError(DataError, code="unequal-lengths"):
     """Two lists that belong together have different lengths.
 
-    Cause: rows were removed from one of them only.
+    Cause: rows were removed from only one of the lists.
     Fix: give one label, number or second text for each example.
     """
 
@@ -252,24 +249,24 @@ class UnequalLengthsError(DataError, code="unequal-lengths"):
 class BadImageError(DataError, code="bad-image"):
     """An image cannot be decoded or has an unsupported shape.
 
-    Cause: a damaged or empty file, an array in another layout, or pixels whose range is not known.
-    Fix: fetch or save it again, set ``image_range`` for other pixel values, or leave it out with
+    Cause: a damaged or empty file, an array in another layout, or pixels with an unknown range.
+    Fix: download or save the image again, set ``image_range`` for other pixel values, or skip it with
     ``--on-bad-row skip``.
     """
 
 
 class BadTagsError(DataError, code="bad-tags"):
-    """The tags of a sentence do not fit their scheme or their words.
+    """The tags of a sentence do not match their scheme or their words.
 
     Cause: tags without B- and I-, numbers without names, or spans that do not begin and end with a word.
-    Fix: correct them, or name the scheme: ``--set scheme=BIO`` (``plain`` for tags without B- and I-).
+    Fix: correct the tags, or name the scheme: ``--set scheme=BIO`` (``plain`` for tags without B- and I-).
     """
 
 
 class BadAnswerError(DataError, code="bad-answer"):
     """An answer cannot be found in its context, or is found several times.
 
-    Cause: the context was edited after the answer was marked, or ``answer_start`` is off.
+    Cause: the context was edited after the answer was marked, or ``answer_start`` is wrong.
     Fix: give the answer as it is written in the context, and its character offset as ``answer_start``.
     """
 
@@ -278,22 +275,22 @@ class WrongInputError(DataError, code="wrong-input"):
     """The input is of another kind than the model or the argument expects.
 
     Cause: pairs for a model of single texts, an image for a text model, a string where a list belongs, a run
-    in the place of data.
-    Fix: give what the message asks for, or name another model; ``glassformer doctor RUN`` says what a model
+    instead of data.
+    Fix: pass what the message asks for, or name another model; ``glassformer doctor RUN`` shows what a model
     reads.
     """
 
 
 class NoSuchSplitError(DataError, code="no-such-split"):
-    """The data have no such split, or none that can be evaluated.
+    """The data have no such split, or no split that can be evaluated.
 
-    Cause: a recipe or ``--split`` names validation or test, and the data have no such part.
-    Fix: name a split that exists, or hold one out: ``--set validation_size=0.1``.
+    Cause: a recipe or ``--split`` names validation or test, but the data have no such split.
+    Fix: name a split that exists, or hold out examples: ``--set validation_size=0.1``.
     """
 
 
 class DataChangedError(DataError, code="data-changed"):
-    """The data are not those of the training.
+    """The data differ from the data that the run was trained on.
 
     Cause: the file was edited after the training, so its split may hold rows that the model has seen.
     Fix: restore the file, train into another folder with ``--out``, or evaluate on new rows: ``glassformer
@@ -307,8 +304,8 @@ class DataChangedError(DataError, code="data-changed"):
 class ConfigError(InputError, code="setting"):
     """A recipe, setting, option or environment variable cannot be used.
 
-    Cause: the message names it and its value.
-    Fix: the message ends with it; ``glassformer VERB --help`` lists options, ``glassformer train
+    Cause: the message names the setting and its value.
+    Fix: see the end of the message; ``glassformer VERB --help`` lists options, ``glassformer train
     --help-keys`` settings.
     """
 
@@ -317,14 +314,14 @@ class UnknownKeyError(ConfigError, code="unknown-key"):
     """There is no setting of that name.
 
     Cause: a typing error, or a setting of another task or model.
-    Fix: take the suggestion of the message; ``glassformer train --help-keys`` lists all settings.
+    Fix: use the name that the message suggests; ``glassformer train --help-keys`` lists all settings.
     """
 
 
 class BadValueError(ConfigError, code="bad-value"):
-    """A setting or option has a value that is out of range or not a choice.
+    """A setting or option has a value that is out of range or not one of its choices.
 
-    Cause: a typing error, another type (text for a number), or a bound that the value exceeds.
+    Cause: a typing error, a value of another type (text for a number), or a bound that the value exceeds.
     Fix: use one of the values that the message names.
     """
 
@@ -332,40 +329,40 @@ class BadValueError(ConfigError, code="bad-value"):
 class ConflictError(ConfigError, code="conflict"):
     """Two arguments or options exclude each other.
 
-    Cause: both say the same thing in two ways, or one belongs to what the other rules out.
-    Fix: give one of them.
+    Cause: both set the same thing, or one is only for a case that the other excludes.
+    Fix: give only one of the two.
     """
 
 
 class NothingGivenError(ConfigError, code="nothing-given"):
-    """The command has nothing to work on.
+    """The command lacks an input.
 
     Cause: an argument is missing.
-    Fix: add it as the message shows; ``glassformer VERB --help`` has examples.
+    Fix: add the argument as the message shows; ``glassformer VERB --help`` has examples.
     """
 
 
 class WrongArgumentError(ConfigError, code="wrong-argument"):
-    """An argument is in the place of another one.
+    """An argument is of another kind than the command expects.
 
-    Cause: data where a recipe belongs, a recipe or run where data belong, a model where a text belongs.
-    Fix: give the command that the message names.
+    Cause: data instead of a recipe, a recipe or run instead of data, or a model instead of a text.
+    Fix: run the command that the message names.
     """
 
 
 class NoSuchRecipeError(ConfigError, code="no-such-recipe"):
     """There is no recipe, study or published result of that name.
 
-    Cause: a typing error, or a .toml file that is not there.
-    Fix: ``glassformer recipes`` lists the recipes; a file is named with its path and .toml.
+    Cause: a typing error, or a .toml file that does not exist.
+    Fix: ``glassformer recipes`` lists the recipes; give a file with its path and .toml.
     """
 
 
 class UnknownModelError(ConfigError, code="no-such-model"):
     """There is no model of that name.
 
-    Cause: a typing error in ``--model``, or a name of the other input (text, image).
-    Fix: take the suggestion of the message; ``glassformer doctor`` lists models and their weights.
+    Cause: a typing error in ``--model``, or the name of a model for the other kind of input (text, image).
+    Fix: use the name that the message suggests; ``glassformer doctor`` lists models and their weights.
     """
 
 
@@ -373,20 +370,20 @@ class NotForThisModelError(ConfigError, code="not-for-this-model"):
     """A setting, option or command is not for this model or task.
 
     Cause: for example attention maps of a linear model, labels of a regressor, a threshold of tags.
-    Fix: leave the option out, or use the model or command that the message names.
+    Fix: remove the option, or use the model or command that the message names.
     """
 
 
 class NotInstalledError(ConfigError, code="not-installed"):
     """An optional package is not installed.
 
-    Cause: serving, ONNX export, Ray and loggers need packages of their own.
+    Cause: serving, ONNX export, Ray and loggers need additional packages.
     Fix: install the extra that the message names, for example ``pip install 'glassformer[serve]'``.
     """
 
 
 class NoGpuError(ConfigError, code="no-gpu"):
-    """The device that was asked for is not there.
+    """The requested device is not available.
 
     Cause: no GPU is visible, its driver is missing, or torch was installed for CPUs only.
     Fix: use ``--set device=cpu`` or ``auto``; ``glassformer doctor`` shows what torch sees.
@@ -404,7 +401,7 @@ class NotEnoughMemoryError(ConfigError, code="out-of-memory"):
 class NotARunError(ConfigError, code="not-a-run"):
     """The folder is not a run, or there is no such folder.
 
-    Cause: a typing error, the folder around the runs, or the model folder inside one.
+    Cause: a typing error, the parent folder of runs, or the model folder inside a run.
     Fix: name the folder that ``glassformer train`` printed (its ``--out``); it has config.toml and model.
     """
 
@@ -412,33 +409,33 @@ class NotARunError(ConfigError, code="not-a-run"):
 class RunInUseError(ConfigError, code="run-in-use"):
     """The run's training is not finished, or another process writes to the folder.
 
-    Cause: a training is still running there, or it was stopped before its end.
-    Fix: wait, or continue a stopped training: ``glassformer train --resume --out RUN``.
+    Cause: training is still running in this folder, or it was stopped before its end.
+    Fix: wait, or continue a stopped run: ``glassformer train --resume --out RUN``.
     """
 
 
 class OtherRunError(ConfigError, code="other-run"):
-    """The folder holds a run of another recipe or other settings.
+    """The folder contains a run of another recipe or with other settings.
 
-    Cause: ``--resume`` or ``--out`` names a folder that was begun with other settings.
+    Cause: the run in the folder of ``--resume`` or ``--out`` was started with other settings.
     Fix: resume with the settings of the first command, or choose another ``--out``.
     """
 
 
 class ExistsError(ConfigError, code="exists"):
-    """The output file or folder exists and is not replaced.
+    """The output file or folder exists, and is not overwritten.
 
     Cause: an earlier command wrote it.
-    Fix: choose another ``--out``, remove it, or continue a stopped run with ``--resume``.
+    Fix: choose another ``--out``, delete the old output, or continue a stopped run with ``--resume``.
     """
 
 
 class OutputPathError(ConfigError, code="output-path"):
-    """Nothing can be written at the path that was given.
+    """The output path cannot be written.
 
-    Cause: its folder does not exist or may not be written to, it is a broken link, or a folder where a file
-    belongs.
-    Fix: make the folder first (``mkdir -p``), or choose another path.
+    Cause: its parent folder does not exist or is not writable, it is a broken link, or a folder where a file
+    is expected.
+    Fix: create the folder first (``mkdir -p``), or choose another path.
     """
 
 
@@ -448,15 +445,15 @@ class OutputPathError(ConfigError, code="output-path"):
 class CheckpointError(InputError, code="checkpoint"):
     """A checkpoint folder is incomplete, damaged, of another shape or not supported.
 
-    Cause: a file was changed, cut or mixed with another model's.
-    Fix: save or fetch it again; the message names the file and the key.
+    Cause: a file was changed or truncated, or is from another model.
+    Fix: save or download the checkpoint again; the message names the file and the key.
     """
 
 
 class NewerFormatError(CheckpointError, code="newer-version"):
     """A later version of glassformer wrote the folder; it is not damaged.
 
-    Cause: it was saved on another machine or before a downgrade.
+    Cause: the folder was saved on another machine, or before a downgrade.
     Fix: update glassformer: ``pip install --upgrade glassformer``.
     """
 
@@ -465,64 +462,64 @@ class NoSuchModelError(CheckpointError, code="no-such-model"):
     """There is no model folder or checkpoint of that name.
 
     Cause: a typing error in a path or Hub id.
-    Fix: check the path, or take a name from ``glassformer doctor``.
+    Fix: check the path, or use a name that ``glassformer doctor`` lists.
     """
 
 
 class NotDownloadedError(CheckpointError, code="not-downloaded"):
-    """A checkpoint is not on this machine and could not be fetched.
+    """A checkpoint is not on this machine and could not be downloaded.
 
     Cause: there is no connection, offline mode is on, or the Hub asks for a login.
-    Fix: fetch it once with a connection (``hf download ORG/NAME``), or name a local folder.
+    Fix: download it once with a connection (``hf download ORG/NAME``), or name a local folder.
     """
 
 
 class PickleError(CheckpointError, code="pickle"):
-    """The weights are pickled, and reading a pickle can run any code.
+    """The weights are pickled, and loading a pickle can run any code.
 
-    Cause: an older checkpoint, or a file that asks for more than tensors. ``pytorch_model.bin`` of PyTorch
+    Cause: an older checkpoint, or a file with more than tensors. ``pytorch_model.bin`` of PyTorch
     1.6 or later is read without unpickling.
-    Fix: convert it to safetensors where you trust it, or take a revision that has model.safetensors.
+    Fix: if you trust it, convert it to safetensors; or use a revision that has model.safetensors.
     """
 
 
 class NoTokenizerError(CheckpointError, code="no-tokenizer"):
     """The folder has no tokenizer that can be read.
 
-    Cause: no known file of a tokenizer, or SentencePiece's file of a class whose ids are not known.
-    Fix: save it with ``tokenizer.save_pretrained(FOLDER)`` of a fast tokenizer.
+    Cause: there is no known tokenizer file, or a SentencePiece file for a class with unknown ids.
+    Fix: save a fast tokenizer there with ``tokenizer.save_pretrained(FOLDER)``.
     """
 
 
 class IncompleteError(CheckpointError, code="incomplete"):
-    """A file of the folder is missing, cut or changed.
+    """A file of the folder is missing, truncated or changed.
 
     Cause: a copy or download that was interrupted, Git LFS without its files, or a file edited by hand.
-    Fix: copy, fetch or save it again; for Git LFS run ``git lfs pull``.
+    Fix: copy, download or save the file again; for Git LFS run ``git lfs pull``.
     """
 
 
 class FolderExistsError(CheckpointError, code="exists"):
-    """The folder to save to exists and is not replaced.
+    """The folder to save to exists, and is not overwritten.
 
-    Cause: it was saved before, or it holds something else.
-    Fix: name another folder, or pass ``overwrite=True`` for one that glassformer wrote.
+    Cause: it contains a saved model or something else.
+    Fix: name another folder, or pass ``overwrite=True`` for a folder that glassformer wrote.
     """
 
 
 class UnsupportedModelError(CheckpointError, code="unsupported-model"):
-    """The checkpoint's architecture or a setting of it is not supported.
+    """The checkpoint's architecture, or one of its settings, is not supported.
 
     Cause: another ``model_type``, quantized weights, or an option that changes the computation.
-    Fix: take a supported checkpoint: the page "Which models open here" lists them.
+    Fix: use a supported checkpoint; the page "Which models open here" lists all of them.
     """
 
 
 class ShapeError(InputError, code="shape"):
-    """Tensors or sizes do not fit together; the message names both sizes.
+    """The shapes of tensors, or the lengths of lists, do not match; the message names both.
 
-    Cause: inputs of another model, or padded tensors where packed ones belong.
-    Fix: use the tokenizer and transform of the model; shapes are in the docstrings.
+    Cause: inputs of another model, or padded tensors instead of packed tensors.
+    Fix: use the tokenizer and transform of the model; the docstrings state the shapes.
     """
 
 
@@ -534,10 +531,10 @@ class GlassformerWarning(_Coded, UserWarning):
 
 
 class ShortModelWarning(GlassformerWarning, code="short-model"):
-    """The model has positions for fewer tokens than ``max_length`` asks for; longer texts are cut.
+    """The model has positions for fewer tokens than ``max_length``; longer texts are truncated.
 
-    Cause: a checkpoint for short texts.
-    Fix: set ``max_length`` to its limit, read long texts in windows (``long_texts``), or take another model.
+    Cause: a checkpoint for short texts. Fix: set ``max_length`` to the model's limit, read long texts in
+    windows (``long_texts``), or use another model.
     """
 
 
@@ -545,15 +542,15 @@ class NotKeptWarning(GlassformerWarning, code="file-not-kept"):
     """A file that you put into a saved folder could not be kept when the folder was saved again.
 
     Cause: the file cannot be read or copied.
-    Fix: copy it there again.
+    Fix: copy the file into the folder again.
     """
 
 
 class UnnamedColumnsWarning(GlassformerWarning, code="unnamed-columns"):
-    """A model that was fitted without column names takes the columns of a table in their order.
+    """A model that was fitted without column names reads the columns of a table in their order.
 
-    Cause: it was fitted on lists or arrays.
-    Fix: fit it on a table, or give a list of tuples.
+    Cause: the model was fitted on lists or arrays.
+    Fix: fit the model on a table, or pass a list of tuples.
     """
 
 
@@ -566,15 +563,15 @@ class OtherOrderWarning(GlassformerWarning, code="index-order"):
 
 
 class OtherSpellingWarning(GlassformerWarning, code="label-spelling"):
-    """Labels are spelled differently from the model's; they count as the labels that they mean.
+    """Labels are spelled differently from the model's classes; they are read as these classes.
 
     Cause: numbers as text, or another case.
-    Fix: write them as the model does: scikit-learn's metrics compare exactly.
+    Fix: write the labels like the model's classes: scikit-learn's metrics compare exactly.
     """
 
 
 class OtherLanguageWarning(GlassformerWarning, code="text-language"):
-    """The texts are in another language than the encoder was trained on.
+    """The texts are not in the language that the encoder was trained on.
 
     Cause: the default encoders read English.
     Fix: use a multilingual encoder: ``--model xlm-roberta-base``.
@@ -584,46 +581,46 @@ class OtherLanguageWarning(GlassformerWarning, code="text-language"):
 class FromScratchWarning(GlassformerWarning, code="from-scratch"):
     """No pre-trained weights were found: the model starts from random weights and needs more examples.
 
-    Cause: neither a package nor a download folder has weights.
-    Fix: install or download weights; ``glassformer doctor`` says where they are looked for.
+    Cause: there are no weights in installed packages or download folders.
+    Fix: install or download weights; ``glassformer doctor`` lists the folders that are searched.
     """
 
 
 class MalformedTagsWarning(GlassformerWarning, code="malformed-tags"):
-    """Tags break the rules of their scheme; they are read as the spans that they mean.
+    """Tags break the rules of their scheme; they are read as the spans that are probably meant.
 
-    Cause: I- without B-, for example.
+    Cause: for example I- without B-.
     Fix: correct the tags if their boundaries matter.
     """
 
 
 class FewStepsWarning(GlassformerWarning, code="few-steps"):
-    """The settings leave too few optimizer steps to learn from.
+    """The settings result in too few optimizer steps for learning.
 
     Cause: few examples with a large batch, or few epochs.
-    Fix: use a smaller ``batch_size`` or more ``epochs``, or leave them unset.
+    Fix: use a smaller ``batch_size`` or more ``epochs``, or use the defaults.
     """
 
 
 class HighRateWarning(GlassformerWarning, code="high-lr"):
-    """The learning rate is far above the usual one for such a model; training may diverge.
+    """The learning rate is far above the usual rate for such a model; training may diverge.
 
-    Cause: the rate of a model from scratch was set for a pre-trained one.
-    Fix: use the rate that the message names, or leave ``lr`` unset.
+    Cause: a rate for models from scratch was set for a pre-trained model.
+    Fix: use the rate that the message names, or the default.
     """
 
 
 class OtherBitsWarning(GlassformerWarning, code="resume-differs"):
-    """The resumed run uses another device or precision; its result is not bit-identical to an uninterrupted
-    run's.
+    """The resumed run uses another device or precision; its weights will not be bit-identical to those of an
+    uninterrupted run.
 
     Cause: the run continues on another machine or with other threads.
-    Fix: none is needed; to repeat bits, resume where it began.
+    Fix: none is needed; for identical bits, resume the run on the first machine.
     """
 
 
 class SeveralProcessesWarning(GlassformerWarning, code="waiting-for-processes"):
-    """WORLD_SIZE is above 1 and ``torchrun`` did not start this process; it waits for the others.
+    """WORLD_SIZE is above 1 but ``torchrun`` did not start this process; it waits for other processes.
 
     Cause: a variable left over from another job.
     Fix: unset WORLD_SIZE, or start with ``torchrun``.
@@ -631,26 +628,26 @@ class SeveralProcessesWarning(GlassformerWarning, code="waiting-for-processes"):
 
 
 class OtherDeviceWarning(GlassformerWarning, code="other-device"):
-    """A saved model names a GPU and none is visible; it runs on what is there.
+    """A saved model names a GPU that is not visible; it runs on another device.
 
-    Cause: it was saved on a machine with a GPU.
-    Fix: save it with ``device="auto"``.
+    Cause: the model was saved on a machine with more GPUs.
+    Fix: save the model with ``device="auto"``.
     """
 
 
 class DimImagesWarning(GlassformerWarning, code="dim-images"):
     """The brightest pixel of all training images is far below white.
 
-    Cause: images with 10 or 12 bits stored in 16, or dark scans.
+    Cause: images of 10 or 12 bits stored in 16 bits, or dark scans.
     Fix: set ``image_range`` to the value of white.
     """
 
 
 class IdleSettingWarning(GlassformerWarning, code="idle-setting"):
-    """A setting has no effect in combination with the others.
+    """A setting has no effect in combination with the other settings.
 
-    Cause: it belongs to another model, or needs validation data.
-    Fix: leave it out, or set what the message names.
+    Cause: the setting is for another model, or needs validation data.
+    Fix: remove the setting, or set what the message names.
     """
 
 

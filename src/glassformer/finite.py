@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from glassformer.errors import NotFiniteError
-from glassformer.outputs import LONE, escape
+from glassformer.outputs import escape, sub_lone
 
 Outputs = TypeVar("Outputs")
-UNDEFINED = "undefined"  # key of a JSON object: metric -> why it is null
+UNDEFINED = "undefined"  # key of a JSON object: metric -> the reason why it is null
 REASONS = "not_finite"  # key of a JSON object: name of a null number -> "nan", "inf" or "-inf"
 
 
@@ -28,7 +28,7 @@ def finite(outputs: Outputs, what: str = "outputs") -> Outputs:
         what: name of the outputs in the error message.
 
     Raises:
-        NotFiniteError: one of them is NaN or infinite.
+        NotFiniteError: an output is NaN or infinite.
     """
     values: Any = outputs
     is_finite = values.isfinite() if hasattr(values, "isfinite") else np.isfinite(values)
@@ -38,10 +38,10 @@ def finite(outputs: Outputs, what: str = "outputs") -> Outputs:
 
 
 def undefined(metrics: dict[str, Any], reasons: dict[str, str]) -> dict[str, Any]:
-    """The metrics with a key ``undefined`` added: metric -> why it is None.
+    """The metrics with an additional key ``undefined``: metric -> the reason why it is None.
 
     Args:
-        reasons: metric -> why it is not defined; only used for metrics that are None.
+        reasons: metric -> the reason if it is not defined; ignored for metrics that are not None.
     """
     why_null = {key: why for key, why in reasons.items() if key in metrics and metrics[key] is None}
     return metrics | ({UNDEFINED: metrics.get(UNDEFINED, {}) | why_null} if why_null else {})
@@ -68,34 +68,34 @@ def json_text(
     try:
         text = json.dumps(value, allow_nan=False, default=default, **options)
     except ValueError:
-        text = json.dumps(_without(value, default), allow_nan=False, **options)
-    return text if text.isascii() else LONE(lambda match: json.dumps(escape(match[0]))[1:-1], text)
+        text = json.dumps(_replace_nonfinite(value, default), allow_nan=False, **options)
+    return text if text.isascii() else sub_lone(lambda match: json.dumps(escape(match[0]))[1:-1], text)
 
 
 def restored(value: Any) -> Any:
     """Undo ``json_text``: put back the numbers that are not finite."""
     if isinstance(value, list):
-        return [restored(one) for one in value]
+        return [restored(item) for item in value]
     if not isinstance(value, dict):
         return value
     reasons = value.get(REASONS) or {}
-    found = {key: restored(one) for key, one in value.items() if key != REASONS}
-    return found | {key: float(why) for key, why in reasons.items() if found.get(key, 0) is None}
+    result = {key: restored(item) for key, item in value.items() if key != REASONS}
+    return result | {key: float(why) for key, why in reasons.items() if result.get(key, 0) is None}
 
 
-def _without(value: Any, default: Callable[[Any], Any] | None) -> Any:
+def _replace_nonfinite(value: Any, default: Callable[[Any], Any] | None) -> Any:
     """Replace numbers that are not finite by None, and record them under ``not_finite``."""
     if isinstance(value, dict):
-        found = {key: _without(one, default) for key, one in value.items()}
-        reasons = {str(key): why for key, one in value.items() if (why := _reason(one, default))}
-        return found | ({REASONS: reasons} if reasons else {})
+        result = {key: _replace_nonfinite(item, default) for key, item in value.items()}
+        reasons = {str(key): why for key, item in value.items() if (why := _reason(item, default))}
+        return result | ({REASONS: reasons} if reasons else {})
     if isinstance(value, list | tuple):
-        return [_without(one, default) for one in value]
+        return [_replace_nonfinite(item, default) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int) or default is None:
         return value
-    return _without(default(value), default)
+    return _replace_nonfinite(default(value), default)
 
 
 def _reason(value: Any, default: Callable[[Any], Any] | None) -> str:
@@ -103,7 +103,7 @@ def _reason(value: Any, default: Callable[[Any], Any] | None) -> str:
     if isinstance(value, float):
         return "" if math.isfinite(value) else str(float(value))
     if isinstance(value, list | tuple):
-        return next((why for one in value if (why := _reason(one, default))), "")
+        return next((why for item in value if (why := _reason(item, default))), "")
     if value is None or isinstance(value, str | int | dict) or default is None:
         return ""
     return _reason(default(value), default)

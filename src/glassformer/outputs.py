@@ -10,7 +10,7 @@ from pathlib import Path
 
 from glassformer.errors import CannotWriteError, ExistsError, OutputPathError
 
-LONE = re.compile("[\ud800-\udfff]").sub  # lone surrogates
+sub_lone = re.compile("[\ud800-\udfff]").sub  # lone surrogates
 LONGEST_NAME = 220  # bytes; file systems allow 255, but the temporary file's name is longer
 LONGEST_PATH = 4_000  # bytes
 
@@ -25,16 +25,16 @@ def check_new_file(path: str | Path, option: str = "--out") -> Path:
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
     if path.is_symlink() and not path.exists():
-        raise OutputPathError(f"a link that leads nowhere ({os.readlink(path)})", where=str(path), fix=fix)
+        raise OutputPathError(f"a broken link (to {os.readlink(path)})", where=str(path), fix=fix)
     if path.is_dir():
         raise OutputPathError("a folder, where a file is to be written", where=str(path), fix=fix)
     if os.path.lexists(path):
         raise ExistsError("the output file exists", where=str(path), fix=fix)
     if not path.parent.is_dir():
-        what = "no folder but a file" if path.parent.exists() else "no such folder"
-        raise OutputPathError(what, where=str(path.parent), fix="Make it first")
+        what = "a file, not a folder" if path.parent.exists() else "there is no such folder"
+        raise OutputPathError(what, where=str(path.parent), fix="Create it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise OutputPathError("the folder may not be written to", where=str(path.parent), fix=fix)
+        raise OutputPathError("the folder is not writable", where=str(path.parent), fix=fix)
     return path
 
 
@@ -50,19 +50,19 @@ def check_folder_path(path: str | Path, option: str = "--out") -> Path:
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
     if readable(str(path.absolute())) != str(path.absolute()):  # safetensors cannot open such paths
-        what = "the folder's path is not UTF-8, and a model cannot be read from it"
+        what = "the folder's path is not UTF-8, so a model could not be read from it"
         raise OutputPathError(what, where=readable(str(path)), fix=fix)
-    for one in (path, *path.absolute().parents):
-        if one.is_symlink() and not one.exists():
-            raise OutputPathError(f"a link that leads nowhere ({os.readlink(one)})", where=str(one), fix=fix)
-        if not one.exists():
+    for place in (path, *path.absolute().parents):
+        if place.is_symlink() and not place.exists():
+            raise OutputPathError(f"a broken link (to {os.readlink(place)})", where=str(place), fix=fix)
+        if not place.exists():
             continue
-        if one == path and not one.is_dir():
+        if place == path and not place.is_dir():
             raise OutputPathError("is a file, not a folder", where=str(path), fix=fix)
-        if not (one.is_dir() and os.access(one, os.W_OK | os.X_OK)):
-            what = f"the folder cannot be made: {one} is not a folder that may be written to"
-            if one == path:
-                what = "the folder may not be written to"
+        if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+            what = f"the folder cannot be created: {place} is not a writable folder"
+            if place == path:
+                what = "the folder is not writable"
             raise OutputPathError(what, where=str(path), fix=fix)
         return path
     return path
@@ -75,7 +75,7 @@ def _check_name(path: Path, option: str) -> Path:
         raise OutputPathError(what, where=f"{option} {str(path)!r}"[:300], fix="Use letters and digits")
     if len(name) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
         what = f"a name of {len(name):,} bytes is too long"
-        fix = f"Use at most {LONGEST_NAME} between two slashes"
+        fix = f"Use at most {LONGEST_NAME} bytes between two slashes"
         raise OutputPathError(what, where=f"{option} {str(path)[:80]}...", fix=fix)
     try:
         path.exists()
@@ -89,16 +89,16 @@ def readable(text: str) -> str:
     surrogates ``\\ud800``. ``reading.file_called`` finds the file by such a name."""
     if text.isascii():
         return text
-    return LONE(lambda match: escape(match[0]), text)
+    return sub_lone(lambda match: escape(match[0]), text)
 
 
-def escape(lone: str) -> str:
+def escape(surrogate: str) -> str:
     """A lone surrogate as ASCII: ``\\xe9`` or ``\\ud800``."""
-    number = ord(lone)
+    number = ord(surrogate)
     return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"
 
 
-def printable(text: str, keep: str = "") -> str:
+def printable(text: str, allowed: str = "") -> str:
     """Make text safe to print: control characters (C0, C1), bidirectional marks and line separators become
     U+FFFD; lone surrogates are escaped as in ``readable``.
 
@@ -108,15 +108,15 @@ def printable(text: str, keep: str = "") -> str:
     text = text if text.isprintable() else readable(text)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in keep else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() or c in allowed else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Atomic write: yield a temporary file in the same folder, which replaces ``path`` at the end.
 
     Raises:
-        GlassformerError: it could not be written (disk full, read-only, ...). The old file stays and no
+        GlassformerError: the file could not be written (disk full, read-only, ...). The old file stays and no
             temporary file is left.
     """
     draft = path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
@@ -132,7 +132,7 @@ def written_whole(path: Path) -> Iterator[Path]:
             draft.unlink(missing_ok=True)
 
 
-def write_text_whole(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a text file atomically; lone surrogates are escaped as in ``readable``."""
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(readable(text), encoding="utf-8")

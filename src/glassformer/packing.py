@@ -1,7 +1,7 @@
 """Sequence lengths and index tensors of a packed batch.
 
 A packed batch is one matrix ``[N, D]`` of real tokens, sequence after sequence, without padding. The lengths
-are kept as Python integers, so that no code below waits for the GPU to read them.
+are kept as Python integers, so that code that reads the lengths does not wait for the GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glassformer.errors import ShapeError
 from glassformer.runtime import send
 
 
-class kept_tensor(cached_property):
+class cached_tensor(cached_property):
     """``cached_property`` for tensors. They are created outside of inference mode, so that training can use
     them later."""
 
@@ -35,7 +35,7 @@ class Packing:
     """The lengths of the sequences of a packed batch, in order.
 
     Raises:
-        ShapeError: no sequence, or one with fewer than one token.
+        ShapeError: there is no sequence, or a sequence without tokens.
     """
 
     lengths: tuple[int, ...]
@@ -93,29 +93,29 @@ class Packing:
             row += length
         return tuple(starts)
 
-    @kept_tensor
+    @cached_tensor
     def length_tensor(self) -> Tensor:  # [B] int64
         return send(torch.tensor(self.lengths), self.device)
 
-    @kept_tensor
+    @cached_tensor
     def first_rows(self) -> Tensor:  # [B] int64
         return send(torch.tensor(self.starts), self.device)
 
-    @kept_tensor
+    @cached_tensor
     def cu_seqlens(self) -> Tensor:  # [B + 1] int32, as varlen attention kernels expect
         return send(torch.tensor((*self.starts, self.total), dtype=torch.int32), self.device)
 
-    @kept_tensor
+    @cached_tensor
     def sequence_ids(self) -> Tensor:  # [N] int64, the index of each row's sequence
         return torch.repeat_interleave(
             torch.arange(self.count, device=self.device), self.length_tensor, output_size=self.total
         )
 
-    @kept_tensor
+    @cached_tensor
     def positions(self) -> Tensor:  # [N] int64, the position of each row in its sequence
         return torch.arange(self.total, device=self.device) - self.first_rows[self.sequence_ids]
 
-    @kept_tensor
+    @cached_tensor
     def padded_rows(self) -> Tensor:  # [N] int64, the index of each row in a right-padded [B * T]
         return self.sequence_ids * self.max_length + self.positions
 
@@ -147,6 +147,6 @@ def _uniform(count: int, length: int, device: torch.device) -> Packing:
 
 
 def pack(sequences: Sequence[Tensor]) -> tuple[Tensor, Packing]:
-    """Concatenate sequences ``[T_i, ...]`` to ``[N, ...]``, and return it with its packing."""
+    """Concatenate sequences ``[T_i, ...]`` to rows ``[N, ...]``; returns the rows and their packing."""
     rows = torch.cat(list(sequences))
     return rows, Packing(tuple(len(s) for s in sequences), rows.device)

@@ -1,7 +1,7 @@
 """Process-wide settings that make glassformer faster.
 
-Importing glassformer changes none of them: call ``tune_process`` yourself. This module does not import torch,
-since torch reads two of the settings when it is loaded.
+Importing glassformer changes no such setting: call ``tune_process`` yourself. This module does not import
+torch, since torch reads two of the settings when it is loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 ENCODING = "GLASSFORMER_ENCODING"  # environment variable: encoding of files that are not UTF-8
-OPTION = "--encoding"  # the option that sets it for one command
+OPTION = "--encoding"  # the option that sets this encoding for one command
 READING = {  # recipe key -> option and environment variable for reading tables
     "encoding": (OPTION, ENCODING),
     "quoting": ("--quoting", "GLASSFORMER_QUOTING"),
@@ -61,8 +61,8 @@ def without_warnings(
     """Thread-safe context manager that hides the warnings that match.
 
     Python has one list of filters for all threads, and ``warnings.catch_warnings`` restores the whole list:
-    if two of them overlap, the one that ends later brings back the filters of the first. Here the first user
-    adds one filter and the last user removes it, and the rest of the list stays untouched.
+    if two such contexts overlap, the one that ends later brings back the filters of the other. Here the first
+    context adds one filter and the last one removes it; the rest of the list stays untouched.
 
     Args:
         module: regular expression for the start of the name of the module that warns.
@@ -111,12 +111,12 @@ def tune_process() -> None:
     * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory use stays flat;
     * glibc's allocator to keep freed blocks for the next step.
 
-    Variables that are already set keep their values; if one of the first two is set, the other is left unset.
-    Results do not change. ``docs/benchmarks.md`` ("Process tuning") has the gains in speed and memory.
+    Variables that are already set keep their values; if one of the two about waiting is set, so is not the
+    other. Results do not change. ``docs/benchmarks.md`` ("Process tuning") has the gains in speed and memory.
     """
-    chosen = any(name in os.environ for name in WAITING)
+    user_chose = any(name in os.environ for name in WAITING)
     for name, value in SETTINGS.items():
-        if not (chosen and name in WAITING):
+        if not (user_chose and name in WAITING):
             os.environ.setdefault(name, value)
     keep_freed_memory()
 

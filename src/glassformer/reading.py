@@ -1,4 +1,4 @@
-"""Open a user's files safely: only regular files, and never more bytes than a limit.
+"""Open a user's files safely: only regular files, and at most a limited number of bytes.
 
 Opening a pipe, a device or a socket could block or have side effects. So the file type is checked before and
 after opening, and the file is opened in non-blocking mode.
@@ -31,7 +31,7 @@ _FLAGS = os.O_RDONLY | sum(
 _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
-def file_called(name: str) -> str:
+def find_escaped(name: str) -> str:
     """Undo ``outputs.readable`` for the name of a file or folder. Returns ``name`` itself if it exists, or if
     no file has the decoded name."""
     if "\\x" not in name or os.path.exists(name):
@@ -41,7 +41,7 @@ def file_called(name: str) -> str:
 
 
 class NotRegularError(OSError):
-    """The path is not a regular file, or the name is not valid; ``strerror`` says which."""
+    """The path is not a regular file, or the name is not valid; ``strerror`` has the reason."""
 
 
 def check_regular(info: os.stat_result) -> None:
@@ -57,13 +57,13 @@ def open_regular(path: str | Path) -> BufferedReader:
 
     Raises:
         NotRegularError: a folder, pipe, device or socket, or a name that is not valid.
-        OSError: it is missing, a circular link, or may not be read; ``strerror`` says which.
+        OSError: the file is missing, a circular link, or not readable; ``strerror`` has the reason.
     """
     try:
         check_regular(os.stat(path))  # opening a device can have side effects
         handle = os.open(path, _FLAGS)
     except ValueError:  # a NUL, or a lone surrogate
-        raise NotRegularError(errno.EINVAL, "is a name that no file can have") from None
+        raise NotRegularError(errno.EINVAL, "is not a valid file name") from None
     try:
         check_regular(os.fstat(handle))  # the path may have been replaced since the first check
         return os.fdopen(handle, "rb")
@@ -72,21 +72,21 @@ def open_regular(path: str | Path) -> BufferedReader:
         raise
 
 
-def read_regular(path: str | Path, most: int) -> bytes:
-    """Read a regular file of at most ``most`` bytes.
+def read_regular(path: str | Path, max_bytes: int) -> bytes:
+    """Read a regular file of at most ``max_bytes`` bytes.
 
     Raises:
         OSError: as ``open_regular``; errno EFBIG if it is larger.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(most + 1) if size <= most else b""
-        if size > most or len(content) > most:
-            raise OSError(errno.EFBIG, f"is larger than the {most:,} bytes allowed")
+        content = file.read(max_bytes + 1) if size <= max_bytes else b""
+        if size > max_bytes or len(content) > max_bytes:
+            raise OSError(errno.EFBIG, f"is larger than the {max_bytes:,} bytes allowed")
     return content
 
 
-class Unchanged:
+class ChangeDetector:
     """Detects changes of a table that a long job reads in parts.
 
     Raises:
@@ -95,12 +95,12 @@ class Unchanged:
 
     def __init__(self, path: str | Path):
         self.path = path
-        self._before = self._stamp()
+        self._first_stamp = self._stamp()
 
     def check(self) -> None:
-        if self._stamp() != self._before:
-            what = "the file has changed while it was read, so its rows are not of one table"
-            fix = "Give the command again when nothing writes to the file"
+        if self._stamp() != self._first_stamp:
+            what = "the file has changed while it was read, so its rows may belong to different tables"
+            fix = "Run the command again when nothing writes to the file"
             raise CannotReadError(what, where=str(self.path), fix=fix)
 
     def _stamp(self) -> tuple[int, ...] | None:
@@ -113,9 +113,9 @@ class Unchanged:
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """``object_pairs_hook`` for ``json.loads`` that raises ValueError for a duplicate key."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {twice[:80]!r} occurs twice")
-    return found
+        duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {duplicate[:80]!r} occurs twice")
+    return result

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from glassformer.errors import BadValueError, ConfigError, NoGpuError, OtherDeviceWarning
 
-Found = TypeVar("Found")
+Result = TypeVar("Found")
 
 
 @cache
@@ -37,14 +37,14 @@ def cpu_flags() -> frozenset[str]:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bf16 matrices in hardware; without, bf16 is very slow."""
+    """Whether the device multiplies bf16 matrices in hardware; otherwise bf16 is very slow."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
 
 
-_ended: list[bool] = []  # not empty inside ``the_others_ended``
-MEETING = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # variables that a launcher sets in addition to WORLD_SIZE
+_single_process: list[bool] = []  # not empty inside ``as_single_process``
+LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # variables that a launcher sets in addition to WORLD_SIZE
 
 
 def world() -> tuple[int, int]:
@@ -54,28 +54,28 @@ def world() -> tuple[int, int]:
         ConfigError: the variables are inconsistent, such as a WORLD_SIZE left over from another job.
     """
     size = _variable("WORLD_SIZE", 1)
-    if size < 2 or _ended:
+    if size < 2 or _single_process:
         return 0, 1
     fix = f"Unset WORLD_SIZE for one process, or use torchrun --nproc-per-node {size}"
     joined = torch.distributed.is_available() and torch.distributed.is_initialized()
-    missing = [name for name in MEETING if not os.environ.get(name)]
+    missing = [name for name in LAUNCHER if not os.environ.get(name)]
     if missing and not joined:
-        what = f"is {size}, but no launcher has started this process: not set are {', '.join(missing)}"
+        what = f"is {size}, but no launcher has started this process: {', '.join(missing)} not set"
         raise ConfigError(what, where="WORLD_SIZE", fix=fix)
     rank = _variable("RANK", 0)
     if not 0 <= rank < size:
-        raise ConfigError(f"RANK is {rank} of {size} processes", where="RANK", fix=fix)
+        raise ConfigError(f"RANK is {rank}, but there are {size} processes", where="RANK", fix=fix)
     return rank, size
 
 
 @contextmanager
-def the_others_ended() -> Iterator[None]:
+def as_single_process() -> Iterator[None]:
     """Context manager: ``world`` returns (0, 1), so that a fit inside does not wait for other processes."""
-    _ended.append(True)
+    _single_process.append(True)
     try:
         yield
     finally:
-        _ended.pop()
+        _single_process.pop()
 
 
 def _variable(name: str, default: int) -> int:
@@ -92,14 +92,14 @@ def choose_device(name: str = "auto") -> torch.device:
     """The device for ``name``. ``auto``: the GPU if there is one; with ``torchrun`` one GPU per process.
 
     Raises:
-        ConfigError: torch does not know or does not see the device; also as ``world``.
+        ConfigError: torch does not know or does not see the device; also errors of ``world``.
     """
     if name in ("auto", "cuda") and torch.cuda.is_available():
-        place, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
-        if place >= gpus:
+        rank, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
+        if rank >= gpus:
             fix = f"Use --nproc-per-node {gpus}, or --set device=cpu"
-            raise NoGpuError(f"process {place} of this machine has no GPU", where="torchrun", fix=fix)
-        return torch.device("cuda" if place < 0 else f"cuda:{place}")
+            raise NoGpuError(f"process {rank} of this machine has no GPU", where="torchrun", fix=fix)
+        return torch.device("cuda" if rank < 0 else f"cuda:{rank}")
     if name == "auto":
         return torch.device("cpu")
     try:
@@ -121,9 +121,12 @@ def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     number = re.fullmatch(r"cuda(?::(\d{1,4}))?", name)
     if number is None or int(number[1] or 0) < seen:
         return settings
-    there = "only such GPUs as come before it are" if seen else "no GPU is"
-    where = "on the first of them" if seen else "on the processor"
-    message = f"{folder} was saved with device = {name!r}, and {there} visible: it computes {where}"
+    reason, device = (
+        (f"only {seen} GPU{'s are' if seen > 1 else ' is'} visible", "cuda:0")
+        if seen
+        else ("no GPU is visible", "the CPU")
+    )
+    message = f"{folder} was saved with device = {name!r}, but {reason}: it computes on {device}"
     warnings.warn(message, OtherDeviceWarning, stacklevel=4)
     return settings | {"device": "auto"}
 
@@ -179,19 +182,19 @@ def set_threads(threads: int) -> None:
 
 def set_seed(seed: int) -> None:
     """Seed the random generators of the fit that runs in this thread; outside of fits, torch's."""
-    own = _draws.get()
-    if own is None:
+    generator = _generator.get()
+    if generator is None:
         torch.manual_seed(seed)
         return
-    own.manual_seed(seed)
+    generator.manual_seed(seed)
     if _on_gpu.get():
         torch.cuda.manual_seed_all(seed)
 
 
 def be_deterministic() -> None:
-    """Use only deterministic algorithms; torch raises an error for an operation that has none.
+    """Use only deterministic algorithms; torch raises an error for an operation without one.
 
-    On a CPU all are deterministic. On a GPU, the order of additions could otherwise differ between runs.
+    On a CPU all algorithms are deterministic; on a GPU, the order of additions can otherwise differ.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it at the first product
     torch.use_deterministic_algorithms(True)
@@ -202,7 +205,7 @@ def be_deterministic() -> None:
 
 # The generator of the fit that runs in this thread. Torch's default CPU generator is shared by all threads:
 # two fits that used it would change each other's random numbers, and the caller's.
-_draws: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
+_generator: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
 _on_gpu: ContextVar[bool] = ContextVar("on_gpu", default=False)
 # Dropout and attention on a GPU can only use torch's default generator, so one fit at a time runs there. The
 # lock is reentrant because a fit may fit another model in the same thread.
@@ -210,70 +213,70 @@ _GPU = threading.RLock()
 
 
 def generator_on(device: torch.device) -> torch.Generator | None:
-    """The generator to use on a device: on a CPU that of the fit in this thread. On a GPU and outside of fits
-    None, which means torch's default generator."""
-    return _draws.get() if device.type == "cpu" else None
+    """The generator to use on a device: on a CPU, the generator of the fit in this thread. On a GPU and
+    outside of fits None, which means torch's default generator."""
+    return _generator.get() if device.type == "cpu" else None
 
 
 @contextmanager
-def own_generators(device: torch.device | None = None) -> Iterator[None]:
+def own_generator(device: torch.device | None = None) -> Iterator[None]:
     """Context manager: use a new random generator in this thread; the caller's generators stay unchanged.
 
-    On a CPU any number of threads may do this at once. On a GPU, one at a time; the others wait.
+    On a CPU, any number of threads may do this at once. On a GPU, threads wait for each other.
 
     Args:
-        device: where a fit computes; None means the CPU.
+        device: device of the fit; None: the CPU.
     """
     on_gpu = device is not None and device.type == "cuda"
-    with ExitStack() as held:
+    with ExitStack() as stack:
         if on_gpu:
-            held.enter_context(_GPU)
-            held.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
-        held.callback(_draws.reset, _draws.set(torch.Generator()))
-        held.callback(_on_gpu.reset, _on_gpu.set(on_gpu))
+            stack.enter_context(_GPU)
+            stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        stack.callback(_generator.reset, _generator.set(torch.Generator()))
+        stack.callback(_on_gpu.reset, _on_gpu.set(on_gpu))
         yield
 
 
 @contextmanager
-def drawing_own() -> Iterator[None]:
+def use_own_generator() -> Iterator[None]:
     """Context manager: torch's own modules use the fit's generator too, for example for initial weights."""
-    with _OwnDraws() if _draws.get() is not None else nullcontext():
+    with _OwnGenerator() if _generator.get() is not None else nullcontext():
         yield
 
 
-class _OwnDraws(TorchFunctionMode):
-    """Passes the fit's generator to torch functions that accept one and got none, in this thread only."""
+class _OwnGenerator(TorchFunctionMode):
+    """In this thread, pass the fit's generator to torch functions that are called without a generator."""
 
     NAMES = frozenset(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"))
     IN_PLACE = frozenset(("normal_", "uniform_", "random_", "bernoulli_"))
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        draws = "generator" in kwargs or getattr(func, "__name__", "") in self.NAMES | self.IN_PLACE
-        if draws and kwargs.get("generator") is None:
-            into = kwargs.get("tensor", args[0] if args else None)
-            device = into.device if isinstance(into, torch.Tensor) else torch.device("cpu")
+        random = "generator" in kwargs or getattr(func, "__name__", "") in self.NAMES | self.IN_PLACE
+        if random and kwargs.get("generator") is None:
+            target = kwargs.get("tensor", args[0] if args else None)
+            device = target.device if isinstance(target, torch.Tensor) else torch.device("cpu")
             kwargs = {**kwargs, "generator": generator_on(device)}
         return func(*args, **kwargs)
 
 
 def generator_states(device: torch.device | None = None) -> dict[str, torch.Tensor]:
     """The states of the random generators that training uses, for its checkpoint."""
-    own = _draws.get()
-    states = {"rng/torch": torch.get_rng_state() if own is None else own.get_state()}
-    if _on_gpu.get() or (own is None and torch.cuda.is_available()):
+    generator = _generator.get()
+    states = {"rng/torch": torch.get_rng_state() if generator is None else generator.get_state()}
+    if _on_gpu.get() or (generator is None and torch.cuda.is_available()):
         states["rng/cuda"] = torch.cuda.get_rng_state(device or "cuda")
     return states
 
 
 def set_generator_states(states: Mapping[str, torch.Tensor], device: torch.device | None = None) -> None:
     """Restore the states that ``generator_states`` returned."""
-    own = _draws.get()
-    if own is None:
+    generator = _generator.get()
+    if generator is None:
         torch.set_rng_state(states["rng/torch"])
     else:
-        own.set_state(states["rng/torch"])
-    if "rng/cuda" in states and (_on_gpu.get() or (own is None and torch.cuda.is_available())):
+        generator.set_state(states["rng/torch"])
+    if "rng/cuda" in states and (_on_gpu.get() or (generator is None and torch.cuda.is_available())):
         torch.cuda.set_rng_state(states["rng/cuda"], device or "cuda")
 
 
@@ -295,30 +298,30 @@ def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False)
         gradients: whether gradients are computed; if not, as in ``torch.inference_mode``.
         graph: whether the calls inside are traced for an export instead of computed.
     """
-    with ExitStack() as held:
-        inside = _computes.get()  # an outer ``computing`` has already done the rest
-        held.callback(_computes.reset, _computes.set(not graph))
-        held.enter_context(_limited(threads))
-        held.enter_context(torch.inference_mode(not gradients))
+    with ExitStack() as stack:
+        nested = _computes.get()  # an outer ``computing`` has already done the rest
+        stack.callback(_computes.reset, _computes.set(not graph))
+        stack.enter_context(_limited(threads))
+        stack.enter_context(torch.inference_mode(not gradients))
         if gradients:
-            held.enter_context(torch.enable_grad())
-        if inside:
+            stack.enter_context(torch.enable_grad())
+        if nested:
             yield
             return
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
-                held.enter_context(torch.autocast(kind, enabled=False))
+                stack.enter_context(torch.autocast(kind, enabled=False))
         if torch.get_default_dtype() != torch.float32 or torch.get_default_device().type != "cpu":
-            held.enter_context(_OwnDefaults())
+            stack.enter_context(_OwnDefaults())
         yield
 
 
-def computes(function: Callable[..., Found], *, gradients: bool = False) -> Callable[..., Found]:
+def computes(function: Callable[..., Result], *, gradients: bool = False) -> Callable[..., Result]:
     """Decorator: run an estimator's method, or a function whose first argument is an estimator, inside
     ``computing`` with the estimator's number of threads."""
 
     @wraps(function)
-    def call(estimator: Any, *args: Any, **options: Any) -> Found:
+    def call(estimator: Any, *args: Any, **options: Any) -> Result:
         with computing(getattr(estimator, "threads", 0), gradients=gradients):
             return function(estimator, *args, **options)
 
@@ -330,7 +333,7 @@ computes_gradients = partial(computes, gradients=True)
 
 def is_compiling() -> bool:
     """Whether this thread traces a graph. Torch's own flag is shared by all threads: while one exports a
-    model, it is also set for those that predict."""
+    model, the flag is also set for threads that predict."""
     return torch.compiler.is_compiling() and (torch.compiler.is_dynamo_compiling() or not _computes.get())
 
 
@@ -340,7 +343,7 @@ def is_exporting() -> bool:
 
 
 class _OwnDefaults(TorchFunctionMode):
-    """New tensors are float32 on the CPU unless the call says otherwise, in this thread only."""
+    """In this thread, new tensors are float32 on the CPU unless the call sets dtype or device."""
 
     MAKE = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye))
     FOLLOW = frozenset((torch.full, torch.arange, torch.tensor, torch.as_tensor))  # dtype of their arguments
@@ -348,11 +351,11 @@ class _OwnDefaults(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        made = func in self.MAKE or (func in self.FOLLOW and _has_float(args, kwargs))
-        if made and kwargs.get("dtype") is None:
+        is_new = func in self.MAKE or (func in self.FOLLOW and _has_float(args, kwargs))
+        if is_new and kwargs.get("dtype") is None:
             kwargs["dtype"] = torch.float32
-        placed = kwargs.get("device") is not None or any(isinstance(x, torch.Tensor) for x in args)
-        if not placed and (made or func in self.FOLLOW or func in self.WHOLE):
+        has_device = kwargs.get("device") is not None or any(isinstance(x, torch.Tensor) for x in args)
+        if not has_device and (is_new or func in self.FOLLOW or func in self.WHOLE):
             kwargs["device"] = "cpu"
         return func(*args, **kwargs)
 
@@ -367,16 +370,16 @@ def _has_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _limited(threads: int) -> Iterator[None]:
-    """Context manager: compute with this many threads; 0 changes nothing. Only for this Python thread."""
-    before = torch.get_num_threads()
-    if threads in (0, before):
+    """Context manager: compute with ``threads`` threads (0: no change) in this Python thread only."""
+    old = torch.get_num_threads()
+    if threads in (0, old):
         yield
         return
     _set_threads_here(threads)
     try:
         yield
     finally:
-        _set_threads_here(before)
+        _set_threads_here(old)
 
 
 _SETTING = threading.Lock()
@@ -417,14 +420,14 @@ def machine_facts() -> dict[str, object]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """The versions of Python, torch, glassformer and the named packages, if installed."""
-    found = {"python": platform.python_version()}
+    """The versions of Python, torch, glassformer and ``packages``, if installed."""
+    installed = {"python": platform.python_version()}
     for package in ("glassformer", "torch", *packages):
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def peak_memory_mb() -> float:

@@ -1,7 +1,7 @@
-"""scikit-learn's base classes for the estimators, or plain ones in processes that only predict.
+"""scikit-learn's base classes for the estimators, or substitutes in processes that only predict.
 
 ``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server must be back
-within seconds after a restart and does not pass its models to scikit-learn, so the command line calls
+within seconds after a restart, and does not pass its models to scikit-learn; so the command line calls
 ``go_plain()`` before it imports an estimator. Otherwise the base classes are scikit-learn's.
 """
 
@@ -17,13 +17,13 @@ from glassformer.config.synonyms import nearest, suggestion
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-__all__ = ["BaseEstimator", "ClassifierMixin", "RegressorMixin", "answering", "check_is_fitted", "go_plain"]
+__all__ = ["BaseEstimator", "ClassifierMixin", "RegressorMixin", "check_is_fitted", "go_plain", "with_hints"]
 
 _plain = False
 
 
 def go_plain() -> None:
-    """Import estimators without scikit-learn from here on. Only the command line calls this."""
+    """From now on, import estimators without scikit-learn. Only the command line calls this."""
     global _plain
     _plain = True
 
@@ -39,22 +39,22 @@ def check_is_fitted(estimator: Any, attribute: str) -> None:
         )
 
 
-def answering(init: Callable) -> Callable:
+def with_hints(init: Callable) -> Callable:
     """Decorator of a constructor: an unknown parameter raises a TypeError that suggests the right name. The
     signature stays the same."""
     known = inspect.signature(init).parameters
-    named = all(p.kind is p.KEYWORD_ONLY for name, p in known.items() if name != "self")
+    keyword_only = all(p.kind is p.KEYWORD_ONLY for name, p in known.items() if name != "self")
 
     @wraps(init)
-    def call(self: Any, *args: Any, **given: Any) -> None:
-        if args and named:
-            what = f"{type(self).__name__} takes settings, each by its name"
-            raise TypeError(f"{what}. What it learns from goes to fit")
-        for name in given:
+    def call(self: Any, *args: Any, **settings: Any) -> None:
+        if args and keyword_only:
+            what = f"{type(self).__name__} takes settings as keyword arguments"
+            raise TypeError(f"{what}. Pass the training data to fit")
+        for name in settings:
             if name not in known:
-                instead = suggestion(name, known) or nearest(name, [key for key in known if key != "self"])
-                raise TypeError(f"{type(self).__name__} has no parameter {name!r}. {instead}")
-        init(self, *args, **given)
+                hint = suggestion(name, known) or nearest(name, [key for key in known if key != "self"])
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}. {hint}")
+        init(self, *args, **settings)
 
     return call
 

@@ -295,5 +295,5 @@ def test_what_a_folder_prepares_is_what_its_model_reads(saved, tmp_path):
     )
     whole = clf.fit(pictures, [0, 1, 0, 1]).save(tmp_path / "pictures")
     larger = ImageTransform((512, 512)).to_hub()
-    with pytest.raises(CheckpointError, match="gives other images than the model reads"):
+    with pytest.raises(CheckpointError, match="the image size or channels of the preprocessor differ"):
         gf.load(altered(whole, tmp_path / "larger", "preprocessor_config.json", **larger))

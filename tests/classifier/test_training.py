@@ -199,7 +199,7 @@ def test_monitor(small, data, held):
         ),
         ((["a film", ""], ["pos", "neg"]), r"validation texts\[1\]: the text is empty"),
         ((["a film"], [float("nan")]), r"validation labels\[0\]: the label is missing"),
-        (([], []), "validation texts: no texts"),
+        (([], []), "validation texts: there are no texts"),
     ],
 )
 def test_validation_data_that_cannot_be(small, data, validation, said):

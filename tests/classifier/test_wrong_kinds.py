@@ -29,10 +29,12 @@ def clf():
 
 @pytest.mark.parametrize("rows", [[[1, 0], [0, 1]], [(1, 0), (1, 1)], [np.array([0, 1]), np.array([1, 0])]])
 def test_lists_of_0_and_1_may_be_a_matrix_and_are_not_guessed(rows):
-    with pytest.raises(DataError, match=r"every row is a list of 0 and 1 of one length.*np\.array\(y\)"):
+    with pytest.raises(
+        DataError, match=r"all rows are lists of 0s and 1s of the same length.*np\.array\(y\)"
+    ):
         gf.TextClassifier("tfidf").fit(X, rows * 10)
     matrix = gf.TextClassifier("tfidf").fit(X, np.array([[1, 0], [0, 1]] * 10))
-    with pytest.raises(DataError, match="every row is a list of 0 and 1"):
+    with pytest.raises(DataError, match="all rows are lists of 0s and 1s"):
         matrix.score(X, rows * 10)
     assert matrix.score(X, np.array([[1, 0], [0, 1]] * 10)) == 1
 

@@ -149,8 +149,8 @@ def test_output_is_a_file_or_somebody_elses_folder(refused, reviews: Path, tmp_p
 
 def test_output_folder_that_cannot_be_made(refused, reviews: Path):
     line = refused("train", "--text", reviews, "--out", "reviews.csv/below/it", *settings())
-    assert "reviews.csv/below/it: the folder cannot be made" in line
-    assert "reviews.csv is not a folder that may be written to. Choose another --out" in line
+    assert "reviews.csv/below/it: the folder cannot be created" in line
+    assert "reviews.csv is not a writable folder. Choose another --out" in line
 
 
 @pytest.mark.parametrize(

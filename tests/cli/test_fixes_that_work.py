@@ -63,7 +63,7 @@ def test_a_table_that_cannot_be_used(refused, tmp_path, content, name, said):
 
 def test_only_a_near_name_is_proposed(refused, tmp_path):
     (tmp_path / "holes.csv").write_text("text,label\n")
-    assert f"Check the path: 'nofile.csv' is looked for in {tmp_path}" in refused(
+    assert f"Check the path: 'nofile.csv' is relative to {tmp_path}" in refused(
         "train", "--text", "nofile.csv"
     )
     assert "Did you mean 'holes.csv'?" in refused("train", "--text", "hole.csv")
@@ -72,7 +72,7 @@ def test_only_a_near_name_is_proposed(refused, tmp_path):
 
 def test_the_text_column_is_no_label(refused, reviews):
     said = refused("train", "--text", reviews, "--text-column", "text", "--label-column", "text")
-    assert said.endswith("Name another one with --label-column: label")
+    assert said.endswith("Name another column with --label-column: label")
 
 
 @pytest.mark.parametrize(

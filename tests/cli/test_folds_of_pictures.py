@@ -59,7 +59,7 @@ def test_a_table_of_files_is_answered_row_for_row(ok, refused, pictures, tmp_pat
     assert "bad.png: no image can be used; is not an image" in said
     assert said.endswith("Give at least one image")
     result = ok("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "out.csv")
-    assert "1 row has no answer: no such file (row 3)" in result.err
+    assert "1 row was not predicted: no such file (row 3)" in result.err
     rows = read_csv(tmp_path / "out.csv")
     assert [(r["row"], r["nr"], r["predicted"] in ("red", "blue"), bool(r["error"])) for r in rows] == [
         ("2", "7", True, False),

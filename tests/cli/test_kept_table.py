@@ -10,7 +10,7 @@ from glassformer.cli.predictions import LeastSure, Prediction, table_format
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
-from glassformer.inputs.rows import Given, Layout, Row, read_rows
+from glassformer.inputs.rows import InputRequest, Layout, Row, read_rows
 
 from .tiny import sentences, settings, write_csv
 
@@ -126,8 +126,8 @@ def test_every_cell_stays_as_it_is(ok, run: Path, tmp_path: Path, monkeypatch, p
 def test_the_guards_of_a_label_review_stay(tmp_path: Path):
     table = write_csv(tmp_path / "t.csv", [("yes", "'=a film", "''@x")], "review:rank,text,note")
     kept = table_format([str(table)], tmp_path / "o.csv")
-    (read,) = read_rows(table, Given([], "text"))
-    assert (read.text, read.given["note"]) == ("=a film", "'@x")
+    (read,) = read_rows(table, InputRequest([], "text"))
+    assert (read.text, read.other_columns["note"]) == ("=a film", "'@x")
     with kept.written(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
         write(read, ["@yes"])
     assert records(tmp_path / "o.csv")[1] == ["yes", "'=a film", "''@x", "'@yes"]

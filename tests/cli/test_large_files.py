@@ -12,7 +12,7 @@ from glassformer.data.column_contents import sampled_rows
 from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
 from glassformer.inputs import texts as rows_module
-from glassformer.inputs.rows import Given, read_rows
+from glassformer.inputs.rows import InputRequest, read_rows
 from glassformer.inputs.texts import LargeFile
 
 from .tiny import sentences
@@ -143,7 +143,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, piecewise):
             "text,id\n" + "".join(f"a rather long text of row {i} {'x' * 99},{i}\n" for i in range(rows))
         )
         tracemalloc.start()
-        total = sum(len(piece) for piece in LargeFile(path, Given([], "text")))
+        total = sum(len(piece) for piece in LargeFile(path, InputRequest([], "text")))
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert total == rows
@@ -153,7 +153,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, piecewise):
     small, large = peak(5_000), peak(20_000)
     assert large < small + 1_000_000
     tracemalloc.start()
-    kept = read_rows(tmp_path / "20000.csv", Given([], "text"))
+    kept = read_rows(tmp_path / "20000.csv", InputRequest([], "text"))
     assert len(kept) == 20_000
     assert tracemalloc.get_traced_memory()[1] > large + 5_000_000
     tracemalloc.stop()
@@ -164,7 +164,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, piecewise):
 def test_a_table_that_changes_between_two_pieces_ends_the_work(tmp_path: Path, piecewise, name, how):
     piecewise(True)
     path = next(path for path in table_files(tmp_path, False) if path.name == name)
-    pieces = iter(LargeFile(path, Given([], "text")))
+    pieces = iter(LargeFile(path, InputRequest([], "text")))
     assert len(next(pieces)) == 7
     if how == "appended":
         path.write_bytes(path.read_bytes() + b"\n")
@@ -174,7 +174,7 @@ def test_a_table_that_changes_between_two_pieces_ends_the_work(tmp_path: Path, p
     else:
         path.unlink()
     with pytest.raises(
-        DataError, match=rf"{name}: the file has changed while it was read.*Give the command again"
+        DataError, match=rf"{name}: the file has changed while it was read.*Run the command again"
     ):
         for _ in pieces:
             pass

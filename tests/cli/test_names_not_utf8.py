@@ -10,8 +10,8 @@ from PIL import Image
 from glassformer.config import literal, plain
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
-from glassformer.outputs import printable, readable, write_text_whole
-from glassformer.reading import file_called
+from glassformer.outputs import printable, readable, write_text
+from glassformer.reading import find_escaped
 
 E = os.fsdecode(b"\xe9")
 SMALL = ("--set", "d_model=16", "--set", "num_layers=1", "--set", "num_heads=2", "--set", "d_ff=16")
@@ -26,7 +26,7 @@ def test_every_writer_makes_the_name_readable(tmp_path):
     for ascii in (False, True):
         assert json.loads(json_text({"file": plain(name)}, ascii=ascii)) == {"file": shown}
     assert json.loads(json_text({"file": name})) == {"file": shown}
-    write_text_whole(tmp_path / "a.txt", name)
+    write_text(tmp_path / "a.txt", name)
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == shown
     with table_file(tmp_path / "a.csv") as table:
         table.writerow([name, "x"])
@@ -37,10 +37,10 @@ def test_the_file_is_found_by_its_readable_name(tmp_path):
     path = str(tmp_path / f"caf{E}.csv")
     with open(path, "w"):
         pass
-    assert file_called(readable(path)) == path
-    assert file_called(path) == path
+    assert find_escaped(readable(path)) == path
+    assert find_escaped(path) == path
     other = str(tmp_path / "none\\xe9.csv")
-    assert file_called(other) == other
+    assert find_escaped(other) == other
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import glassformer
 import glassformer as gf
 from glassformer.cli.export import held_out
 from glassformer.config import read_toml
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.study.arms import Job, split_as_others
@@ -37,7 +37,7 @@ def twice(tmp_path: Path) -> Path:
 
 
 def judged(run: str) -> set[str]:
-    return {alike(row.text) for row in read_predictions(f"{run}/predictions.csv")}
+    return {comparison_key(row.text) for row in read_predictions(f"{run}/predictions.csv")}
 
 
 def old(run: str) -> bytes:
@@ -100,7 +100,7 @@ def test_in_python_too(twice: Path, tmp_path: Path):
         f"num_layers = 1\nnum_heads = 2\nd_ff = 16\n[train]\n{values}\n[evaluate]\nbaselines = false\nmaps = 1\n"
     )
     run_task(load_recipe(toml), tmp_path / "run")
-    found = {alike(row.text) for row in read_predictions(tmp_path / "run" / "predictions.csv")}
+    found = {comparison_key(row.text) for row in read_predictions(tmp_path / "run" / "predictions.csv")}
     assert 2 * len(found) == sum(1 for _ in read_predictions(tmp_path / "run" / "predictions.csv"))
 
 
@@ -141,7 +141,7 @@ def fitted(monkeypatch, together: bool, folder: Path, resume: bool = False):
         if not together and not resume:
             fit.together = False
         found = inner(self, fit, *data)
-        held.append(({alike(t) for t in found[0].X}, {alike(t) for t in found[1][0]}))
+        held.append(({comparison_key(t) for t in found[0].X}, {comparison_key(t) for t in found[1][0]}))
         return found
 
     monkeypatch.setattr(gf.TextClassifier, "_examples", look)

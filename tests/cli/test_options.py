@@ -263,7 +263,7 @@ def test_printable_keeps_what_it_is_told_to():
         printable("a\tb\nc\x9b")
         == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"
     )
-    assert printable("a\tb\nc\x9b", keep="\t\n") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
+    assert printable("a\tb\nc\x9b", allowed="\t\n") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
 
 
 def test_every_verb_prints_through_one_function():

@@ -112,7 +112,7 @@ def test_bad_rows_of_a_table_are_marked(run, tmp_path, capsys):
     assert main(["predict", str(run), str(table), "--on-bad-row", "skip"]) == 0
     out, err = capsys.readouterr()
     assert [bool(line.split("\t")[0]) for line in out.splitlines()] == [True, False, True]
-    assert "1 row has no answer" in err
+    assert "1 row was not predicted" in err
 
 
 def test_a_large_table_is_answered_piece_by_piece(run, tmp_path, capsys):
@@ -155,7 +155,7 @@ def test_a_run_from_before_there_were_pairs_reads_one_text_a_row(run, tmp_path):
 # --- other names than the training's ------------------------------------------------------------
 
 BOTH = "Name the column of the first texts with --text-column, that of the second with --pair-column"
-LACKS = f"in training from 'premise' and 'hypothesis', and the table lacks 'premise' and 'hypothesis'. {BOTH}: hypo, prem"
+LACKS = f"in training from 'premise' and 'hypothesis', but the table lacks 'premise' and 'hypothesis'. {BOTH}: hypo, prem"
 LAST = ("a red one here 6", "the red one 6")  # second, first: of a row whose columns are in the other order
 
 
@@ -276,4 +276,4 @@ def test_pairs_of_the_command_line_are_marked(nameless, capsys):
     assert main(["predict", str(nameless), "the red one", "a red one", "c", "", "--on-bad-row", "skip"]) == 0
     out, err = capsys.readouterr()
     assert [bool(line.split("\t")[0]) for line in out.splitlines()] == [True, False]
-    assert err == "note: 1 row has no answer: the second text is empty (row 2)\n"
+    assert err == "note: 1 row was not predicted: the second text is empty (row 2)\n"

@@ -13,8 +13,8 @@ from tests.tables import read_csv
 
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.inputs.images import table_of_pictures
-from glassformer.inputs.rows import Given, gather_rows, names_a_file, read_rows
+from glassformer.inputs.images import read_image_table
+from glassformer.inputs.rows import InputRequest, gather_rows, names_a_file, read_rows
 
 from .tiny import sentences, settings, write_csv
 
@@ -83,7 +83,9 @@ def test_a_text_that_is_the_name_of_a_file(name: str, ok, refused, run: Path, mo
 def test_a_text_is_named_by_its_place(verb: str, refused, run: Path, tmp_path: Path):
     more = ("--out", tmp_path / "a.npy") if verb == "embed" else ()
     said = refused(verb, run, "a splendid film", "a dreadful film", " ", *more)
-    skip = ", or mark such rows and predict the others with --on-bad-row skip" if verb == "predict" else ""
+    skip = (
+        ", or mark such rows and predict the other rows with --on-bad-row skip" if verb == "predict" else ""
+    )
     assert said == f"error: TEXT 3: the text is empty. Give another text{skip}"
 
 
@@ -92,7 +94,7 @@ def test_a_text_that_cannot_be_used_is_named_and_the_others_are_answered(ok, ref
     rows = [line.split("\t") for line in result.out.splitlines()]
     assert [row[2] for row in rows] == ["a splendid film", "", "a dreadful film"]
     assert [bool(row[0]) for row in rows] == [True, False, True]
-    assert result.err == "note: 1 row has no answer: the text is empty (row 2)\n"
+    assert result.err == "note: 1 row was not predicted: the text is empty (row 2)\n"
     assert "no row can be used; the text is empty" in refused("predict", run, "", "--on-bad-row", "skip")
 
 
@@ -143,7 +145,7 @@ def test_empty_lines_of_a_text_file_keep_their_places(gf, ok, run: Path, tmp_pat
         "a dreadful one",
     ]
     assert [line.count("\t") for line in result.out.splitlines()] == [2, 2, 2]
-    assert result.err == "note: 1 row has no answer: the line is empty (row 2)\n"
+    assert result.err == "note: 1 row was not predicted: the line is empty (row 2)\n"
     ok("predict", run, "three.txt", "--out", "p.csv")
     rows = read_csv("p.csv")
     assert [(r["row"], r["predicted"] != "", r["error"]) for r in rows] == [
@@ -188,7 +190,7 @@ def test_bad_rows_are_marked_where_that_is_asked_for(ok, refused, run: Path, tmp
     )
     result = ok("predict", run, table, "--on-bad-row", "skip", "--out", "p.csv")
     assert (
-        "2 rows have no answer: the text is empty (row 3), 3 fields where the header has 2 (row 4)"
+        "2 rows were not predicted: the text is empty (row 3), 3 fields where the header has 2 (row 4)"
         in result.err
     )
     rows = read_csv("p.csv")
@@ -221,7 +223,7 @@ def test_the_column_of_texts_is_found_by_what_it_holds(gf, ok, run: Path, tmp_pa
 
 
 def read_texts(path: Path, column: str | None = None) -> tuple[list[str], list[int | None]]:
-    rows = [row for row in read_rows(path, Given([], column)) if row.error is None]
+    rows = [row for row in read_rows(path, InputRequest([], column)) if row.error is None]
     return [row.text for row in rows], [row.row for row in rows]
 
 
@@ -305,7 +307,7 @@ def test_predictions_as_a_table(ok, refused, run: Path, tmp_path: Path):
 def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"image": "x.png", "id": 1}\n{"id": 2}\n{"image": "", "id": 3}\n')
-    found = table_of_pictures(path, Given([], skip=True))
+    found = read_image_table(path, InputRequest([], skip=True))
     assert [(row.row, row.error) for row in found] == [
         (1, None),
         (2, "the image is missing"),
@@ -314,12 +316,12 @@ def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
     with pytest.raises(
         DataError, match=r"a\.jsonl, row 2: the image is missing\. Enter an image path, or mark such rows"
     ):
-        table_of_pictures(path, Given([]))
+        read_image_table(path, InputRequest([]))
 
 
 def test_texts_keep_their_order_among_files(tmp_path: Path):
     path = write_csv(tmp_path / "a.csv", [("two", ""), ("three", "")])
-    found = gather_rows(Given(["one", str(path), "four"]))
+    found = gather_rows(InputRequest(["one", str(path), "four"]))
     assert [row.text for row in found] == ["one", "two", "three", "four"]
     assert [row.row for row in found] == [None, 2, 3, None]
 

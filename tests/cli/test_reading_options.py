@@ -7,7 +7,7 @@ import pytest
 
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml
-from glassformer.data.files import reading, said
+from glassformer.data.files import reading, reading_setting
 from glassformer.process import ENCODING
 from glassformer.tasks.catalog import TASKS, load_recipe
 
@@ -84,7 +84,10 @@ def test_predict_with_the_way_that_is_named(as_json, headless, swallowing, run):
     assert as_json("predict", run, swallowing, "--quoting", "csv")["examples"] == 20
     done = as_json("evaluate", run, headless, "--header", "no")
     assert done["n"] == 24
-    assert (said("header"), said("quoting")) == ("", "")  # nothing stays behind in this process
+    assert (reading_setting("header"), reading_setting("quoting")) == (
+        "",
+        "",
+    )  # nothing stays behind in this process
 
 
 def test_a_kept_table_without_a_header(ok, headless, run):
@@ -120,12 +123,12 @@ def test_another_value_is_refused(refused, reviews, option, value):
 
 def test_the_command_goes_before_the_recipe(monkeypatch, headless):
     with reading(header="no", quoting="none"):
-        assert (said("header"), said("quoting")) == ("no", "none")
+        assert (reading_setting("header"), reading_setting("quoting")) == ("no", "none")
         monkeypatch.setenv("GLASSFORMER_HEADER", "yes")
-        assert (said("header"), said("quoting")) == ("yes", "none")
+        assert (reading_setting("header"), reading_setting("quoting")) == ("yes", "none")
     monkeypatch.delenv("GLASSFORMER_HEADER")
     assert choose_recipe(None, str(headless), settings=["header=no"]).data.header == "no"
-    assert said("header") == ""
+    assert reading_setting("header") == ""
 
 
 # --- the encoding -----------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ def test_a_run_remembers_the_encoding_of_its_data(ok, refused, tmp_path, named):
     other = latin(tmp_path / "other.csv", 20)
     ok("evaluate", "run", "--data", other)
     ok("train", "--resume", "--out", "run")
-    assert said("encoding") == ""  # nothing stays behind in this process
+    assert reading_setting("encoding") == ""  # nothing stays behind in this process
 
 
 def test_a_name_that_is_no_encoding_is_refused(refused, tmp_path):
@@ -168,13 +171,13 @@ def test_every_task_reads_its_table_so(tmp_path):
 
 def test_the_command_goes_before_the_recipe_and_leaves_nothing_behind(monkeypatch, tmp_path):
     with reading("cp1252"):
-        assert said("encoding") == "cp1252"
+        assert reading_setting("encoding") == "cp1252"
         with reading(None):
-            assert said("encoding") == "cp1252"
+            assert reading_setting("encoding") == "cp1252"
         monkeypatch.setenv(ENCODING, "mac_roman")
-        assert said("encoding") == "mac_roman"
+        assert reading_setting("encoding") == "mac_roman"
     monkeypatch.delenv(ENCODING)
-    assert said("encoding") == ""
+    assert reading_setting("encoding") == ""
     recipe = choose_recipe(None, str(latin(tmp_path / "a.csv")), settings=["encoding=cp1252"])
     assert recipe.data.encoding == "cp1252"
-    assert said("encoding") == ""
+    assert reading_setting("encoding") == ""

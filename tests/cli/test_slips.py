@@ -16,8 +16,8 @@ from glassformer.cli.app import main
 from glassformer.cli.options import all_keys, data_option, instead_of_option, named_as_options
 from glassformer.cli.stopping import INTERRUPTED
 from glassformer.cli.train import choose_recipe
-from glassformer.config import lay_over
-from glassformer.config.synonyms import KEYS, SAID
+from glassformer.config import override
+from glassformer.config.synonyms import KEYS, KEYS_OF_NAME
 from glassformer.errors import ConfigError
 from glassformer.tasks.catalog import recipe_classes, recipe_names
 
@@ -325,10 +325,12 @@ def test_keys_of_other_tools_are_answered_with_ours(refused):
     assert told == "error: --set: unknown key 'learning_rate'. Here it is called 'lr'"
     assert "called 'epochs'" in refused("train", "europe", "--set", "train.num_train_epochs=3")
     assert "the option --out" in refused("train", "europe", "--set", "output_dir=here")
-    assert "'glassformer train --help-keys' lists them all" in refused("train", "europe", "--set", "xyzzy=1")
+    assert "See all keys: 'glassformer train --help-keys'" in refused("train", "europe", "--set", "xyzzy=1")
     keys = {key for cls in recipe_classes().values() for key in vars(cls()) if not key.startswith("_")}
     assert set(KEYS) <= set(all_keys()) | keys
-    assert set(SAID) & set(all_keys()) <= {"target_column"}  # of pairs; of labels it is another's name
+    assert set(KEYS_OF_NAME) & set(all_keys()) <= {
+        "target_column"
+    }  # of pairs; of labels it is another's name
 
 
 def test_estimators_answer_names_of_other_tools_too():
@@ -368,7 +370,7 @@ def test_a_recipe_file_with_keys_of_other_tools(refused, tmp_path):
     path.write_text('[data]\nsource = "europe"\n[train]\nlearning_rate = 1e-3\n')
     assert "unknown key 'learning_rate'. Here it is called 'lr'" in refused("train", path)
     with pytest.raises(ConfigError, match="called 'd_model'"):
-        lay_over({}, {"hidden_size": 1}, recipe_classes()["text-classification"], "x")
+        override({}, {"hidden_size": 1}, recipe_classes()["text-classification"], "x")
 
 
 def test_messages_speak_of_options_where_there_are_some():
@@ -395,7 +397,7 @@ def test_a_dash_is_standard_input(gf, ok, refused, run, stdin, tmp_path):
     stdin(b"one\n")
     assert gf("embed", run, "-", "and two", "--out", "out.npy").out.startswith("2 vectors")
     stdin(b"\n \n")
-    assert "standard input: no text" in refused("predict", run, "-")
+    assert "standard input: there is no text" in refused("predict", run, "-")
     stdin(b"\xff\xfe")
     assert "standard input: not UTF-8" in refused("explain", run, "-")
 

@@ -26,7 +26,7 @@ def test_texts_without_a_word_are_judged_without_the_baseline_that_counts_words(
     rows = [(["\U0001f600", "\U0001f620"][i % 2] * (1 + i % 3), ["good", "bad"][i % 2]) for i in range(40)]
     table = write_csv(tmp_path / "faces.csv", rows)
     result = ok("train", "--text", table, "--out", "faces", *settings("baselines=true"))
-    assert "left out: TF-IDF baseline: no words to count" in result.out + result.err
+    assert "left out: TF-IDF baseline: there are no words" in result.out + result.err
     metrics = json.loads((tmp_path / "faces" / "metrics.json").read_text())
     assert "mean bag of embeddings" in metrics["baselines"]
     assert not any("TF-IDF" in name for name in metrics["baselines"])

@@ -100,8 +100,8 @@ def test_the_place_may_stand_in_a_column_of_its_own(tmp_path):
             "not in the format of SQuAD: KeyError 'context'",
         ),
         ("a.json", '{"data": [{"paragraphs": ', "not JSON"),
-        ("a.csv", "one,two\n1,2\n", "no column of questions is found"),
-        ("a.xml", "<a/>", "files of type '.xml' are not read"),
+        ("a.csv", "one,two\n1,2\n", "no column of questions"),
+        ("a.xml", "<a/>", "files of type '.xml' are not supported"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(name, text, said, tmp_path):

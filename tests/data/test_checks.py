@@ -29,7 +29,7 @@ def test_texts_of_every_container(texts):
         ([3], r"texts\[0\]: the text is not a string but int"),
         (["a\0b"], "NUL character"),
         (["a\ud800"], "a lone surrogate"),
-        ([], "texts: no texts"),
+        ([], "texts: there are no texts"),
         ("one text", "one string where a list of texts is expected"),
     ],
 )

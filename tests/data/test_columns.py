@@ -11,7 +11,7 @@ from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_columns, 
 from glassformer.data.doctor import examine
 from glassformer.data.files import stop
 from glassformer.data.kinds import kind_of
-from glassformer.data.rejected import by_kind, summary
+from glassformer.data.rejected import reasons_in_words, summary
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.data.tables import StreamedTable, read_table
@@ -31,9 +31,9 @@ def test_two_columns_with_other_names_are_found_and_said(tmp_path):
         assert found.columns == tuple(names)
         assert found.splits["train"].labels == [MOODS[i % 3] for i in range(12)]
         usual = names[1] in LABEL_COLUMNS
-        assert bool(found.said) is not usual, names
-        if found.said:
-            assert f"texts in {names[0]!r}, labels in {names[1]!r}" in found.said[0]
+        assert bool(found.messages) is not usual, names
+        if found.messages:
+            assert f"texts in {names[0]!r}, labels in {names[1]!r}" in found.messages[0]
 
 
 def test_the_only_text_and_the_only_label_of_many_columns(tmp_path):
@@ -192,7 +192,7 @@ def test_rows_in_another_encoding_are_said_to_be_that(tmp_path):
     assert summary(rejected).endswith(
         "; 2 of them are not UTF-8: read it with --encoding cp1252, or save it as UTF-8"
     )
-    assert by_kind(rejected) == "not UTF-8 (2: rows 3, 5), the text is empty (row 4)"
+    assert reasons_in_words(rejected) == "not UTF-8 (2: rows 3, 5), the text is empty (row 4)"
     report = examine(load_text_dataset(path, on_bad_row="skip"))
     (found,) = [f for f in report.findings if f.code == "bad-rows"]
     assert found.message.startswith("3 rows cannot be used: not UTF-8 (2: rows 3, 5)")
@@ -201,9 +201,13 @@ def test_rows_in_another_encoding_are_said_to_be_that(tmp_path):
 
 def test_hardly_any_examples_a_class_asks_whether_it_is_the_label(tmp_path):
     labels = [str(i) for i in range(23)] + [f"c{i // 2}" for i in range(34)]
-    with pytest.raises(DataError, match=r"40 classes for 57 examples, 23 of them with one.*label_column"):
+    with pytest.raises(
+        DataError, match=r"40 classes for 57 examples, 23 of which have one example.*label_column"
+    ):
         stratified_split(labels, 0.1, 0)
-    with pytest.raises(DataError, match=r"40 classes for 57 examples, 23 of them with one.*label_column"):
+    with pytest.raises(
+        DataError, match=r"40 classes for 57 examples, 23 of which have one example.*label_column"
+    ):
         stratified_folds(labels, 2, 0)
     days = [(f"text number {i}", f"day {label}") for i, label in enumerate(labels)]
     path = table(tmp_path / "a.csv", ("comment", "date"), days)
@@ -234,7 +238,7 @@ def test_a_store_is_no_label_unless_it_is_named_or_needed(tmp_path):
     alone = read_table(table(tmp_path / "b.csv", ("comment", "store"), [row[:2] for row in rows]))
     found = find_columns(alone, None, None)
     assert (found.label, found.candidates) == (None, ("store",))
-    assert "'store' could be the label" in found.said
+    assert "'store' could be the label" in found.message
     assert find_columns(alone, None, None, need_labels=True).label == "store"
     assert find_columns(alone, None, "store").label == "store"
     report = examine(load_text_dataset(tmp_path / "b.csv", find_labels=True))

@@ -8,26 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.copies import alike, digest, groups_of, same_but_for_case
+from glassformer.data.copies import case_insensitive_key, comparison_key, copy_keys, digest
 from glassformer.data.dataset import Dataset, TextDataset, TextSplit
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.mending import mended
-from glassformer.data.splits import (
-    block_split,
-    grouped_choice,
-    grouped_split,
-    split_up,
-    stratified_split,
-)
+from glassformer.data.mending import apply_repairs
+from glassformer.data.splits import block_split, grouped_choice, grouped_split, make_splits, stratified_split
 from glassformer.errors import ConfigError, DataError
 
 
 def test_what_counts_as_a_copy():
-    assert alike("<b>Great</b>, film!") == alike("great  FILM") == "greatfilm"
-    assert same_but_for_case("Great film") == same_but_for_case("GREAT\tfilm ")
-    assert same_but_for_case("great :)") != same_but_for_case("great :(")
-    assert alike("!!!") == "!!!" != alike("???")  # nothing but signs: they are what tells
-    assert alike("cafe\u0301") == alike("caf\u00e9")
+    assert comparison_key("<b>Great</b>, film!") == comparison_key("great  FILM") == "greatfilm"
+    assert case_insensitive_key("Great film") == case_insensitive_key("GREAT\tfilm ")
+    assert case_insensitive_key("great :)") != case_insensitive_key("great :(")
+    assert comparison_key("!!!") == "!!!" != comparison_key("???")  # nothing but signs: they are what tells
+    assert comparison_key("cafe\u0301") == comparison_key("caf\u00e9")
     picture = np.zeros((2, 3, 3), np.uint8)
     assert digest(picture) == digest(picture.copy()) != digest(picture.reshape(3, 2, 3))
 
@@ -93,41 +87,41 @@ def test_the_parts_of_a_run_share_no_copy():
     texts = [f"film {i % 23} was fine" if i % 2 else f"Film  {i % 23} WAS fine!" for i in range(92)]
     labels = [("a", "b")[i % 23 % 2] for i in range(92)]
     dataset = TextDataset("x", {"train": TextSplit(texts, labels, "x")})
-    splits = split_up(dataset, recipe_data(), "test")
-    parts = [set(groups_of(part)) for part in (splits.train, splits.validation, splits.judged)]
+    splits = make_splits(dataset, recipe_data(), "test")
+    parts = [set(copy_keys(part)) for part in (splits.train, splits.validation, splits.judged)]
     assert not parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]
-    torn = split_up(dataset, recipe_data(copies=None), "test")
-    assert set(groups_of(torn.train)) & set(groups_of(torn.judged))  # as runs begun before it go on
+    torn = make_splits(dataset, recipe_data(copies=None), "test")
+    assert set(copy_keys(torn.train)) & set(copy_keys(torn.judged))  # as runs begun before it go on
 
 
 def test_equal_pictures_share_a_side():
     rng = np.random.default_rng(0)
     eleven = [rng.integers(0, 256, (5, 5, 3), np.uint8) for _ in range(22)]
     split = ImageSplit([x for x in eleven for _ in range(3)], ["a", "b"] * 33, "x")
-    splits = split_up(Dataset("x", {"train": split}), recipe_data(), "test")
-    assert not set(groups_of(splits.train)) & set(groups_of(splits.judged))
+    splits = make_splits(Dataset("x", {"train": split}), recipe_data(), "test")
+    assert not set(copy_keys(splits.train)) & set(copy_keys(splits.judged))
 
 
 def test_classes_in_two_spellings_become_one():
     split = TextSplit(["t"] * 5, ["Good", "good ", "bad", "Good", "BAD"], "x")
-    dataset, said = mended(TextDataset("x", {"train": split}, ("BAD", "Good")), "spelling", False)
+    dataset, said = apply_repairs(TextDataset("x", {"train": split}, ("BAD", "Good")), "spelling", False)
     assert Counter(dataset.splits["train"].labels) == {"Good": 3, "BAD": 2}  # as most write it
     assert dataset.label_names == ("BAD", "Good")
     assert said == ["merge_labels: 'bad' is 'BAD', 'good ' is 'Good'; 2 classes"]
-    without, said = mended(TextDataset("x", {"train": split}), {"bad": "", "BAD": ""}, False)
+    without, said = apply_repairs(TextDataset("x", {"train": split}), {"bad": "", "BAD": ""}, False)
     assert without.splits["train"].labels == ["Good", "good ", "Good"]
     assert said == ["merge_labels: 'BAD' is left out, 'bad' is left out; 2 classes"]
-    named, _ = mended(TextDataset("x", {"train": split}), {"good ": "Good", "BAD": "bad"}, False)
+    named, _ = apply_repairs(TextDataset("x", {"train": split}), {"good ": "Good", "BAD": "bad"}, False)
     assert set(named.splits["train"].labels) == {"Good", "bad"}
-    both, said = mended(TextDataset("x", {"train": split}), {"*": "spelling", "bad": ""}, False)
+    both, said = apply_repairs(TextDataset("x", {"train": split}), {"*": "spelling", "bad": ""}, False)
     assert both.splits["train"].labels == ["Good", "Good", "Good", "BAD"]  # the rest by its spelling
     assert said == ["merge_labels: 'bad' is left out, 'good ' is 'Good'; 2 classes"]
     with pytest.raises(ConfigError, match="'casing' is not a way to merge the other labels"):
-        mended(TextDataset("x", {"train": split}), {"*": "casing"}, False)
+        apply_repairs(TextDataset("x", {"train": split}), {"*": "casing"}, False)
     with pytest.raises(ConfigError, match=r"no class 'goood'.*Did you mean 'good '"):
-        mended(TextDataset("x", {"train": split}), {"goood": "fine"}, False)
+        apply_repairs(TextDataset("x", {"train": split}), {"goood": "fine"}, False)
     with pytest.raises(ConfigError, match="'casing' is not a way to merge labels"):
-        mended(TextDataset("x", {"train": split}), "casing", False)
+        apply_repairs(TextDataset("x", {"train": split}), "casing", False)
 
 
 def test_repeats_are_dropped_and_what_is_judged_stays():
@@ -137,7 +131,7 @@ def test_repeats_are_dropped_and_what_is_judged_stays():
         ),
         "test": TextSplit(["C D", "g h", "g h"], [1, 0, 0], "x"),
     }
-    dataset, said = mended(TextDataset("x", splits), "none", True)
+    dataset, said = apply_repairs(TextDataset("x", splits), "none", True)
     assert dataset.splits["train"].texts == ["a b", "e f", "great :)", "great :("]
     assert dataset.splits["train"].rows == [2, 5, 6, 7]
     assert dataset.splits["test"].texts == ["C D", "g h"]

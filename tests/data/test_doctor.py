@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.data import DoctorReport, TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
 from glassformer.data.doctor import neighbor_similarity
-from glassformer.data.findings import Finding, in_lines, warnings_said
+from glassformer.data.findings import Finding, in_lines, num_warnings
 
 
 def dataset(**splits) -> TextDataset:
@@ -286,9 +286,9 @@ def test_what_several_splits_have_is_one_line():
         "test: 3 classes",
         "texts in both: 5",
     ]
-    assert warnings_said(DoctorReport("d", found, {}).to_dict()["findings"]) == 4
+    assert num_warnings(DoctorReport("d", found, {}).to_dict()["findings"]) == 4
     notes = [Finding("note", "repeats", "train: 3 texts repeat"), Finding("ok", "leaks", "none")]
-    assert warnings_said(DoctorReport("d", notes, {}).to_dict()["findings"]) == 0
+    assert num_warnings(DoctorReport("d", notes, {}).to_dict()["findings"]) == 0
 
 
 # --- neighbors --------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_a_quote_that_swallows_rows_is_named(tmp_path, table, delimiter, more):
         read_table(path)
     assert error.value.where == f"{path}, row 11"
     assert error.value.what.startswith(
-        f"a double quote opens in line 11 and closes in line {11 + more}, which makes one row of them"
+        f"a double quote opens in line 11 and closes in line {11 + more}, so that lines 11 to {11 + more} are read as one row"
     )
     assert "--quoting none" in error.value.fix
     assert "--quoting csv" in error.value.fix
@@ -347,7 +347,7 @@ def test_a_txt_file_with_tabs_is_a_table(tmp_path, names):
     dataset = load_text_dataset(path, need_labels=True)
     split = dataset.splits["train"]
     assert [*map(list, zip(split.texts, split.labels, strict=True))] == rows
-    assert "a.txt is read as a table: 2 columns with tabs between them" in dataset.said[0]
+    assert "a.txt is read as a table: 2 columns with tabs between them" in dataset.messages[0]
     assert kind_of(path) == "texts"
 
 

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.data import check_labels, check_texts
 from glassformer.data.checks import check_weights
-from glassformer.data.image import check_pictures
+from glassformer.data.image import check_images
 from glassformer.data.in_memory import as_targets, likeliest, open_table, read_rows, table_of
 from glassformer.data.numbers import check_numbers
 from glassformer.data.questions import check_questions
@@ -167,7 +167,7 @@ READERS = {
     "labels": check_labels,
     "numbers": check_numbers,
     "sentences": check_words,
-    "pictures": check_pictures,
+    "pictures": check_images,
     "questions": check_questions,
     "tags": lambda y: check_tags(y, [["a"]]),
     "weights": lambda w: check_weights(w, 3),
@@ -263,16 +263,16 @@ def test_targets_of_several_columns_stay_as_they_are():
 def test_pictures_in_columns():
     paths = ["a.png", "b.png"]
     for X in (np.array(paths)[:, None], pd.DataFrame({"image": paths}), [[path] for path in paths]):
-        assert check_pictures(X) == paths
+        assert check_images(X) == paths
     record = [{"bytes": b"x", "path": None}, {"bytes": b"y", "path": None}]
-    assert check_pictures(record) == record
-    assert check_pictures([{"image": row} for row in record]) == record
+    assert check_images(record) == record
+    assert check_images([{"image": row} for row in record]) == record
     pixels = np.zeros((2, 5, 7, 3), np.uint8)
-    assert len(check_pictures(pixels)) == len(check_pictures(pd.DataFrame({"x": list(pixels)}))) == 2
+    assert len(check_images(pixels)) == len(check_images(pd.DataFrame({"x": list(pixels)}))) == 2
     with pytest.raises(DataError, match="one image where a list is expected"):
-        check_pictures(record[0])
+        check_images(record[0])
     with pytest.raises(DataError, match=r"Give the column of images: X\['image'\]"):
-        check_pictures(pd.DataFrame({"label": [1, 2], "image": list(pixels)}))
+        check_images(pd.DataFrame({"label": [1, 2], "image": list(pixels)}))
 
 
 def test_sentences_in_columns():

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from glassformer.data.columns import named_together
+from glassformer.data.columns import parse_columns
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
@@ -45,7 +45,9 @@ def test_columns_of_0_and_1_are_several_labels(tmp_path, name, kind, named):
     assert dataset.splits["train"].labels == SETS
     assert dataset.label_names == tuple(sorted(NAMES))
     assert dataset.columns == ("text", "joy,anger,fear")
-    assert ("multi-label, detected by content: joy, anger, fear" in " ".join(dataset.said)) == (named is None)
+    assert ("multi-label, detected by content: joy, anger, fear" in " ".join(dataset.messages)) == (
+        named is None
+    )
 
 
 def test_some_of_them_can_be_named(tmp_path):
@@ -125,7 +127,7 @@ def test_images_too(tmp_path):
 
 
 def test_names_with_a_comma_of_their_own():
-    assert named_together(["text", "a,b", "c"], "a,b") == []
-    assert named_together(["text", "a", "b"], "a,b") == ["a", "b"]
-    assert named_together(["text", "a", "b"], "a,c") == []
-    assert named_together(["text", "a"], None) == []
+    assert parse_columns(["text", "a,b", "c"], "a,b") == []
+    assert parse_columns(["text", "a", "b"], "a,b") == ["a", "b"]
+    assert parse_columns(["text", "a", "b"], "a,c") == []
+    assert parse_columns(["text", "a"], None) == []

@@ -7,8 +7,8 @@ import pytest
 from glassformer.data.checks import check_classes, check_labels, check_pairs
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import twin_classes
-from glassformer.data.label_kinds import as_known, what_labels_are
-from glassformer.data.mending import mended
+from glassformer.data.label_kinds import match_known_labels, what_labels_are
+from glassformer.data.mending import apply_repairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.errors import DataError
@@ -90,12 +90,16 @@ def test_lists_in_json_are_label_sets_and_fractions_say_so(tmp_path):
     ],
 )
 def test_whole_numbers_of_two_files_meet(known, labels, wanted):
-    assert as_known(labels, known) == wanted
+    assert match_known_labels(labels, known) == wanted
 
 
 def test_names_that_differ_in_case_meet_where_asked():
-    assert as_known(["POS ", "neg", "none"], ["pos", "neg"], spelling=True) == ["pos", "neg", "none"]
-    assert as_known(["POS"], ["pos", "Pos"], spelling=True) == ["POS"]
+    assert match_known_labels(["POS ", "neg", "none"], ["pos", "neg"], spelling=True) == [
+        "pos",
+        "neg",
+        "none",
+    ]
+    assert match_known_labels(["POS"], ["pos", "Pos"], spelling=True) == ["POS"]
 
 
 def test_splits_of_two_files_are_one_spelling(tmp_path):
@@ -147,7 +151,7 @@ def test_one_class_in_two_ways_is_told_and_merged(one, other):
     (finding,) = twin_classes({"train": split}, {})
     assert finding.severity == "warning"
     assert " and ".join(map(repr, sorted([one, other]))) in finding.message
-    merged, said = mended(TextDataset("a", {"train": split}), "spelling", False)
+    merged, said = apply_repairs(TextDataset("a", {"train": split}), "spelling", False)
     assert len(set(merged.splits["train"].labels)) == 2
     assert len(said) == 1
 

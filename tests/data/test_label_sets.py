@@ -13,12 +13,12 @@ from glassformer.data.label_sets import (
     check_sets,
     holds_sets,
     indicator,
+    label_pairs,
     read_matrix,
     split_cell,
     strata,
-    together,
 )
-from glassformer.data.mending import mended
+from glassformer.data.mending import apply_repairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import stratified_folds, stratified_split
 from glassformer.errors import ConfigError, DataError
@@ -158,7 +158,7 @@ def test_every_label_stands_on_both_sides_of_a_split():
 
 
 def test_pairs_of_labels_are_counted_by_hand():
-    (first, *others) = together([LabelSet(labels) for labels in SETS])
+    (first, *others) = label_pairs([LabelSet(labels) for labels in SETS])
     assert first["labels"] == ["a", "b"]
     assert first["count"] == 2
     assert first["of_first"] == pytest.approx(2 / 3)  # a stands three times
@@ -189,12 +189,12 @@ def test_empty_sets_are_told_with_a_way_out_that_works(tmp_path):
     assert (found.severity, found.count) == ("note", 13)
     assert "13 of 39" in found.message
     assert """--set 'merge_labels={"(none)" = ""}'""" in found.fix
-    kept, said = mended(dataset, {"(none)": ""}, False)
+    kept, said = apply_repairs(dataset, {"(none)": ""}, False)
     assert said == ["merge_labels: 13 of 39 of train left out, which have no label"]
     assert len(kept.splits["train"]) == 26
     assert all(kept.splits["train"].labels)
-    renamed, _ = mended(dataset, {"(none)": "", "y": "z"}, False)
+    renamed, _ = apply_repairs(dataset, {"(none)": "", "y": "z"}, False)
     assert {label for own in renamed.splits["train"].labels for label in own} == {"x", "z"}
     single = load_text_dataset(tmp_path / "t.csv", need_labels=True, on_bad_row="skip")
     with pytest.raises(ConfigError, match="only multi-label data have"):
-        mended(single, {"(none)": ""}, False)
+        apply_repairs(single, {"(none)": ""}, False)

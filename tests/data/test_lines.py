@@ -16,7 +16,7 @@ from glassformer.data.tables import StreamedTable, read_table, stop
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import _lines
-from glassformer.inputs.rows import Given, read_rows
+from glassformer.inputs.rows import InputRequest, read_rows
 from glassformer.inputs.texts import gather_pairs
 from glassformer.process import ENCODING
 
@@ -108,7 +108,10 @@ def test_translations_line_by_line(tmp_path, end):
 @every_end
 def test_pairs_with_a_tab(tmp_path, end):
     path = _write(tmp_path / "a.txt", ["one\ttwo", "three\tfour"], end)
-    assert [row.text.sides for row in gather_pairs(Given([str(path)]))] == [("one", "two"), ("three", "four")]
+    assert [row.text.sides for row in gather_pairs(InputRequest([str(path)]))] == [
+        ("one", "two"),
+        ("three", "four"),
+    ]
 
 
 @every_end
@@ -212,15 +215,15 @@ def test_bytes_that_the_named_encoding_lacks_are_refused_row_by_row(
     (tmp_path / "a.csv").write_bytes(b"key,text\na1,caf\xe9\na2,\x81\n")
     with pytest.raises(DataError, match="not cp1252"):
         read_rows(tmp_path / "a.csv")
-    good, bad = read_rows(tmp_path / "a.csv", Given([], skip=True))
-    assert (good.text, bad.error, bad.given) == ("café", "not cp1252", {"key": "a2"})
+    good, bad = read_rows(tmp_path / "a.csv", InputRequest([], skip=True))
+    assert (good.text, bad.error, bad.other_columns) == ("café", "not cp1252", {"key": "a2"})
 
 
 def test_rows_that_cannot_be_used_keep_what_can_be_read_of_them(tmp_path: Path):
     lines = [b"key,text,note", b"a1,caf\xe9,n\xe9", b"a2,one,two,three", b"a3,", b"a4,good,z"]
     (tmp_path / "a.csv").write_bytes(b"\n".join(lines))
-    rows = read_rows(tmp_path / "a.csv", Given([], "text", skip=True))
-    assert [(row.row, row.given["key"], row.given["note"]) for row in rows] == [
+    rows = read_rows(tmp_path / "a.csv", InputRequest([], "text", skip=True))
+    assert [(row.row, row.other_columns["key"], row.other_columns["note"]) for row in rows] == [
         (2, "a1", "n\ufffd"),
         (3, "a2", ""),  # a stray separator moves what stands behind it
         (4, "a3", ""),
@@ -228,7 +231,7 @@ def test_rows_that_cannot_be_used_keep_what_can_be_read_of_them(tmp_path: Path):
     ]
     assert rows[0].text == "caf\ufffd"
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "caf\xe9", "key": 7}\n{"text": "good", "key": 8}\n')
-    assert [row.given for row in read_rows(tmp_path / "a.jsonl", Given([], skip=True))] == [
+    assert [row.other_columns for row in read_rows(tmp_path / "a.jsonl", InputRequest([], skip=True))] == [
         {"key": "7"},
         {"key": "8"},
     ]

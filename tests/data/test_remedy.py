@@ -13,7 +13,7 @@ from glassformer.data.dataset import Dataset, TextDataset, TextSplit
 from glassformer.data.doctor import examine
 from glassformer.data.doctor_checks import doubled_quotes
 from glassformer.data.label_kinds import missing_names
-from glassformer.data.mending import correct_first, mended, remedy
+from glassformer.data.mending import apply_repairs, fixing_options, needed_corrections
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairSplit
 from glassformer.data.sources import load_text_dataset
@@ -31,7 +31,7 @@ def doctored(labels: list[str], texts: list[str] | None = None):
 
 def test_every_warning_that_an_option_answers():
     report, splits = doctored(["good"] * 20 + ["Good", "bad", "bad", "N/A"])
-    assert remedy(report.findings, splits) == [
+    assert fixing_options(report.findings, splits) == [
         "--set",
         "class_weight=balanced",
         "--set",
@@ -40,13 +40,13 @@ def test_every_warning_that_an_option_answers():
         "merge_labels=spelling",  # never what leaves a label or a class out
     ]
     report, splits = doctored(["good"] * 9 + ["Good", "bad", "bad"])
-    assert remedy(report.findings, splits) == ["--set", "merge_labels=spelling"]
+    assert fixing_options(report.findings, splits) == ["--set", "merge_labels=spelling"]
     report, splits = doctored(
         ["good", "bad"] * 3, ["a fine film", "a dull film", "A FINE film", "c d e", "f g h", "i j k"]
     )
-    assert remedy(report.findings, splits) == ["--set", "drop_duplicates=true"]
+    assert fixing_options(report.findings, splits) == ["--set", "drop_duplicates=true"]
     report, splits = doctored(["good", "bad"] * 3)
-    assert remedy(report.findings, splits) == []
+    assert fixing_options(report.findings, splits) == []
 
 
 def test_copies_that_differ_in_case_are_counted():
@@ -74,7 +74,9 @@ def test_the_doctor_gives_the_command(tmp_path: Path, capsys, monkeypatch):
     )  # neither the date nor what is the same everywhere
     command = "glassformer train --text 'a b.csv' --set drop_duplicates=true"
     assert command in said
-    assert "classes with one example (odd): add examples first, a random split needs two" in said
+    assert (
+        "classes with one example (odd): add examples first, since a random split needs two per class" in said
+    )
     assert "merge_labels" not in said[said.index("suggested command") :]
 
 
@@ -218,36 +220,38 @@ def test_a_missing_label_as_a_class_is_left_out_by_a_person():
     (finding,) = (f for f in report.findings if f.code == "no-label")
     assert (finding.severity, finding.count) == ("warning", 2)
     assert """--set 'merge_labels={"*" = "spelling", "n/a" = ""}'""" in finding.sentence
-    assert remedy(report.findings, splits)[-1] == "merge_labels=spelling"
+    assert fixing_options(report.findings, splits)[-1] == "merge_labels=spelling"
     table = tomllib.loads(
         "table = " + shlex.split(finding.sentence.partition("--set ")[2])[0].partition("=")[2]
     )
     table = table["table"]
-    kept, _ = mended(TextDataset("x", splits), table, False)
+    kept, _ = apply_repairs(TextDataset("x", splits), table, False)
     assert set(kept.splits["train"].labels) == {"good", "bad"}
 
 
 def test_copies_with_another_label_are_said_when_they_are_left_out():
     texts = ["one two", "three four", "ONE two", "one two", "five six", "three four"]
     split = TextSplit(texts, ["a", "b", "b", "a", "b", "a"], "x.csv", [2, 3, 4, 5, 6, 7])
-    kept, (said,) = mended(TextDataset("x", {"train": split}), "none", True)
+    kept, (said,) = apply_repairs(TextDataset("x", {"train": split}), "none", True)
     assert kept.splits["train"].labels == ["a", "b", "b"]
     assert said == (
         "drop_duplicates: 3 of 6 of train left out; 2 of them had another label: the first was kept "
         "(row 4 'b', kept: row 2 'a'; row 7 'a', kept: row 3 'b')"
     )
     test = TextSplit(["three four"], ["a"], "y.csv", [2])
-    _, said = mended(TextDataset("x", {"train": split, "test": test}), "none", True)
+    _, said = apply_repairs(TextDataset("x", {"train": split, "test": test}), "none", True)
     assert "row 3 'b', kept: row 2 of test 'a'" in said[-1]
 
 
 def test_contradictions_are_to_be_corrected_first():
     report, splits = doctored(["a", "b", "a", "b"], ["one two three", "one two three", "d e f", "g h i"])
-    options = remedy(report.findings, splits)
-    assert "correct them first" in correct_first(report.findings, options, splits)
-    assert correct_first(report.findings, [], splits) == ""
+    options = fixing_options(report.findings, splits)
+    assert "correct them first" in needed_corrections(report.findings, options, splits)
+    assert needed_corrections(report.findings, [], splits) == ""
     report, splits = doctored(["a", "a", "a", "b"], ["one two three", "one two three", "d e f", "g h i"])
-    assert "correct them" not in correct_first(report.findings, remedy(report.findings, splits), splits)
+    assert "correct them" not in needed_corrections(
+        report.findings, fixing_options(report.findings, splits), splits
+    )
 
 
 def test_rows_that_make_most_of_what_is_cut_are_named():
@@ -293,13 +297,13 @@ def test_a_table_in_another_encoding_is_read_so_and_no_row_is_lost(tmp_path: Pat
     dataset = load_text_dataset(path, on_bad_row="skip", need_labels=True)
     (found,) = (f for f in examine(dataset).findings if f.code == "bad-rows")
     assert found.fix.startswith("read it with --encoding cp1252, or save it as UTF-8; correct them")
-    assert remedy([found], dataset.splits) == options
+    assert fixing_options([found], dataset.splits) == options
 
 
 def test_numbers_for_labels_are_learned_and_not_merged():
     report, splits = doctored([f"{i % 23 / 7:.2f}" for i in range(47)])
     assert [f.code for f in report.findings if f.severity == "warning"] == ["label-kind"]
-    assert remedy(report.findings, splits) == ["--set", "target=number"]
+    assert fixing_options(report.findings, splits) == ["--set", "target=number"]
 
 
 def test_what_is_merged_and_what_is_left_out_is_one_table():
@@ -310,5 +314,5 @@ def test_what_is_merged_and_what_is_left_out_is_one_table():
     split = TextSplit(
         [f"text {i}" for i in range(27)], ["good", "bad"] * 11 + ["Good"] * 3 + ["n/a"] * 2, "x"
     )
-    merged, _ = mended(TextDataset("x", {"train": split}), {"*": "spelling", "n/a": ""}, False)
+    merged, _ = apply_repairs(TextDataset("x", {"train": split}), {"*": "spelling", "n/a": ""}, False)
     assert sorted({*merged.splits["train"].labels}) == ["bad", "good"]

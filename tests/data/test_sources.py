@@ -182,7 +182,7 @@ def test_splits_not_asked_for_are_not_read(tmp_path):
     csv(tmp_path / "train.csv", "a,1", "b,0")
     (tmp_path / "test.csv").write_bytes(b"\xff\xfe broken")
     assert list(load_text_dataset(tmp_path, splits=["train"]).splits) == ["train"]
-    with pytest.raises(DataError, match=r"no split 'validation'\. There are: train, test"):
+    with pytest.raises(DataError, match=r"no split 'validation'\. The splits are: train, test"):
         load_text_dataset(tmp_path, splits=["validation"])
 
 

@@ -44,9 +44,9 @@ def test_classes_too_small_to_split():
 
 
 def test_a_label_of_its_own_for_every_text_is_said_before_the_size():
-    with pytest.raises(DataError, match="60 classes for 60 examples, 60 of them with one"):
+    with pytest.raises(DataError, match="60 classes for 60 examples, 60 of which have one example"):
         stratified_split([f"c{i}" for i in range(60)], 60.0, 0)
-    with pytest.raises(DataError, match=r"a part of 4 out of 4 examples\. Give more examples"):
+    with pytest.raises(DataError, match=r"cannot hold out 4 of 4 examples\. Give more examples"):
         stratified_split(["a", "b"] * 2, 4.0, 0)
 
 
@@ -128,5 +128,5 @@ def test_rows_are_split_together_and_keep_their_order():
         assert second == [str(i) for i in first]
     assert random_split([rows], 30, seed=5)[1] == [held[0]]
     assert random_split([rows], 30, seed=6)[1] != [held[0]]
-    with pytest.raises(DataError, match="a part of 101 out of 101 examples"):
+    with pytest.raises(DataError, match="cannot hold out 101 of 101 examples"):
         random_split([rows], 101, seed=5)

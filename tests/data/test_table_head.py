@@ -132,8 +132,8 @@ def test_a_header_in_another_order_begins_another_table(tmp_path):
     swapped = [f'{label},"{text}"' for text, label in ROWS[11:]]
     path.write_text("\n".join(["text,label", *LINES[:11], "label,text", *swapped]) + "\n")
     assert refused(path) == (
-        f"{path}: row 13 is a second header, in another order (label,text), and begins another table than "
-        "that of row 1 (text,label). Save the rows from row 13 on as another file, or bring their "
+        f"{path}: row 13 is a second header, in another order (label,text), so another table than "
+        "the one with the header in row 1 (text,label) begins there. Save the rows from row 13 on as another file, or bring their "
         "columns into the order of the first header"
     )
 
@@ -150,7 +150,7 @@ def test_a_split_without_labels_is_named(tmp_path, names, column):
     with pytest.raises(DataError) as error:
         load_text_dataset(tmp_path, need_labels=True, label_column=column)
     assert str(error.value) == (
-        f"{test}: the split 'test' has no labels: no column {names[1]!r}, which 'train' has. Give {train} "
-        "alone, or move this file out of the folder, or add its labels"
+        f"{test}: the split 'test' has no labels: it lacks the column {names[1]!r} of 'train'. Use only {train}"
+        ", or move this file out of the folder, or add its labels"
     )
     assert len(load_text_dataset(train, need_labels=True, label_column=column).splits["train"].labels) == 23

@@ -91,7 +91,7 @@ def test_csv_written_by_python_comes_back(tmp_path_factory, records):
         ("a.jsonl", "\n", "the file has no rows"),
         ("a.json", "[1, 2]", "row 1: not a JSON object"),
         ("a.parquet", b"PAR1 this is not a table", "not a Parquet file"),
-        ("a.xlsx", b"", "files of type '.xlsx' are not read"),
+        ("a.xlsx", b"", "files of type '.xlsx' are not supported"),
     ],
 )
 def test_faults_are_named(tmp_path, name, content, message):

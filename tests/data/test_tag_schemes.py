@@ -69,9 +69,9 @@ def test_what_is_sure_is_read_without_a_question(name):
     reading = read_tags(tags)
     assert (reading.scheme, found(reading)) == (scheme, SPANS)
     if name in ("BIO", "BIOES", "BILOU"):  # as they are, to the letter
-        assert (reading.tags, reading.said) == (tags, "")
+        assert (reading.tags, reading.message) == (tags, "")
     elif name != "BMES":
-        assert reading.said.endswith(f"are read as {scheme}")
+        assert reading.message.endswith(f"are read as {scheme}")
         assert not [
             i for own in reading.tags for i in malformed(own, scheme)
         ]  # IOB1 breaks no rule of its own
@@ -92,7 +92,7 @@ def test_another_spelling_is_asked_about_and_a_setting_answers(name):
     assert "scheme=plain" in str(caught.value)
     reading = read_tags(tags, scheme)
     assert (reading.scheme, found(reading)) == (scheme, SPANS)
-    assert f"read as {scheme}" in reading.said
+    assert f"read as {scheme}" in reading.message
     plain = read_tags(tags, "plain")
     assert (plain.tags, plain.scheme) == (tags, "plain")
 
@@ -152,7 +152,7 @@ def test_what_no_scheme_has_is_named(tags, scheme, said):
 @pytest.mark.parametrize("tags", [["NOUN", "VERB"], ["O", "O"], ["O", "E-mail", "U-boat"], ["O", "M-theory"]])
 def test_plain_tags_are_left_alone(tags):
     reading = read_tags([tags])
-    assert (reading.tags, reading.said) == ([tags], "")
+    assert (reading.tags, reading.message) == ([tags], "")
 
 
 @pytest.mark.parametrize("scheme", ["BOI", "", [], ["O", "O"], ["O", 3], "O,,B-x"])
@@ -205,7 +205,7 @@ def test_other_data_that_a_model_cannot_have_are_named():
 def test_labels_of_a_foreign_model(names, scheme, out, said):
     reading = read_names(names)
     assert (reading.tags, reading.scheme) == ([out or names], scheme)
-    assert said in reading.said
+    assert said in reading.message
 
 
 # --- words that do not count ----------------------------------------------------------------------

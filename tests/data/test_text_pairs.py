@@ -13,15 +13,15 @@ import pytest
 from pyarrow import parquet
 
 from glassformer.data import TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
-from glassformer.data.columns import find_sides, trained_sides
-from glassformer.data.copies import alike, groups_of, same_but_for_case, sides_together
+from glassformer.data.columns import columns_for_pair_model, find_sides
+from glassformer.data.copies import case_insensitive_key, comparison_key, copy_keys, keys_by_shared_text
 from glassformer.data.kinds import kind_of
-from glassformer.data.mending import mended, remedy
+from glassformer.data.mending import apply_repairs, fixing_options
 from glassformer.data.splits import grouped_split
 from glassformer.data.tables import read_table
 from glassformer.data.text_pairs import TextPair, check_inputs
 from glassformer.errors import DataError
-from glassformer.evaluate.baselines import BothSides, tfidf_logistic
+from glassformer.evaluate.baselines import PairVectorizer, tfidf_logistic
 
 ANIMALS = ("dog", "cat", "horse", "bird", "fish", "cow", "hen")
 ROWS = [
@@ -101,7 +101,7 @@ def test_columns_with_usual_names_are_found_and_said(names, suffix, tmp_path):
     assert found.columns == (names[0], "label")
     assert found.pair_column == names[1]
     assert [pair.sides for pair in found.splits["train"].texts] == [(a, b) for a, b, _ in ROWS]
-    assert f"{names[0]!r} and {names[1]!r}" in found.said[0]
+    assert f"{names[0]!r} and {names[1]!r}" in found.messages[0]
     assert kind_of(path) == "texts"
 
 
@@ -109,8 +109,8 @@ def test_two_columns_of_texts_of_like_length_are_a_pair(tmp_path):
     path = table(tmp_path / "t.csv", ["claim", "source", "verdict"])
     found = load_text_dataset(path, need_labels=True, pair_column="auto")
     assert (found.columns, found.pair_column) == (("claim", "verdict"), "source")
-    assert "detected by content" in found.said[0]
-    assert "labels in 'verdict'" in found.said[0]
+    assert "detected by content" in found.messages[0]
+    assert "labels in 'verdict'" in found.messages[0]
     longer = [(a, f"{b} and so on and on and on and on and on", label) for a, b, label in ROWS]
     alone = load_text_dataset(
         table(tmp_path / "u.csv", ["title", "body", "verdict"], longer), need_labels=True, pair_column="auto"
@@ -122,7 +122,7 @@ def test_columns_that_are_named(tmp_path):
     path = table(tmp_path / "t.csv", ["x", "y", "premise", "label"], [(a, b, a[::-1], y) for a, b, y in ROWS])
     read = load_text_dataset(path, text_column="x", pair_column="y", need_labels=True)
     assert read.splits["train"].texts[0].sides == ROWS[0][:2]
-    assert read.said == ()
+    assert read.messages == ()
     one = load_text_dataset(path, text_column="x", pair_column="auto", need_labels=True)
     assert not isinstance(one.splits["train"].texts[0], TextPair)
     with pytest.raises(DataError, match=r"no column 'z'"):
@@ -157,25 +157,25 @@ OWN = ("a", "b")
     ],
 )
 def test_a_table_to_be_answered_has_the_columns_of_the_training(names, named, trained, found, said):
-    sides = trained_sides(names, *named, "t", trained)
+    sides = columns_for_pair_model(names, *named, "t", trained)
     assert (sides.first, sides.second) == found
-    assert said in sides.said
-    assert bool(said) is bool(sides.said)
+    assert said in sides.message
+    assert bool(said) is bool(sides.message)
 
 
 @pytest.mark.parametrize(
     ("names", "named", "trained", "said"),
     [
-        (["x", "y"], (None, "auto"), OWN, "from 'a' and 'b', and the table lacks 'a' and 'b'.*: x, y"),
+        (["x", "y"], (None, "auto"), OWN, "from 'a' and 'b', but the table lacks 'a' and 'b'.*: x, y"),
         (["x", "y", "a"], (None, "auto"), OWN, "lacks 'b'"),
-        (["x", "y", "z"], (None, "auto"), (), "which two columns they are is not clear.*text_column"),
+        (["x", "y", "z"], (None, "auto"), (), "unclear which two columns have the texts.*text_column"),
         (["x", "y"], ("X", None), OWN, "no column 'X'. Known: x, y"),
         (["a", "b"], ("b", None), OWN, "text_column"),
     ],
 )
 def test_columns_that_do_not_tell_their_sides_end_the_reading(names, named, trained, said):
     with pytest.raises(DataError, match=said):
-        trained_sides(names, *named, "t", trained)
+        columns_for_pair_model(names, *named, "t", trained)
 
 
 def test_bad_rows_say_which_side(tmp_path):
@@ -193,28 +193,28 @@ def test_bad_rows_say_which_side(tmp_path):
 
 def test_copies_are_pairs_alike_in_either_order():
     pair, swapped = TextPair("A dog.", "a Cat"), TextPair("a cat", "a dog")
-    assert alike(pair) == alike(swapped) != alike(TextPair("a dog a", "cat"))
-    assert same_but_for_case(pair) != same_but_for_case(swapped)
+    assert comparison_key(pair) == comparison_key(swapped) != comparison_key(TextPair("a dog a", "cat"))
+    assert case_insensitive_key(pair) != case_insensitive_key(swapped)
 
 
 def test_pairs_that_share_a_text_stay_together_where_asked():
     pairs = [TextPair(a, b) for a, b in ("ab", "bc", "de", "fg", "gd", "hi")]
-    keys = sides_together(pairs)
+    keys = keys_by_shared_text(pairs)
     assert keys[0] == keys[1]
     assert keys[2] == keys[3] == keys[4]
     assert len(set(keys)) == 3
     split = TextSplit(pairs, None, "made up")
-    assert groups_of(split, sides=True) == keys
-    assert len(set(groups_of(split))) == 6
+    assert copy_keys(split, sides=True) == keys
+    assert len(set(copy_keys(split))) == 6
     many = [TextPair(f"text {i % 11}", f"other {i}") for i in range(77)]
-    kept, held = grouped_split([i % 2 for i in range(77)], sides_together(many), 0.3, 0)
+    kept, held = grouped_split([i % 2 for i in range(77)], keys_by_shared_text(many), 0.3, 0)
     assert not {many[i].first for i in kept.tolist()} & {many[i].first for i in held.tolist()}
 
 
 def test_repeats_are_left_out_but_not_what_is_swapped():
     pairs = [TextPair("a dog", "a cat"), TextPair("A Dog", "a cat"), TextPair("a cat", "a dog")]
     dataset = TextDataset("made up", {"train": TextSplit(pairs, ["x", "x", "y"], "train")})
-    kept, said = mended(dataset, "none", True)
+    kept, said = apply_repairs(dataset, "none", True)
     assert [pair.sides for pair in kept.splits["train"].texts] == [("a dog", "a cat"), ("a cat", "a dog")]
     assert said
 
@@ -269,7 +269,7 @@ def test_the_baseline_of_both_sides_sees_what_neither_side_tells():
 def test_words_of_both_sides_are_counted_apart():
     from sklearn.feature_extraction.text import CountVectorizer
 
-    found = BothSides(CountVectorizer()).fit_transform(
+    found = PairVectorizer(CountVectorizer()).fit_transform(
         [TextPair("red dog", "red cat"), TextPair("cat", "dog")]
     )
     words = ["cat", "dog", "red"]
@@ -317,7 +317,7 @@ def test_the_doctor_of_one_table_tells_what_a_test_part_would_know():
     assert "would not hold for new texts" in message
     assert count == report.figures["sides"]["held_out"]["shared"] > 0
     assert report.figures["sides"]["held_out"]["families"] == 13
-    assert remedy(report.findings, {"train": train})[-2:] == ["--set", "copies=sides"]
+    assert fixing_options(report.findings, {"train": train})[-2:] == ["--set", "copies=sides"]
     tied = [TextPair("one text for all", f"claim number {i}") for i in range(30)]
     report = examine(TextDataset("made up", {"train": TextSplit(tied, ["a", "b"] * 15, "made up")}))
     assert not findings(report, "known-sides")

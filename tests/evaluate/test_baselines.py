@@ -74,7 +74,9 @@ def test_baselines_take_the_weights_of_the_model_beside_them():
     rng = np.random.default_rng(5)
     pictures = [rng.integers(0, 90 + 30 * t, (5, 5, 3), np.uint8) for t in y]
     found = {
-        kind: pixel_logistic(pictures, y, pictures, num_classes=2, sample_weight=w, most=199)[0][:, 1].mean()
+        kind: pixel_logistic(pictures, y, pictures, num_classes=2, sample_weight=w, max_images=199)[0][
+            :, 1
+        ].mean()
         for kind, w in (("plain", None), ("weighted", weights))
     }
     assert found["plain"] < found["weighted"]
@@ -141,7 +143,7 @@ def test_pixels_are_drawn_from_every_class_where_there_are_many():
     dark, light = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), 255, np.uint8)
     pictures = [dark] * 30 + [light] * 10  # as a folder gives them: class by class
     targets = np.array([0] * 30 + [1] * 10)
-    p, name = pixel_logistic(pictures, targets, [dark, light], num_classes=2, most=20)
+    p, name = pixel_logistic(pictures, targets, [dark, light], num_classes=2, max_images=20)
     assert name.endswith("(20 images)")
     assert p.argmax(1).tolist() == [0, 1]
 
@@ -232,5 +234,7 @@ def test_pixels_are_scikit_learns_on_small_pictures():
     wanted = LogisticRegression(C=0.01, max_iter=100).fit(scaled, y).predict_proba(scaled[:3])
     assert p[:, [0, 2]] == pytest.approx(wanted, abs=1e-4)
     assert not p[:, [1, 3]].any()
-    assert pixel_logistic(pictures, y, pictures[:1], num_classes=3, most=7)[1].endswith("16 x 16 pixels")
+    assert pixel_logistic(pictures, y, pictures[:1], num_classes=3, max_images=7)[1].endswith(
+        "16 x 16 pixels"
+    )
     assert inspect.signature(pixel_logistic).parameters["most"].default == 10_000

@@ -107,7 +107,7 @@ def test_label_sets_equal_to_cleanlab_and_flips_are_found():
     assert np.all(np.diff(found.suspicious[found.order].astype(int)) <= 0)
     never = review_label_sets(np.c_[has[:, :2], np.zeros(997)], p)
     assert not never.flips[never.suspicious, 2].any()
-    with pytest.raises(DataError, match="of all examples, or of none"):
+    with pytest.raises(DataError, match="belongs to all examples or to none"):
         review_label_sets(np.ones((5, 2)), np.ones((5, 2)))
     with pytest.raises(ShapeError):
         review_label_sets([[0, 1]], np.ones((3, 2)))

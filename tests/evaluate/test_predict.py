@@ -11,11 +11,11 @@ from torch import nn
 from glassformer.data.text import TokenTable, Windows
 from glassformer.data.transform import ImageTransform, read_pictures
 from glassformer.evaluate.predict import (
-    ahead,
     pool_windows,
-    predict_pictures,
+    predict_images,
     predict_rows,
     predict_windows,
+    prefetch,
     read_logits,
     read_pooled,
     softmax,
@@ -139,15 +139,13 @@ def test_pictures_come_in_their_order(batch_size):
     done: list[int] = []
     options = {"batch_size": batch_size, "progress": done.append}
     model = Pixels().train()
-    logits = predict_pictures(model, shots, transform, "logits", **options)
+    logits = predict_images(model, shots, transform, "logits", **options)
     assert (logits.shape, logits.dtype) == ((7, 3), np.float32)
-    one = [predict_pictures(model, shots, transform, "logits", batch_size=1)[i] for i in range(7)]
+    one = [predict_images(model, shots, transform, "logits", batch_size=1)[i] for i in range(7)]
     assert np.allclose(logits, one, atol=1e-6)
     assert done == [min(batch_size, 7 - start) for start in range(0, 7, batch_size)]
-    assert np.allclose(predict_pictures(model, shots, transform, "pooled", **options), 2 * logits, atol=1e-6)
-    assert np.allclose(
-        predict_pictures(model, shots, transform, "features", **options), 3 * logits, atol=1e-6
-    )
+    assert np.allclose(predict_images(model, shots, transform, "pooled", **options), 2 * logits, atol=1e-6)
+    assert np.allclose(predict_images(model, shots, transform, "features", **options), 3 * logits, atol=1e-6)
 
 
 def test_the_next_is_prepared_while_one_is_used():
@@ -157,16 +155,18 @@ def test_the_next_is_prepared_while_one_is_used():
         started[i].set()
         return 10 * i
 
-    for i, ready in enumerate(ahead(prepare, range(5))):
+    for i, ready in enumerate(prefetch(prepare, range(5))):
         assert ready == 10 * i
         if i < 4:
             assert started[i + 1].wait(20)
         used.append(i)
     assert used == [0, 1, 2, 3, 4]
-    assert list(ahead(prepare, [])) == []
-    names = list(ahead(lambda _: threading.current_thread().name, [1]))
+    assert list(prefetch(prepare, [])) == []
+    names = list(prefetch(lambda _: threading.current_thread().name, [1]))
     assert names == [threading.current_thread().name]  # nothing to do meanwhile
-    assert all(name.startswith("ahead") for name in ahead(lambda _: threading.current_thread().name, [1, 2]))
+    assert all(
+        name.startswith("ahead") for name in prefetch(lambda _: threading.current_thread().name, [1, 2])
+    )
 
 
 def test_softmax_of_large_logits():

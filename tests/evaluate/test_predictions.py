@@ -162,7 +162,7 @@ def test_a_row_of_another_width_is_named(tmp_path, cells):
     rows = read_predictions(path)
     assert next(rows).text == "two\nlines"
     width = cells.count(",") + 1
-    with pytest.raises(DataError, match=rf"p.csv: line 4: {width} cells under 8 columns"):
+    with pytest.raises(DataError, match=rf"p.csv: line 4: {width} cells in a table of 8 columns"):
         next(rows)
 
 

@@ -9,9 +9,9 @@ from glassformer.errors import DataError
 from glassformer.evaluate import vectors
 from glassformer.evaluate.vectors import (
     Pair,
-    judge_analogies,
-    judge_pairs,
-    judge_vectors,
+    evaluate_analogies,
+    evaluate_pairs,
+    evaluate_vectors,
     nearest_rows,
     read_pairs,
     read_questions,
@@ -62,7 +62,7 @@ def test_every_test_is_judged_by_its_name_or_its_file(folder, tmp_path):
     own.write_text(QUESTIONS, encoding="utf-8")
     pairs.write_text(PAIRS, encoding="utf-8")
     tests = ["wordsim353", "simlex999", "google", str(own), str(pairs), "countries", "europe"]
-    found = judge_vectors(list(WORDS), VECTORS, tests, folder)
+    found = evaluate_vectors(list(WORDS), VECTORS, tests, folder)
     assert list(found) == tests
     assert found["wordsim353"] == found[str(pairs)]
     assert found[str(pairs)] == {"pairs": 3, "known": 3, "spearman": pytest.approx(1.0)}
@@ -72,8 +72,8 @@ def test_every_test_is_judged_by_its_name_or_its_file(folder, tmp_path):
     royal = found["countries"]["sections"]["king - man + woman"]
     assert royal == {"questions": 1, "known": 1, "correct": 1}
     assert found["countries"]["questions"] < found["europe"]["questions"]
-    assert judge_vectors(list(WORDS), VECTORS, ["google"], None)["google"] is None
-    capital = judge_vectors([w.title() for w in WORDS], VECTORS, [str(own)], folder)[str(own)]
+    assert evaluate_vectors(list(WORDS), VECTORS, ["google"], None)["google"] is None
+    capital = evaluate_vectors([w.title() for w in WORDS], VECTORS, [str(own)], folder)[str(own)]
     assert capital["known"] == 0  # a vocabulary with capitals is asked as the file is written
 
 
@@ -85,12 +85,12 @@ def test_where_the_named_tests_lie(folder, tmp_path):
 
 def test_only_frequent_words_answer_and_many_questions_are_judged_in_parts(monkeypatch):
     units, question = unit_rows(VECTORS), ("man", "king", "woman", "queen")
-    assert judge_analogies(WORDS, units, {"a": [question]}, most_frequent=4)["correct"] == 1
-    assert judge_analogies(WORDS, units, {"a": [question]}, most_frequent=3)["known"] == 0
+    assert evaluate_analogies(WORDS, units, {"a": [question]}, most_frequent=4)["correct"] == 1
+    assert evaluate_analogies(WORDS, units, {"a": [question]}, most_frequent=3)["known"] == 0
     sections = {"a": [question] * 5, "b": [("king", "man", "queen", "woman")] * 2, "c": []}
-    whole = judge_analogies(WORDS, units, sections)
+    whole = evaluate_analogies(WORDS, units, sections)
     monkeypatch.setattr(vectors, "AT_ONCE", 2)
-    parts = judge_analogies(WORDS, units, sections)
+    parts = evaluate_analogies(WORDS, units, sections)
     assert whole == parts
     assert (parts["questions"], parts["sections"]["a"]["correct"], parts["sections"]["c"]["known"]) == (
         7,
@@ -110,7 +110,7 @@ def test_rows_of_zeros_and_none_at_all():
     wanted = np.argsort(-(units @ units[0]), kind="stable").tolist()
     assert [i for i, _ in nearest_rows(units, VECTORS[0], 6)] == wanted
     assert len(nearest_rows(units, VECTORS[0], 5, [1, 1])) == 5
-    constant = judge_pairs(WORDS, units, [Pair("man", w, 3.0) for w in ("king", "woman", "duke")])
+    constant = evaluate_pairs(WORDS, units, [Pair("man", w, 3.0) for w in ("king", "woman", "duke")])
     assert constant["spearman"] is None
 
 
@@ -124,13 +124,13 @@ def test_analogies_are_those_of_a_plain_search():
         target = units[b] - units[a] + units[c]
         best = max((i for i in range(13) if i not in (a, b, c)), key=lambda i: float(units[i] @ target))
         right += best == d
-    found = judge_analogies(words, units, {"all": questions})
+    found = evaluate_analogies(words, units, {"all": questions})
     assert 0 < right < 211
     assert (found["correct"], found["known"], found["accuracy"]) == (right, 211, right / 211)
 
 
 def test_a_test_that_is_left_out_does_not_end_the_rest():
-    found = judge_vectors(list(WORDS), VECTORS, ["google", "countries", "simlex999"], None)
+    found = evaluate_vectors(list(WORDS), VECTORS, ["google", "countries", "simlex999"], None)
     assert (list(found), found["google"], found["simlex999"]) == (
         ["google", "countries", "simlex999"],
         None,

@@ -7,9 +7,9 @@ from glassformer.errors import DataError
 from glassformer.evaluate.vectors import (
     Pair,
     country_questions,
-    judge_analogies,
-    judge_pairs,
-    judge_vectors,
+    evaluate_analogies,
+    evaluate_pairs,
+    evaluate_vectors,
     nearest_rows,
     read_pairs,
     read_questions,
@@ -26,10 +26,10 @@ def test_analogies_by_hand():
         "royal": [("man", "king", "woman", "queen"), ("man", "king", "woman", "emperor")],
         "odd": [("man", "woman", "king", "duke")],
     }
-    result = judge_analogies(WORDS, units, sections)
+    result = evaluate_analogies(WORDS, units, sections)
     assert (result["questions"], result["known"], result["correct"]) == (3, 2, 1)
     assert result["sections"]["royal"] == {"questions": 2, "known": 1, "correct": 1}
-    assert judge_analogies(WORDS, units, sections, most_frequent=3)["accuracy"] is None
+    assert evaluate_analogies(WORDS, units, sections, most_frequent=3)["accuracy"] is None
 
 
 def test_nearest_rows_by_hand():
@@ -49,9 +49,9 @@ def test_spearman_by_hand():
         Pair("man", "duke", 1.0),
         Pair("man", "ox", 3.0),
     ]
-    result = judge_pairs(WORDS, units, pairs)
+    result = evaluate_pairs(WORDS, units, pairs)
     assert result == {"pairs": 4, "known": 3, "spearman": pytest.approx(1.0)}
-    assert judge_pairs(WORDS, units, pairs[:2])["spearman"] is None
+    assert evaluate_pairs(WORDS, units, pairs[:2])["spearman"] is None
 
 
 def test_country_questions():
@@ -94,7 +94,7 @@ def test_equal_to_gensim(data_root):
         vectors[number[d]] = vectors[number[b]] - vectors[number[a]] + vectors[number[c]]
     theirs = keyed_vectors(11)
     theirs.add_vectors(words, vectors)
-    ours = judge_vectors(words, vectors, ["wordsim353", "google"], folder)
+    ours = evaluate_vectors(words, vectors, ["wordsim353", "google"], folder)
     wanted = theirs.evaluate_word_pairs(str(folder / "wordsim353.tab"), case_insensitive=True)
     assert ours["wordsim353"]["spearman"] == pytest.approx(wanted[1].statistic, abs=0.01)
     _, sections = theirs.evaluate_word_analogies(str(folder / "questions-words.txt"), case_insensitive=True)
@@ -107,7 +107,7 @@ def test_equal_to_gensim(data_root):
     ("content", "read", "message"),
     [
         ("a\tb\n", read_pairs, "no pairs"),
-        ("one\ttwo\tscore\nking\tqueen\n", read_pairs, "line 2: no two words and a score"),
+        ("one\ttwo\tscore\nking\tqueen\n", read_pairs, "line 2: not two words and a score"),
         (": x\nking queen man\n", read_questions, "line 2: 3 words instead of 4"),
         ("", read_questions, "the file is empty"),
     ],
@@ -122,4 +122,4 @@ def test_tests_that_cannot_be_read(content, read, message, tmp_path):
 
 
 def test_a_named_test_without_its_file_is_not_measured():
-    assert judge_vectors(list(WORDS), VECTORS, ["wordsim353"], None) == {"wordsim353": None}
+    assert evaluate_vectors(list(WORDS), VECTORS, ["wordsim353"], None) == {"wordsim353": None}

@@ -8,7 +8,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.evaluate.predictions import read_numbers, read_simple, write_numbers, write_simple
+from glassformer.evaluate.predictions import read_baselines, read_numbers, write_baselines, write_numbers
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.targets.regression import Numbers
@@ -74,8 +74,8 @@ def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, 
     write_numbers(tmp_path / "p.csv", TEXTS, found, bounds=est.predict_interval(TEXTS), labels=found)
     read = list(read_numbers(tmp_path / "p.csv"))
     assert [row.predicted for row in read] == [row.label for row in read] == found.tolist()
-    write_simple(tmp_path / "b.csv", {"mean": found.tolist()})
-    assert [float(cell) for cell in read_simple(tmp_path / "b.csv")["mean"]] == found.tolist()
+    write_baselines(tmp_path / "b.csv", {"mean": found.tolist()})
+    assert [float(cell) for cell in read_baselines(tmp_path / "b.csv")["mean"]] == found.tolist()
     out = tmp_path / "out.csv"
     kind = Numbers(est, Layout((), False, False))
     writer = Writer(kind, out)

@@ -13,11 +13,11 @@ from PIL import Image
 
 from glassformer.data.augment import KINDS, corrupt
 from glassformer.data.copies import digest
-from glassformer.data.image import MAX_PIXELS, open_picture
+from glassformer.data.image import MAX_PIXELS, open_image
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.errors import ConfigError, DataError
-from glassformer.inputs.images import pictures
+from glassformer.inputs.images import image_paths
 
 RNG = np.random.default_rng(3)
 RGB = RNG.integers(0, 256, (13, 17, 3), np.uint8)
@@ -30,7 +30,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
 
 
 def pixels(source) -> np.ndarray:
-    image = open_picture(source)
+    image = open_image(source)
     assert image.mode == "RGB"
     return np.asarray(image)
 
@@ -114,7 +114,7 @@ def test_a_mutated_file_is_read_or_refused(kind):
         for place in rng.integers(0, len(content), 4):
             content[place] = rng.integers(0, 256)
         try:
-            assert open_picture(bytes(content)).mode == "RGB"
+            assert open_image(bytes(content)).mode == "RGB"
         except DataError:
             refused += 1
     assert refused <= 60
@@ -168,7 +168,7 @@ def test_sixteen_bits_that_are_transparent_show_white(tmp_path):
     wide = np.full((5, 7), 40_000, np.uint16)
     wide[2, 3] = 1234
     Image.fromarray(wide).save(tmp_path / "wide.png", transparency=1234)
-    seen = np.asarray(open_picture(tmp_path / "wide.png"))
+    seen = np.asarray(open_image(tmp_path / "wide.png"))
     assert seen[2, 3].tolist() == [255] * 3
     assert (seen[0] == 40_000 >> 8).all()
 
@@ -279,21 +279,21 @@ def test_hidden_pictures_are_not_predicted(folder):
     (folder / "__MACOSX").mkdir()
     (folder / "__MACOSX" / "y.png").write_bytes(b"")
     (folder / "dog" / "._0.png").write_bytes(b"not a picture")
-    assert len(pictures([str(folder)])) == 6
+    assert len(image_paths([str(folder)])) == 6
 
 
 def test_a_path_is_named_in_what_is_wrong_with_it(tmp_path):
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"bad\.png: is not an image"):
-        open_picture(bad)
+        open_image(bad)
 
 
 def test_a_table_names_files_beside_it(folder):
     (folder / "table.csv").write_text("file,label\ncat/0.png,a\ndog/1.png,b\n")
     split = load_image_dataset(folder / "table.csv").splits["train"]
     assert split.labels == ["a", "b"]
-    assert open_picture(split.images[1]).size == (17, 13)
+    assert open_image(split.images[1]).size == (17, 13)
 
 
 def test_digits_are_real_and_split_once():

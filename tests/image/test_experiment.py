@@ -14,7 +14,7 @@ from PIL import Image
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.cli.app import main
 from glassformer.data.columns import read_labels
-from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
@@ -146,7 +146,7 @@ def test_the_doctor_finds_leaks_and_contradictions():
     pictures, _ = quarters(6, 3)
     train = ImageSplit([*pictures[:4], pictures[0]], ["a", "b", "a", "b", "b"], "here")
     test = ImageSplit([pictures[1], pictures[5]], ["b", "a"], "there")
-    report = examine_pictures("set", {"train": train, "test": test})
+    report = examine_images("set", {"train": train, "test": test})
     codes = {f.code: f.count for f in report.findings if f.severity == "warning"}
     assert codes == {"contradictions": 1, "leak": 1}
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glassformer.data.image import files_below, open_picture, picture_files, refuse_unreadable
-from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image import files_below, image_files, open_image, refuse_unreadable
+from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.kinds import kind_of
 from glassformer.errors import DataError
 from glassformer.inputs.images import Images
-from glassformer.inputs.rows import Given
+from glassformer.inputs.rows import InputRequest
 
 COUNT = 7  # images of each class
 
@@ -35,7 +35,7 @@ def sizes(dataset) -> dict[str, int]:
 
 
 def findings(dataset) -> dict[str, object]:
-    report = examine_pictures("mine", dataset.splits, dataset.notes, decode=True)
+    report = examine_images("mine", dataset.splits, dataset.notes, decode=True)
     return {finding.code: finding for finding in report.findings if finding.severity != "ok"}
 
 
@@ -71,7 +71,7 @@ def test_images_of_other_formats_are_counted_and_named(ending, tmp_path):
     kept = load_image_dataset(tmp_path, broken="skip")
     assert sizes(kept) == {"cat": COUNT, "dog": COUNT}
     assert kept.notes[0].startswith("3 images of train left out: ")
-    rows = Images().rows(Given([str(tmp_path)], skip=True))
+    rows = Images().rows(InputRequest([str(tmp_path)], skip=True))
     assert sum(row.error is not None for row in rows) == 3
     assert kind_of(tmp_path) == "images"
 
@@ -83,7 +83,7 @@ def test_what_only_looks_like_an_image_is_named(tmp_path):
     ):
         (tmp_path / "a.jpg").write_bytes(content)
         with pytest.raises(DataError, match=what):
-            open_picture(tmp_path / "a.jpg")
+            open_image(tmp_path / "a.jpg")
 
 
 def test_the_content_decides_whether_an_image_can_be_read(tmp_path):
@@ -104,7 +104,7 @@ def test_links_that_lead_nowhere_are_counted_and_named(tmp_path):
     assert "/nowhere/a.png" in error.value.fix
     assert findings(dataset)["unreadable"].count == 3
     assert sizes(load_image_dataset(tmp_path, broken="skip")) == {"cat": COUNT, "dog": COUNT}
-    assert len(Images().rows(Given([str(tmp_path)]))) == 2 * COUNT + 3
+    assert len(Images().rows(InputRequest([str(tmp_path)]))) == 2 * COUNT + 3
 
 
 def test_linked_folders_are_read_once(tmp_path):
@@ -112,7 +112,7 @@ def test_linked_folders_are_read_once(tmp_path):
     fill(tmp_path / "more", "second")
     (tmp_path / "data" / "cat" / "linked").symlink_to(tmp_path / "more" / "second")
     (tmp_path / "data" / "cat" / "circle").symlink_to(tmp_path / "data")
-    assert len(picture_files(tmp_path / "data" / "cat")) == 3 * COUNT  # the circle leads to dog, too
+    assert len(image_files(tmp_path / "data" / "cat")) == 3 * COUNT  # the circle leads to dog, too
     (tmp_path / "data" / "cat" / "circle").unlink()
     assert sizes(load_image_dataset(tmp_path / "data")) == {"cat": 2 * COUNT, "dog": COUNT}
 
@@ -127,7 +127,7 @@ def test_what_other_programs_leave_is_no_class(name, tmp_path):
     dataset = load_image_dataset(tmp_path)
     assert sizes(dataset) == {"cat": COUNT, "dog": COUNT}
     assert dataset.notes == ()
-    assert len(Images().rows(Given([str(tmp_path)]))) == 2 * COUNT
+    assert len(Images().rows(InputRequest([str(tmp_path)]))) == 2 * COUNT
 
 
 def test_names_that_begin_with_strokes_are_classes(tmp_path):
@@ -167,7 +167,7 @@ def test_other_files_are_counted_by_their_endings(tmp_path):
     (note,) = load_image_dataset(tmp_path).notes
     assert note.endswith("are ignored: 2 .xml, 1 without an extension, 1 .json")
     shutil.rmtree(tmp_path / "cat")
-    for path in picture_files(tmp_path / "dog"):
+    for path in image_files(tmp_path / "dog"):
         path.unlink()
     with pytest.raises(DataError, match=r"class 'dog' has no images, only 2 \.xml"):
         load_image_dataset(tmp_path)
@@ -199,7 +199,7 @@ def test_paths_of_windows_in_a_table(before, ending, tmp_path):
     dataset = load_image_dataset(table)
     refuse_unreadable(dataset.splits)
     assert dataset.splits["train"].images[0] == str(tmp_path / "cat" / "0.png")
-    rows = Images().rows(Given([str(table)]))
+    rows = Images().rows(InputRequest([str(table)]))
     assert [row.text for row in rows] == dataset.splits["train"].images
 
 

@@ -145,7 +145,7 @@ def test_embed_gives_what_the_head_reads(fitted):
 
 def test_nothing_goes_on_from_it(fitted, tmp_path):
     folder = str(fitted.save(tmp_path / "model"))
-    with pytest.raises(ConfigError, match="Fit a new one with model=hog"):
+    with pytest.raises(ConfigError, match="Fit a new linear model with model=hog"):
         gf.ImageClassifier(folder).fit(IMAGES, LABELS)
     with pytest.raises(ConfigError, match="learns from labels alone"):
         gf.MaskedPatches("hog").fit(IMAGES)

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from glassformer.data import image_bounds as bounds
-from glassformer.data.image import open_picture
+from glassformer.data.image import open_image
 from glassformer.data.image_bounds import MAX_TAGS, check_tags
 from glassformer.errors import DataError
 
@@ -35,7 +35,7 @@ def encoded(image: Image.Image, kind: str, **options) -> bytes:
 def refused(content: bytes, match: str) -> None:
     started = time.process_time()
     with pytest.raises(DataError, match=match) as caught:
-        open_picture(content, "holiday.bin")
+        open_image(content, "holiday.bin")
     assert str(caught.value).startswith("holiday.bin: ")
     assert time.process_time() - started < 5
 
@@ -47,7 +47,7 @@ def test_scans_are_counted_against_the_pixels(made):
         more = b"".join(scan([1 + i % 3], 1, 63, 0) for i in range(count - 1))
         return jpeg(width, height, scan([1, 2, 3], 0, 0, 0) + more)
 
-    assert open_picture(scans(bounds.MAX_SCANS)).size == (101, 97)
+    assert open_image(scans(bounds.MAX_SCANS)).size == (101, 97)
     refused(scans(bounds.MAX_SCANS + 1), "scans of 101 x 97 pixels")
     refused(scans(40_000, 4001, 3989), "scans of 4,001 x 3,989 pixels")
     allowed = bounds.FULL_SCANS * bounds.MAX_PIXELS // (6007 * 5981)
@@ -73,8 +73,8 @@ def test_scans_cannot_hide(made):
         b"\xff\xfe\0\2",
     ):
         refused(jpeg(101, 97, first + before + many), "scans")
-    assert open_picture(jpeg(101, 97, first + b"\xff\xd9" + many)).size == (101, 97)  # beyond the end
-    assert open_picture(jpeg(101, 97, made["segment"](0xFE, b"\xff\xda" * 300) + first)).size == (101, 97)
+    assert open_image(jpeg(101, 97, first + b"\xff\xd9" + many)).size == (101, 97)  # beyond the end
+    assert open_image(jpeg(101, 97, made["segment"](0xFE, b"\xff\xda" * 300) + first)).size == (101, 97)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_ordinary_jpegs_pass_at_the_limit_of_size(mode: str, options: dict):
     content = encoded(Image.fromarray(RGB).convert(mode), "JPEG", **options)
     bounds.check_file(content, "x", RGB.shape[0] * RGB.shape[1])  # as if it were the largest
     with Image.open(io.BytesIO(content)) as image:
-        np.testing.assert_array_equal(np.asarray(open_picture(content)), np.asarray(image.convert("RGB")))
+        np.testing.assert_array_equal(np.asarray(open_image(content)), np.asarray(image.convert("RGB")))
 
 
 def test_segments_chunks_profiles_and_blocks_are_counted(made):
@@ -93,13 +93,13 @@ def test_segments_chunks_profiles_and_blocks_are_counted(made):
     gif = encoded(Image.fromarray(RGB).quantize(8), "GIF")
     remark, chunk, at = made["segment"](0xFE, b""), made["with_chunks"], gif.index(b",")
     most = bounds.MAX_SEGMENTS
-    assert open_picture(jpeg[:2] + remark * (most - 20) + jpeg[2:]).size == (67, 53)
+    assert open_image(jpeg[:2] + remark * (most - 20) + jpeg[2:]).size == (67, 53)
     refused(jpeg[:2] + remark * (most + 1) + jpeg[2:], "segments")
     refused(jpeg[:2] + remark + b"\0" * (bounds.MAX_JUNK + 1) + jpeg[2:], "bytes between")
     exif = made["segment"](0xE1, b"Exif\0\0" + bytes(65_000))
     refused(jpeg[:2] + exif * 70 + jpeg[2:], "EXIF")
     refused(chunk(png, *[(b"iCCP", b"a\0\0b")] * (bounds.MAX_PROFILES + 1)), "profiles")
-    assert open_picture(chunk(png, *[(b"tEXt", b"a\0b")] * 1000)).size == (67, 53)
+    assert open_image(chunk(png, *[(b"tEXt", b"a\0b")] * 1000)).size == (67, 53)
     refused(chunk(png, *[(b"IDAT", b"")] * bounds.MAX_CHUNKS), "chunks")
     refused(chunk(png, (b"zTXt", b"a\0\0" + zlib.compress(bytes(3_000_000)))), "damaged")
     refused(gif[:at] + b"!\xfe" + b"\1a" * bounds.MAX_BLOCKS + b"\0" + gif[at:], "blocks")
@@ -124,7 +124,7 @@ def test_orientation_that_is_none_leaves_the_picture_as_it_is(made):
     png = encoded(Image.fromarray(RGB), "PNG")
     for kind, count, value in ((3, 1, 9), (2, 4, 0x786973), (3, 2**32 - 1, 8), (3, 1, 0)):
         entry = 274, kind, count, struct.pack("<I", value)
-        picture = open_picture(made["with_chunks"](png, (b"eXIf", made["ifd"]([entry]))))
+        picture = open_image(made["with_chunks"](png, (b"eXIf", made["ifd"]([entry]))))
         np.testing.assert_array_equal(np.asarray(picture), RGB)
     for number, turn in (
         (2, np.fliplr),
@@ -136,7 +136,7 @@ def test_orientation_that_is_none_leaves_the_picture_as_it_is(made):
         (7, lambda a: np.rot90(a, 2).swapaxes(0, 1)),
     ):
         block = made["ifd"]([(274, 3, 1, struct.pack("<I", number)), (305, 7, 99, b"\xff\xff\xff\xff")])
-        picture = open_picture(made["with_chunks"](png, (b"eXIf", block)))
+        picture = open_image(made["with_chunks"](png, (b"eXIf", block)))
         np.testing.assert_array_equal(np.asarray(picture), turn(RGB))
         assert "exif" not in picture.info  # whoever saves it does not turn it again
 
@@ -145,7 +145,7 @@ def test_tiles_strips_and_pages(made):
     zeros = zlib.compress(bytes(6007 * 1000), 9)
     refused(made["strips"](101, 3000, 70_000, 1, bytes(101), 1), "strips or tiles")
     shared = made["strips"](607, 607, 607, 8, zlib.compress(bytes(607 * 607), 9), 1)
-    assert open_picture(shared).getextrema() == ((0, 0),) * 3
+    assert open_image(shared).getextrema() == ((0, 0),) * 3
     refused(made["strips"](17, 2**20, 1, 8, zeros, 2**20), "more a line|damaged")
     refused(made["tiled"](1, 1, 30_011, 30_011, 1, zeros), "tiles of 30,011 x 30,011")
     refused(made["tiled"](50_021, 797, 16, 16_384, 3127, zeros[:999]), "tiles of 16 x 16,384")
@@ -155,7 +155,7 @@ def test_tiles_strips_and_pages(made):
         content = encoded(
             Image.fromarray(RGB), "TIFF", compression=compression, save_all=True, append_images=pages
         )
-        np.testing.assert_array_equal(np.asarray(open_picture(content)), RGB)
+        np.testing.assert_array_equal(np.asarray(open_image(content)), RGB)
 
 
 def test_what_pillow_decodes_in_python_is_small(made):
@@ -164,24 +164,24 @@ def test_what_pillow_decodes_in_python_is_small(made):
     refused(b"P3 2003 1999 255\n7 7 7 ", "values that are slow")
     refused(b"P2 99 99 255\n" + b"#\n" * 2000 + b"7 " * 9801, "more comments")
     refused(made["bmp"](6007, 5981, 1, 8, b"\1\0\0\0" * 5981), "values that are slow")
-    assert open_picture(b"P5 401 397 65535\n" + bytes(2 * 401 * 397)).size == (401, 397)
-    assert open_picture(b"P5 # made by hand\n17\t13 # and here\n255\n" + bytes(221)).size == (17, 13)
-    assert open_picture(encoded(Image.fromarray(RGB), "PPM")).size == (67, 53)
+    assert open_image(b"P5 401 397 65535\n" + bytes(2 * 401 * 397)).size == (401, 397)
+    assert open_image(b"P5 # made by hand\n17\t13 # and here\n255\n" + bytes(221)).size == (17, 13)
+    assert open_image(encoded(Image.fromarray(RGB), "PPM")).size == (67, 53)
 
 
 def test_pictures_already_open_end_in_typed_errors():
     """A conversion that Pillow does not know, and what is wrong only once it is decoded."""
     whole = encoded(Image.fromarray(RGB), "PNG")
     with pytest.raises(DataError, match=r"^here: the image is damaged"):
-        open_picture(Image.open(io.BytesIO(whole[:-400])), "here")
+        open_image(Image.open(io.BytesIO(whole[:-400])), "here")
     image = Image.fromarray(RGB)
-    copy = open_picture(image)
+    copy = open_image(image)
     copy.putpixel((0, 0), (1, 2, 3))
     assert image.getpixel((0, 0)) == tuple(RGB[0, 0])  # the caller's is left alone
     with pytest.raises(DataError, match="conversion"):
-        open_picture(Image.new("La", (13, 11)))
+        open_image(Image.new("La", (13, 11)))
     for mode in ("HSV", "YCbCr", "LAB", "I;16", "RGBa", "1", "PA"):
-        assert open_picture(Image.new(mode, (13, 11))).mode == "RGB"
+        assert open_image(Image.new(mode, (13, 11))).mode == "RGB"
 
 
 @pytest.mark.slow

@@ -17,10 +17,10 @@ from PIL import Image
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
-from glassformer.data.image import open_picture, refuse_unreadable
-from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image import open_image, refuse_unreadable
+from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.mending import remedy
+from glassformer.data.mending import fixing_options
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError, DataError, DimImagesWarning
 from glassformer.inputs.images import TRANSFORM_FILE
@@ -48,7 +48,7 @@ def pil(content: bytes) -> Image.Image:
 
 def read(source, image_range=None) -> np.ndarray:
     """The red channel of an image."""
-    return np.asarray(open_picture(source, image_range=image_range))[:, :, 0]
+    return np.asarray(open_image(source, image_range=image_range))[:, :, 0]
 
 
 def by(array: np.ndarray, white: float) -> np.ndarray:
@@ -383,7 +383,7 @@ def split_of(images: list) -> ImageSplit:
 
 
 def ranges(splits, transform=None, decode=True):
-    report = examine_pictures("mine", splits, transform=transform, decode=decode)
+    report = examine_images("mine", splits, transform=transform, decode=decode)
     return [finding for finding in report.findings if finding.code == "range"]
 
 
@@ -394,7 +394,7 @@ def test_the_doctor_names_the_brightest_pixel(decode):
     assert finding.severity == "warning"
     assert "the brightest pixel of 16 images of 16 or 32 bits is 3,9" in finding.message
     assert finding.fix == "give the value of white with --set image_range=4095"
-    assert remedy([finding], {"train": split_of(few)}) == ["--set", "image_range=4095"]
+    assert fixing_options([finding], {"train": split_of(few)}) == ["--set", "image_range=4095"]
     (finding,) = ranges({"train": split_of(deep)}, decode=decode)
     assert finding.fix == "give the value of white with --set image_range=16383"
     assert not ranges({"train": split_of(corners(65535)[0])}, decode=decode)
@@ -508,7 +508,7 @@ def test_exported_scripts_read_as_the_package_does(script, image_range, tmp_path
     for name, make in FILES.items():
         path = tmp_path / "image"
         path.write_bytes(make())
-        ours = read_or_said(partial(open_picture, path, image_range=image_range))
+        ours = read_or_said(partial(open_image, path, image_range=image_range))
         theirs = read_or_said(partial(upright, str(path)))
         if isinstance(ours, str):
             assert isinstance(theirs, str), name

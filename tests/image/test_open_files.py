@@ -12,7 +12,7 @@ from PIL import Image
 
 from glassformer import ImageRegressor, MaskedPatches
 from glassformer.data.copies import digest
-from glassformer.data.image import check_pictures, open_picture, picture_name
+from glassformer.data.image import check_images, image_name, open_image
 from glassformer.errors import DataError
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 
@@ -170,9 +170,9 @@ def test_an_empty_upload_never_means_the_file_of_its_name(tmp_path, monkeypatch)
     (tmp_path / "mine.png").write_bytes(CONTENTS[0])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="no bytes"):
-        open_picture(StreamlitFile(b""))
+        open_image(StreamlitFile(b""))
     with pytest.raises(DataError, match="no bytes"):
-        open_picture({"bytes": b"", "path": "mine.png"})
+        open_image({"bytes": b"", "path": "mine.png"})
 
 
 def test_one_open_file_is_not_a_list(fitted):
@@ -183,12 +183,12 @@ def test_one_open_file_is_not_a_list(fitted):
 def test_messages_name_the_file(fitted):
     with pytest.raises(DataError, match=r"^mine\.png: .*damaged"):
         fitted.predict([StreamlitFile(CONTENTS[0][:80])])
-    (held,) = check_pictures([StreamlitFile(CONTENTS[0])])
-    assert picture_name(held, "pictures", 0) == "mine.png"
+    (held,) = check_images([StreamlitFile(CONTENTS[0])])
+    assert image_name(held, "pictures", 0) == "mine.png"
 
 
 def test_equal_bytes_are_copies_whatever_holds_them():
-    (held,) = check_pictures([io.BytesIO(CONTENTS[0])])
+    (held,) = check_images([io.BytesIO(CONTENTS[0])])
     same = [CONTENTS[0], bytearray(CONTENTS[0]), memoryview(CONTENTS[0]), held]
     assert len(set(map(digest, same))) == 1
     assert digest(b"") == ""

@@ -15,7 +15,7 @@ import numpy as np
 
 from glassformer import save_pretrained
 from glassformer.data.dataset import TextDataset, TextSplit
-from glassformer.data.splits import split_up
+from glassformer.data.splits import make_splits
 from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.families.bert import bert
@@ -157,7 +157,7 @@ def splits(name: str, *changes: str) -> tuple[int, int | None, int]:
     recipe = load_recipe(name, changes)
     labels = [i % 2 for i in range(25_000)]
     part = {s: TextSplit([s] * 25_000, labels, s) for s in ("train", "test")}
-    found = split_up(TextDataset("made", part, ()), recipe.data, recipe.evaluate.split)
+    found = make_splits(TextDataset("made", part, ()), recipe.data, recipe.evaluate.split)
     return len(found.train), None if found.validation is None else len(found.validation), len(found.judged)
 
 

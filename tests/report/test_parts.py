@@ -56,8 +56,8 @@ def test_an_interval_holds_its_own_figure():
     assert wording.share_interval(0.5, [0.4, 0.6], 100) == f"40.0 to 60.0{THIN}%"
     assert wording.bounds(scores(1.0, 135), "macro_f1") == f"at least 97.8{THIN}%"
     assert wording.bounds(scores(0.0, 30), "accuracy") == f"at most 10.0{THIN}%"
-    assert unit_of("accuracy").between([1.0, 1.0], 1, 1.0, 135) == f"at least 97.8{THIN}%"
-    assert unit_of("accuracy").between([0.97, 1.0], 1, 0.99, 135) == f"97.0 to 100.0{THIN}%"
+    assert unit_of("accuracy").interval([1.0, 1.0], 1, 1.0, 135) == f"at least 97.8{THIN}%"
+    assert unit_of("accuracy").interval([0.97, 1.0], 1, 0.99, 135) == f"97.0 to 100.0{THIN}%"
     left = {"below": 0.9, "n": 140, "answered": 135, "accuracy": 1.0, "accuracy_interval": [0.978, 1.0]}
     assert abstention_line(left).endswith(
         f"100.0{THIN}% of them the right one (95 % interval: at least 97.8{THIN}%)"

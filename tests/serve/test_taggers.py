@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.inputs.inputs import Served
+from glassformer.inputs.inputs import ServedInputs
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 
@@ -131,7 +131,7 @@ def test_without_a_tagger_the_way_out_is_told(classifiers, tmp_path):
 
     models = load_models([classifiers[0].save(tmp_path / "films")], Limits(), threads=1)
     with pytest.raises(Problem) as caught:
-        Server(models, Limits()).choose(None, Served, "tags")
+        Server(models, Limits()).choose(None, ServedInputs, "tags")
     assert (caught.value.what, caught.value.fix) == (
         "no model here gives tags",
         "Start the server with a run of a TokenTagger",

@@ -10,7 +10,7 @@ from tests.tables import read_csv
 
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.predictions import read_numbers, read_simple, write_simple
+from glassformer.evaluate.predictions import read_baselines, read_numbers, write_baselines
 from glassformer.report.notebook import Comparison
 from glassformer.study.compare import compare, compare_runs
 from glassformer.study.grid import Study
@@ -106,7 +106,7 @@ def test_simple_models_have_a_difference_with_its_interval(done):
     folder, results = done
     (ridge,) = [name for name in results["baselines"] if name == "TF-IDF + ridge"]
     figures, arm = results["baselines"][ridge], results["arms"][0]
-    cells = read_simple(folder / "arms" / "lr=0.03" / "seed-0" / "baselines.csv")[ridge]
+    cells = read_baselines(folder / "arms" / "lr=0.03" / "seed-0" / "baselines.csv")[ridge]
     true = [r.label for r in read_numbers(folder / "arms" / "lr=0.03" / "seed-0" / "predictions.csv")]
     known = spearmanr(true, np.array(cells, float))[0]
     assert figures["difference"] == pytest.approx(known - arm["spearman"]["mean"], abs=1e-6)
@@ -153,11 +153,11 @@ def test_the_command_compares_models_on_a_table(base, tmp_path, monkeypatch, cap
 
 
 def test_answers_of_simple_models_come_back(tmp_path):
-    write_simple(tmp_path / "a.csv", {"=one": ["x, y", "+z"], "two": [1.5, -2.0]})
-    assert read_simple(tmp_path / "a.csv") == {"=one": ["x, y", "+z"], "two": ["1.5", "-2.0"]}
-    write_simple(tmp_path / "none.csv", {})
+    write_baselines(tmp_path / "a.csv", {"=one": ["x, y", "+z"], "two": [1.5, -2.0]})
+    assert read_baselines(tmp_path / "a.csv") == {"=one": ["x, y", "+z"], "two": ["1.5", "-2.0"]}
+    write_baselines(tmp_path / "none.csv", {})
     assert not (tmp_path / "none.csv").exists()
-    assert read_simple(tmp_path / "none.csv") == {}
+    assert read_baselines(tmp_path / "none.csv") == {}
     (tmp_path / "bad.csv").write_text("a,b\n1\n")
     with pytest.raises(DataError, match=r"bad\.csv.*cannot be read"):
-        read_simple(tmp_path / "bad.csv")
+        read_baselines(tmp_path / "bad.csv")

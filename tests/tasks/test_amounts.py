@@ -8,7 +8,7 @@ import pytest
 from tests.cli.tiny import sets as settings
 
 from glassformer.cli.app import main
-from glassformer.data.label_kinds import amount, doubtful, how_to_read, said_of_amounts
+from glassformer.data.label_kinds import ambiguous_values, amount, amount_setting, amounts_message
 from glassformer.data.numbers import check_numbers, far_from
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
@@ -68,7 +68,7 @@ def test_what_is_no_amount_is_none(text: str):
 
 
 def test_a_mark_before_three_digits_is_not_guessed():
-    assert doubtful("1.234") == "1234 or 1.234"
+    assert ambiguous_values("1.234") == "1234 or 1.234"
     for text in ("1.234", "€1,234"):
         assert amount(text) is None
         with pytest.raises(
@@ -103,7 +103,7 @@ BOTH = "could be {}: name the decimal mark with number_format=comma or number_fo
     ],
 )
 def test_the_setting_that_reads_a_column_of_amounts(cells, told):
-    assert how_to_read(cells) == told
+    assert amount_setting(cells) == told
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -151,8 +151,8 @@ def test_other_data_with_amounts_are_read_with_an_option(skip, tmp_path, capsys)
 
 
 def test_plain_numbers_that_the_format_reads_otherwise_are_told():
-    assert said_of_amounts(["8.500", "7"], "comma") == "1 cells are read as amounts ('8.500' as 8500)"
-    assert said_of_amounts(["8.500", "7"], "point") == ""
+    assert amounts_message(["8.500", "7"], "comma") == "1 cells are read as amounts ('8.500' as 8500)"
+    assert amounts_message(["8.500", "7"], "point") == ""
 
 
 def prices(path: Path, cells: list[str]) -> Path:
@@ -170,8 +170,8 @@ def test_a_table_of_prices_says_what_it_leaves_out_and_reads(tmp_path: Path, cap
     given = {"numbers": True, "on_bad_row": "skip"}
     kept = load_text_dataset(str(file), number_format="amount", **given)
     assert kept.splits["train"].labels[-2:] == [41.0, 74.0]
-    assert "2 cells are read as amounts ('EUR 41.00' as 41, '$74' as 74)" in kept.said[-1]
-    assert "several currencies are read as one: EUR, USD" in kept.said[-1]
+    assert "2 cells are read as amounts ('EUR 41.00' as 41, '$74' as 74)" in kept.messages[-1]
+    assert "several currencies are read as one: EUR, USD" in kept.messages[-1]
     assert [row.row for row in kept.rejected] == [63]
     assert main(["train", "--text", str(file), "--on-bad-row", "skip", *TINY, "--out", "run"]) == 0
     said = " ".join("".join(capsys.readouterr()).split())
@@ -205,8 +205,8 @@ def test_a_number_far_from_all_others_does_not_choose_in_silence(tmp_path: Path,
 
 
 def test_plain_numbers_with_three_decimals_are_no_amounts():
-    assert said_of_amounts(["3.5", "3.815"], "plain") == ""
-    assert "'3.815' as 3815" in said_of_amounts(["3.5", "3.815"], "comma")
+    assert amounts_message(["3.5", "3.815"], "plain") == ""
+    assert "'3.815' as 3815" in amounts_message(["3.5", "3.815"], "comma")
 
 
 def test_far_is_far_from_the_middle_half():

@@ -23,7 +23,7 @@ from glassformer.data.vocabulary import widened
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.inputs.questions import Questions
-from glassformer.inputs.rows import Given, Row, layout_of
+from glassformer.inputs.rows import InputRequest, Row, layout_of
 from glassformer.targets.answer_span import answer_figures
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.task import TINY
@@ -325,7 +325,7 @@ def test_answers_keep_their_files_and_columns(tmp_path):
 
     for ending in (".csv", ".jsonl"):
         out = tmp_path / f"out{ending}"
-        text = written(Questions().rows(Given([*map(str, files)])), out, "x")
+        text = written(Questions().rows(InputRequest([*map(str, files)])), out, "x")
         found = (
             [*csv.DictReader(io.StringIO(text))]
             if ending == ".csv"
@@ -338,7 +338,7 @@ def test_answers_keep_their_files_and_columns(tmp_path):
             ("b.jsonl", 2, "b1"),
         ]
         assert {(one["answer"], one["given:answer"]) for one in found} == {("x", "kept")}
-    text = written(Questions().rows(Given([*X[0]])), tmp_path / "one.csv", "x")
+    text = written(Questions().rows(InputRequest([*X[0]])), tmp_path / "one.csv", "x")
     assert text.splitlines()[0] == ",".join(Predicted.HEADER)
 
 

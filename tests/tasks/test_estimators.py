@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import glassformer as gf
-from glassformer.config import build, settings_of, to_toml, values_before
+from glassformer.config import build, legacy_values, settings_of, to_toml
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names
 from glassformer.tasks.estimator import Estimator
@@ -149,7 +149,7 @@ def test_a_setting_that_a_checkpoint_does_not_know_counts_as_it_was_then(fitted,
 def test_a_setting_whose_default_came_later_counts_as_what_was_done_before_it():
     models = gf.MaskedLM.SECTIONS["model"]
     assert settings_of(models)["neighbours"] is True
-    assert values_before(models) == settings_of(models) | {"neighbours": False}
+    assert legacy_values(models) == settings_of(models) | {"neighbours": False}
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if "train" in k.SECTIONS])

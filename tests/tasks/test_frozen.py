@@ -8,7 +8,7 @@ import pytest
 from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
-from glassformer.evaluate.predictions import SIMPLE
+from glassformer.evaluate.predictions import BASELINES_FILE
 from glassformer.tasks import auto as frozen
 from glassformer.tasks.auto import FROZEN, Candidate
 from glassformer.tasks.catalog import load_recipe
@@ -54,7 +54,7 @@ def test_one_label(small, folder, tmp_path):
     assert row["difference"]["measure"] == "accuracy"
     assert "baselines_left_out" not in done.metrics
     assert "frozen all-minilm-l6-v2" in done.report.read_text("utf-8")
-    assert "frozen all-minilm-l6-v2" in (done.folder / SIMPLE).read_text("utf-8")
+    assert "frozen all-minilm-l6-v2" in (done.folder / BASELINES_FILE).read_text("utf-8")
 
 
 def test_it_predicts_as_the_frozen_encoder_does(small, folder):

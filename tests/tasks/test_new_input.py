@@ -15,13 +15,13 @@ from glassformer.cli.app import main
 from glassformer.config import setting
 from glassformer.data.dataset import Dataset
 from glassformer.data.findings import DoctorReport
-from glassformer.data.image import open_picture
-from glassformer.data.image_sources import ImageSplit, beside
+from glassformer.data.image import open_image
+from glassformer.data.image_sources import ImageSplit, resolve_path
 from glassformer.data.tables import read_table
 from glassformer.data.transform import PixelTable, read_pictures
 from glassformer.export.outputs import ImageLabels
 from glassformer.inputs.images import Images, ServedImages
-from glassformer.inputs.rows import Given, Row, read_columns
+from glassformer.inputs.rows import InputRequest, Row, read_columns
 from glassformer.serve.app import create_app
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
@@ -50,7 +50,7 @@ class Two(NamedTuple):
 
 def pasted(two: Two) -> np.ndarray:
     """Both side by side."""
-    return np.concatenate([np.asarray(open_picture(x).resize((8, 8))) for x in two], 1)
+    return np.concatenate([np.asarray(open_image(x).resize((8, 8))) for x in two], 1)
 
 
 class ServedTwo(ServedImages):
@@ -67,7 +67,7 @@ class TwoImages(Images):
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
         table = read_table(Path(source))
-        sides = ([beside(x, source) for x in table.read(name)] for name in COLUMNS)
+        sides = ([resolve_path(x, source) for x in table.read(name)] for name in COLUMNS)
         pairs = [Two(*pair) for pair in zip(*sides, strict=True)]
         return Dataset("pairs", {"train": ImageSplit(pairs, table.read("label"), source, table.rows)})
 
@@ -77,16 +77,16 @@ class TwoImages(Images):
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
         return DoctorReport(dataset.name, [], {})
 
-    def rows(self, given: Given) -> list[Row]:
-        if not given.words[0].endswith(".csv"):
-            return [Row(Two(*pair)) for pair in zip(given.words[::2], given.words[1::2], strict=True)]
-        table = Path(given.words[0])
+    def rows(self, given: InputRequest) -> list[Row]:
+        if not given.arguments[0].endswith(".csv"):
+            return [Row(Two(*pair)) for pair in zip(given.arguments[::2], given.arguments[1::2], strict=True)]
+        table = Path(given.arguments[0])
         found = read_columns(table, lambda table: COLUMNS, given)
         for values, row in found:
-            row.text = Two(*(beside(x, str(table)) for x in values))
+            row.text = Two(*(resolve_path(x, str(table)) for x in values))
         return [row for _, row in found]
 
-    def explained(self, given: Given, numbers: Any) -> list[Any]:
+    def examples_to_explain(self, given: InputRequest, numbers: Any) -> list[Any]:
         return [row.text for row in self.rows(given)]
 
     def title(self, x: Any) -> str:

@@ -351,7 +351,7 @@ def test_ratings_are_evaluated_explained_and_cross_validated(run, capsys):
     )
     assert main(["evaluate", "run"]) == 0
     said = capsys.readouterr().out
-    assert all(metric.called in said for metric in Ratings.metrics.values())
+    assert all(metric.name in said for metric in Ratings.metrics.values())
     assert main(["explain", "run", ODD, "--json"]) == 0
     assert '"ok"' in capsys.readouterr().out
     assert main(["cross-validate", "films.toml", "--folds", "2", "--out", "folds", "--set", "epochs=2"]) == 0

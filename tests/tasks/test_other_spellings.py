@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 import glassformer as gf
-from glassformer.data.label_kinds import as_known
+from glassformer.data.label_kinds import match_known_labels
 from glassformer.errors import OtherSpellingWarning
 from glassformer.tasks.task import TINY
 
@@ -77,8 +77,8 @@ def test_several_labels():
 )
 @pytest.mark.parametrize("given", [[0, 1], ["FALSE", "TRUE"], ["false", "true"], ["0.0", "1"]])
 def test_truth_values_meet(known, given):
-    assert as_known(given, known) == known
-    assert as_known(given[::-1], known) == known[::-1]
+    assert match_known_labels(given, known) == known
+    assert match_known_labels(given[::-1], known) == known[::-1]
 
 
 def test_tags_of_words():
@@ -94,11 +94,11 @@ def test_tags_of_words():
 
 
 def test_what_is_no_truth_value():
-    assert as_known([0, 1, "none"], ["TRUE", "FALSE"]) == ["FALSE", "TRUE", "none"]
-    assert as_known([2, "yes"], ["TRUE", "FALSE"]) == [2, "yes"]
-    assert as_known([1, 0], ["TRUE", "FALSE", "unsure"]) == [1, 0]  # three classes
-    assert as_known(["TRUE"], [0, 1, 2]) == ["TRUE"]
-    assert as_known([1], ["TRUE", "true"]) == [1]
+    assert match_known_labels([0, 1, "none"], ["TRUE", "FALSE"]) == ["FALSE", "TRUE", "none"]
+    assert match_known_labels([2, "yes"], ["TRUE", "FALSE"]) == [2, "yes"]
+    assert match_known_labels([1, 0], ["TRUE", "FALSE", "unsure"]) == [1, 0]  # three classes
+    assert match_known_labels(["TRUE"], [0, 1, 2]) == ["TRUE"]
+    assert match_known_labels([1], ["TRUE", "true"]) == [1]
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -158,7 +158,7 @@ def test_settings_that_a_body_does_not_have(saved, name, settings, said):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("translator", "holds a Translator, which has no encoder for a classifier. Begin from a classifier"),
+        ("translator", "holds a Translator, which has no encoder for a classifier. Start from a classifier"),
         ("vectors", r"holds a Word2Vec, .*TextClassifier\('lstm', vectors=FOLDER\)"),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_blank_in_place_of_the_tab_is_read_and_said(tmp_path: Path):
     data = load_tagged(file)
     assert data.splits["train"].words == [["Ann", "Mill"], ["ok", "soap", "bar"], ["in New York", "came"]]
     assert data.splits["train"].tags == [["B-x", "O"], ["O", "I-x", "O"], ["B-x", "O"]]
-    assert data.said == ("2 lines with a blank in place of the tab were split at blanks (rows 2, 5)",)
+    assert data.messages == ("2 lines with a blank in place of the tab were split at blanks (rows 2, 5)",)
     for line in ("Rome is far", "New York"):  # no tag, but a word
         file.write_text(f"Ann\tB-x\n{line}\n\nok\tO\n")
         with pytest.raises(DataError, match="row 2: 1 columns"):
@@ -122,11 +122,11 @@ def test_a_treebank_of_another_ending_is_known_by_what_stands_there(tmp_path, en
     data = load_tagged(file)
     assert (data.splits["train"].words, data.splits["train"].tags) == ([WORDS] * 3, [TREE] * 3)
     said = f"t.{ending}: column 1 counts the words, so words are column 2 and tags column 4"
-    assert data.said == (said,)
+    assert data.messages == (said,)
     assert kind_of(file) == "tags"
     named = load_tagged(file, words_column="3", tags_column="8")
     assert named.splits["train"].words == [["do", "not", "go", "."]] * 3
-    assert named.said == ()
+    assert named.messages == ()
 
 
 @pytest.mark.parametrize("between", ["\t", " "])
@@ -179,7 +179,7 @@ def test_fewer_columns_behind_a_counter_with_comments_and_words_of_several_parts
     data = load_tagged(file)
     assert (data.splits["train"].words, data.splits["train"].tags) == COUNTED
     said = f"t.{ending}: column 1 counts the words, so words are column 2 and tags the last one"
-    assert data.said == (said,)
+    assert data.messages == (said,)
     assert said in [f.message for f in examine_tagged(data).findings]
 
 
@@ -279,7 +279,7 @@ def test_spans_by_character_become_tags_of_words(tmp_path, key, names):
         ["B-PER", "I-PER", "O", "O", "B-LOC", "I-LOC", "O"],
         ["B-PER", "O", "O", "B-PER", "I-PER", "I-PER"],
     ]
-    assert data.said == (f"t.jsonl: {key} has character spans, read as BIO tags of whole words",)
+    assert data.messages == (f"t.jsonl: {key} has character spans, read as BIO tags of whole words",)
     assert kind_of(file) == "tags"
 
 

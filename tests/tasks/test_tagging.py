@@ -254,8 +254,8 @@ def test_files_of_three_kinds_say_the_same(tmp_path):
             '{"tokens": ["a"], "tags": ["O", "O"]}\n{"tokens": ["b"], "tags": ["O"]}',
             "row 1: 1 words and 2 tags",
         ),
-        ("a.jsonl", '{"x": ["a"], "y": ["O"]}\n', "no column of words is found"),
-        ("a.xml", "<a/>", "files of type '.xml' are not read"),
+        ("a.jsonl", '{"x": ["a"], "y": ["O"]}\n', "no column of words"),
+        ("a.xml", "<a/>", "files of type '.xml' are not supported"),
     ],
 )
 def test_a_faulty_file_is_named_with_its_row_and_can_be_passed_over(name, text, said, tmp_path):

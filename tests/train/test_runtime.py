@@ -49,7 +49,7 @@ def test_no_such_precision():
 @pytest.mark.parametrize("own", [False, True])
 def test_seed_reaches_the_generator_that_is_drawn_from(own):
     draws, before = [], torch.get_rng_state()
-    with runtime.own_generators() if own else nullcontext():
+    with runtime.own_generator() if own else nullcontext():
         for seed in (3, 3, 4):
             runtime.set_seed(seed)
             draws.append(torch.rand(1, generator=runtime.generator_on(CPU)).item())
@@ -116,5 +116,5 @@ def test_a_model_saved_for_a_gpu_answers_without_one(monkeypatch, tmp_path, name
     assert load(tmp_path / "model").device == name
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     if name == "cuda:1":
-        with pytest.warns(OtherDeviceWarning, match="only such GPUs as come before it are visible"):
+        with pytest.warns(OtherDeviceWarning, match="only 1 GPU is visible: it computes on cuda:0"):
             assert load(tmp_path / "model").device == "auto"

@@ -51,7 +51,7 @@ def test_what_the_environment_says(values, wanted, environment):
     ("values", "said"),
     [
         ({"WORLD_SIZE": "2"}, "WORLD_SIZE: is 2, but no launcher .* RANK, MASTER_ADDR, MASTER_PORT. Unset"),
-        (WHOLE | {"MASTER_PORT": ""}, "not set are MASTER_PORT"),
+        (WHOLE | {"MASTER_PORT": ""}, "MASTER_PORT not set"),
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE: 'two' is not a whole number. Unset WORLD_SIZE"),
         ({"WORLD_SIZE": "2.0"}, "WORLD_SIZE: '2.0' is not a whole number"),
         (WHOLE | {"RANK": "x"}, "RANK: 'x' is not a whole number"),

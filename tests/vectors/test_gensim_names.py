@@ -67,7 +67,7 @@ def test_its_settings_that_are_none_here_say_where_they_went():
             gf.Word2Vec(**{name: 1})
         assert "Known" not in str(told.value)
         assert "Did you mean" not in str(told.value)
-    with pytest.raises(TypeError, match="What it learns from goes to fit"):
+    with pytest.raises(TypeError, match="Pass the training data to fit"):
         gf.Word2Vec([["a", "b"]])
 
 

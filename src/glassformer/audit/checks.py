@@ -17,9 +17,9 @@ from glassformer.audit import TITLES
 from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, as_image, changed, pixels_of
 from glassformer.audit.predicted import Predicted, metric_of
 from glassformer.audit.slices import more_errors, significant, slices_of, text_of, words_in
-from glassformer.data.copies import groups_of
+from glassformer.data.copies import copy_keys
 from glassformer.data.findings import Finding, excerpt, listed_in_part
-from glassformer.data.label_sets import each
+from glassformer.data.label_sets import flat_labels
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import InputError
 from glassformer.evaluate.calibrate import calibration_error, calibration_interval
@@ -188,7 +188,7 @@ def slices(p: Predicted, count: Count = uncounted) -> Checked:
 
 def data(p: Predicted, count: Count = uncounted) -> Checked:
     """Duplicates, contradictory labels, class imbalance, lost accents, and labels that look wrong."""
-    keys, labels = groups_of(p.split), list(map(str, p.split.labels))
+    keys, labels = copy_keys(p.split), list(map(str, p.split.labels))
     members: dict[str, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
         members[key].append(i)
@@ -206,7 +206,7 @@ def data(p: Predicted, count: Count = uncounted) -> Checked:
         findings.append(Finding("warning", "contradictions", what, len(apart), places(p, apart), fix))
     values: dict[str, Any] = {"examples": len(p), "copies": len(copies), "contradictions": len(apart)}
     if not p.gives_numbers:
-        counts = Counter(str(x) for own in p.split.labels for x in each([own]))
+        counts = Counter(str(x) for own in p.split.labels for x in flat_labels([own]))
         counts |= {str(c): 0 for c in p.clf.classes_.tolist() if str(c) not in counts}
         values["labels"] = dict(counts)
         findings += _balance(counts, len(p))
@@ -277,8 +277,8 @@ def leaks(p: Predicted, count: Count = uncounted) -> Checked:
     made = partial(Checked, "leaks")
     if p.train is None:
         return made(not_measured="the training data are not available: audit the run, with its data in place")
-    known = set(groups_of(p.train))
-    seen = [i for i, key in enumerate(groups_of(p.split)) if key in known]
+    known = set(copy_keys(p.train))
+    seen = [i for i, key in enumerate(copy_keys(p.split)) if key in known]
     findings = []
     if len(seen) > MANY * len(p):
         rest = np.ones(len(p), bool)

@@ -15,16 +15,16 @@ from glassformer.audit.predicted import Predicted
 from glassformer.checkpoints.files import disk_errors
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.finite import json_text
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 
 
 def write_audit(folder: Path, found: Mapping[str, Any], predicted: Predicted) -> None:
     """Write ``audit.html``, ``audit.json`` and ``predictions.csv`` into a new folder."""
     with disk_errors(folder):
         folder.mkdir(parents=True)
-    write_text_whole(folder / "predictions.csv", _table(predicted))
-    write_text_whole(folder / "audit.json", json_text(found, indent=2) + "\n")
-    write_text_whole(folder / "audit.html", audit_page(found))
+    write_text(folder / "predictions.csv", _table(predicted))
+    write_text(folder / "audit.json", json_text(found, indent=2) + "\n")
+    write_text(folder / "audit.html", audit_page(found))
 
 
 def _table(p: Predicted) -> str:

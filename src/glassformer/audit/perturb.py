@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFilter
 
-from glassformer.data.image import open_picture
+from glassformer.data.image import open_image
 from glassformer.data.text_pairs import TextPair
 
 MAX_SIDE = 224
@@ -162,7 +162,7 @@ IMAGE_CHANGES: Mapping[str, Callable[[np.ndarray, np.random.Generator], np.ndarr
 
 def pixels_of(example: Any) -> np.ndarray:
     """An image as pixels ``[H, W, 3]`` in 0 to 1, at most ``MAX_SIDE`` per side."""
-    opened = open_picture(example).convert("RGB")
+    opened = open_image(example).convert("RGB")
     opened.thumbnail((MAX_SIDE, MAX_SIDE))
     return _pixels(opened)
 

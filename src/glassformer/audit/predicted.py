@@ -127,7 +127,7 @@ def predict(
         where = data or context.recipe.data.source
         raise NoSuchSplitError("no labeled examples", where=where, fix="Name the column: --label-column NAME")
     split, unknown = with_known_labels(clf, split, context.drop_unreadable)
-    for line in [*getattr(splits.dataset, "said", ()), *notes, *filter(None, [unknown])]:
+    for line in [*getattr(splits.dataset, "messages", ()), *notes, *filter(None, [unknown])]:
         log(line)
     with count(f"predicting with {model}", len(split)) as told:
         outputs = clf.outputs(split.examples, progress=told)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.audit.predicted import Predicted
-from glassformer.data.image import open_picture
-from glassformer.data.label_sets import each
+from glassformer.data.image import open_image
+from glassformer.data.label_sets import flat_labels
 from glassformer.data.text_pairs import TextPair
 from glassformer.evaluate.compare import holm
 
@@ -108,7 +108,7 @@ def _labels(predicted: Predicted) -> Iterator[Slice]:
     if predicted.gives_numbers:
         yield from quarters("label", "true number", np.asarray(predicted.targets, float))
         return
-    given = [set(each([label])) for label in predicted.split.labels]
+    given = [set(flat_labels([label])) for label in predicted.split.labels]
     for label in predicted.clf.classes_.tolist():
         yield Slice("label", f"label {label}", np.array([str(label) in set(map(str, own)) for own in given]))
 
@@ -167,7 +167,7 @@ def _of_words(texts: Sequence[str]) -> Iterator[Slice]:
 def _image_facts(predicted: Predicted) -> Mapping[str, list[float]]:
     facts: dict[str, list[float]] = {}
     for image in predicted.split.examples:
-        opened = open_picture(image)
+        opened = open_image(image)
         gray = np.asarray(opened.convert("L").resize((64, 64)), float) / 255
         found = {
             "brightness": round(float(gray.mean()), 3),

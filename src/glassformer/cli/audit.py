@@ -28,7 +28,7 @@ from glassformer.cli.options import (
 from glassformer.cli.output import AS_JSON, say, say_json, show, show_table
 from glassformer.cli.similar import check_page
 from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 
 WORSE = 3  # exit code: the command succeeded, but the model fails the check
 SHOWN = 5  # changed predictions to print
@@ -69,7 +69,7 @@ def diff_command(
     from glassformer.audit.page import diff_page, diff_sentences, slice_table
 
     if out is not None:
-        write_text_whole(out, diff_page(found))
+        write_text(out, diff_page(found))
     if json:
         say_json(found | {"page": out})
     else:

@@ -45,7 +45,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
 
     target = target_of(found["splits"][found["chosen_by"]]["before"])
     second = next(key for key in target.leads if key != "accuracy")
-    called = [target.metrics[key].called for key in ("accuracy", second)]
+    called = [target.metrics[key].name for key in ("accuracy", second)]
     columns = ("", "calib. error", "95 % interval", "log loss", *called)  # within 80 characters
     per_label = isinstance(found["temperature"], list)
     if per_label:
@@ -139,7 +139,7 @@ def show_decision(found: dict[str, Any]) -> None:
     """Print the decision threshold, or one per class, and the effect of abstention."""
     from glassformer.report.metrics import unit_of
 
-    threshold, called = found["threshold"], unit_of(found["metric"] or "f1").called
+    threshold, called = found["threshold"], unit_of(found["metric"] or "f1").name
     if isinstance(threshold, list):
         rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in _by_class(found)]
         columns = ("class", "threshold", "offset of log p")

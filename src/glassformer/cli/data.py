@@ -34,16 +34,16 @@ from glassformer.data.findings import DoctorReport
 from glassformer.data.folders import folder_here
 from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
 from glassformer.data.kinds import is_named, kind_of
-from glassformer.data.label_sets import each
+from glassformer.data.label_sets import flat_labels
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES, load_pairs, load_scored_pairs
 from glassformer.data.rejected import summary
 from glassformer.data.sources import NAMED_SOURCES, load_text_dataset
-from glassformer.data.splits import split_up
+from glassformer.data.splits import make_splits
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import spans_of
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import BadValueError, NotForThisModelError, NothingGivenError, counted
-from glassformer.outputs import check_new_file, written_whole
+from glassformer.outputs import atomic_write, check_new_file
 from glassformer.process import OPTION
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig, ImageRecipe
@@ -118,7 +118,7 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
     assert task.read is not None
     dataset = task.read(recipe)
     if "train" in dataset.splits:
-        splits = split_up(dataset, recipe.data, recipe.evaluate.split)
+        splits = make_splits(dataset, recipe.data, recipe.evaluate.split)
         dataset = replace(dataset, splits=splits.parts())
     return KINDS["tags"].examine(dataset, recipe=recipe), dataset
 
@@ -147,7 +147,7 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
     split = next(iter(load_image_dataset(source).splits.values()))
     chosen = np.unique(np.linspace(0, len(split) - 1, SHEET_ROWS).astype(int)).tolist()
     sheet = contact_sheet([split.images[i] for i in chosen], level, split.origin)
-    with written_whole(out) as draft:
+    with atomic_write(out) as draft:
         sheet.save(draft, "PNG")
     say(f"{counted(len(chosen), 'image')}, {', '.join(columns)}: {out}")
 
@@ -208,17 +208,17 @@ def describe(dataset: TextDataset) -> dict[str, Any]:
     for name, split in dataset.splits.items():
         examples: dict[str, list[str]] = {}
         for text, given in zip(split.texts, split.labels or [""] * len(split), strict=True):
-            for label in each([given]):
+            for label in flat_labels([given]):
                 if len(shown := examples.setdefault(str(label), [])) < SHOWN:
                     shown.append(text)
-        counts = Counter(map(str, each(split.labels)))
+        counts = Counter(map(str, flat_labels(split.labels)))
         splits[name] = {
             "texts": len(split),
             "classes": {label: counts[label] for label in dataset.label_names if label in counts},
             "origin": split.origin,
             "examples": examples,
         }
-    notes = [*dataset.said, *dataset.notes, *_left_out(dataset)]
+    notes = [*dataset.messages, *dataset.notes, *_left_out(dataset)]
     return _about(dataset) | {"notes": notes, "splits": splits}
 
 
@@ -307,16 +307,16 @@ class Images(Texts):
         return load_image_dataset(name, label_column=columns[2], label_separator=separator, on_bad_row="skip")
 
     def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
-        from glassformer.data.image_doctor import examine_pictures
+        from glassformer.data.image_doctor import examine_images
         from glassformer.inputs.images import build_transform
 
         of = recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
         transform = build_transform(recipe.image if recipe else ImageConfig(), of)
         about = dataset.notes, dataset.rejected
-        return examine_pictures(dataset.name, dataset.splits, *about, transform=transform, decode=True)
+        return examine_images(dataset.name, dataset.splits, *about, transform=transform, decode=True)
 
     def show(self, dataset: Any, name: str) -> Shown:
-        counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
+        counts = {split: Counter(map(str, flat_labels(s.labels))) for split, s in dataset.splits.items()}
         splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
         about = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
         rows = [
@@ -529,7 +529,7 @@ def doctor_command(
     json: bool = AS_JSON,
 ) -> None:
     """Check a data set: duplicates, leaks between splits, contradictory labels, truncation, unknown words."""
-    from glassformer.data.mending import correct_first, remedy
+    from glassformer.data.mending import fixing_options, needed_corrections
 
     _note_ambiguous_name(name)
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
@@ -562,8 +562,8 @@ def doctor_command(
     splits = dataset.splits if kind in ("texts", "images") else {}
     if end:
         say(end)
-    elif options := remedy(findings, splits) if splits else []:
-        if first := correct_first(findings, options, splits):
+    elif options := fixing_options(findings, splits) if splits else []:
+        if first := needed_corrections(findings, options, splits):
             say(first)
         given = _columns(text_column, pair_column, label_column)
         given += ["--label-separator", label_separator] if label_separator else []

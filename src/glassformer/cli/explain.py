@@ -25,7 +25,7 @@ from glassformer.cli.similar import check_page, explain_pair, is_embedder, show_
 from glassformer.data.text_pairs import SIDES
 from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 from glassformer.tasks.catalog import TASKS
 
 MAX_INPUTS = 20  # per page
@@ -62,7 +62,7 @@ def explain(
     # Rows that are not selected are not validated.
     words = as_given(Path(folder), given, text_column, pair_column, skip=bool(rows))
     reads = inputs_of(clf, pair_column)
-    inputs = reads.explained(words, rows)
+    inputs = reads.examples_to_explain(words, rows)
     if len(inputs) > MAX_INPUTS:
         of_file = len(given) == 1 and Path(given[0]).is_file()
         what = f"{len(inputs)} inputs, and explain takes {MAX_INPUTS} at most"
@@ -262,7 +262,7 @@ def _write(out: Path, explanations: Sequence[Any]) -> None:
             if len(explanations) == 1
             else f"{len(explanations)} inputs, explained by {explanations[0].method.replace('_', ' ')}"
         )
-        write_text_whole(out, page(explanations, title))
+        write_text(out, page(explanations, title))
     else:
         text = json_text([e.to_dict() for e in explanations], indent=2)
-        write_text_whole(out, text + "\n")
+        write_text(out, text + "\n")

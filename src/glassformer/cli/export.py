@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.cli.options import RUN, check_folder, flag, option
 from glassformer.cli.output import AS_JSON, note, say, say_json
 from glassformer.cli.predictions import asked_by
-from glassformer.data.splits import labelled
+from glassformer.data.splits import if_labeled
 from glassformer.errors import BadValueError, DataError, ExistsError, NotForThisModelError, with_article
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.catalog import TASKS
@@ -84,7 +84,7 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     recipe = read_run_recipe(Path(run))
     try:
         work = RunContext(TASKS[recipe.task], recipe, Path(run), note)
-        part = labelled(own_data(work, ["validation"]).validation)
+        part = if_labeled(own_data(work, ["validation"]).validation)
     except DataError as error:
         note(f"the run's validation data are not used ({error})")
         return None

@@ -20,7 +20,7 @@ from glassformer.checkpoints.files import models_below
 from glassformer.checkpoints.locks import refuse_held
 from glassformer.cli.output import note, say, show_table
 from glassformer.config import choices_in, meaning_of, nearest, takes_none
-from glassformer.config.synonyms import as_key, ours
+from glassformer.config.synonyms import as_key, our_key
 from glassformer.data.image import is_image_name
 from glassformer.data.tables import READERS
 from glassformer.data.tagged import CONLL
@@ -315,7 +315,7 @@ def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]
     """A suggestion in place of an option that a command does not have; None: no suggestion."""
     name, _, value = word.partition("=")
     key = as_key(name)
-    known = key if key in keys else ours(key, [*keys, *map(as_key, options)])
+    known = key if key in keys else our_key(key, [*keys, *map(as_key, options)])
     if known is None:
         return None
     flag = "--" + known.replace("_", "-")

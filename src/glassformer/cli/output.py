@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassformer.checkpoints.files import read_json
-from glassformer.data.findings import warnings_said
+from glassformer.data.findings import num_warnings
 from glassformer.errors import GlassformerWarning, counted
 from glassformer.finite import json_text
 from glassformer.outputs import printable
@@ -69,7 +69,7 @@ def emit(text: str, err: bool = False) -> None:
 
     Every command prints with this function.
     """
-    typer.echo(printable(text, keep="\t\n"), err=err)
+    typer.echo(printable(text, allowed="\t\n"), err=err)
 
 
 def say(line: str = "") -> None:
@@ -383,9 +383,9 @@ def _of_validation(scores: dict[str, Any], measure: str) -> str:
     metric = target.metrics[measure]
     right = scores["accuracy"] * n if measure == "accuracy" else 0.0
     if n < FEW and measure == "accuracy" and abs(right - round(right)) < 1e-6:
-        return f"validation {metric.called}: {round(right)} of {n}"
+        return f"validation {metric.name}: {round(right)} of {n}"
     of = f" (of {n} examples)" if n < FEW and target.labels_given else ""
-    return f"validation {metric.called}: {metric.value(scores[measure], target.digits(n))}{of}"
+    return f"validation {metric.name}: {metric.value(scores[measure], target.digits(n))}{of}"
 
 
 def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
@@ -416,7 +416,7 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
 def _warnings(folder: Path) -> str:
     """The number of warnings of the data doctor about a run's data, in words; empty: none."""
     path = folder / "doctor.json"
-    warned = warnings_said(read_json(path)["findings"]) if path.is_file() else 0
+    warned = num_warnings(read_json(path)["findings"]) if path.is_file() else 0
     return counted(warned, "warning") if warned else ""
 
 

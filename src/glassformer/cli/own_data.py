@@ -14,10 +14,10 @@ from glassformer.cli.output import note
 from glassformer.config import apply_overrides, build, check_heads, nearest, parse_settings, read_toml
 from glassformer.data.answered import QUESTION_COLUMNS
 from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
-from glassformer.data.columns import named_together
-from glassformer.data.copies import alike
+from glassformer.data.columns import parse_columns
+from glassformer.data.copies import comparison_key
 from glassformer.data.dataset import SPLIT_OF
-from glassformer.data.files import close_to, reading, reading_as, said_of_tables
+from glassformer.data.files import close_to, reading, reading_as, reading_settings
 from glassformer.data.folders import split_files, tables_in
 from glassformer.data.kinds import kind_of
 from glassformer.data.label_sets import are_sets
@@ -123,7 +123,7 @@ def check_columns(data: Any) -> None:
     with reading_as(data):
         names = names_in(Path(data.source).expanduser())
     for name in named:
-        if names is not None and name not in names and not named_together(names, name):
+        if names is not None and name not in names and not parse_columns(names, name):
             raise NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
 
 
@@ -230,7 +230,7 @@ def _names_languages(source: str) -> bool:
 def as_the_command_reads(recipe: Any) -> Any:
     """The recipe with ``--encoding``, ``--quoting`` and ``--header`` of this command stored in it, so
     that later commands on the run do not need them."""
-    said = {k: value for k, value in said_of_tables().items() if getattr(recipe.data, k) is None}
+    said = {k: value for k, value in reading_settings().items() if getattr(recipe.data, k) is None}
     return replace(recipe, data=replace(recipe.data, **said)) if said else recipe
 
 
@@ -441,7 +441,7 @@ def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None)
             splits = read(recipe).splits
     except DataError:  # reported when training reads them
         return recipe
-    count = len({alike(text) for text in set(splits["train"].texts)}) if "train" in splits else 0
+    count = len({comparison_key(text) for text in set(splits["train"].texts)}) if "train" in splits else 0
     if count < MIN_DISTINCT:
         return recipe
     held = HELD_OUT if HELD_OUT * count >= 1 else 1

@@ -37,13 +37,13 @@ from glassformer.cli.predictions import (
     table_format,
 )
 from glassformer.cli.similar import is_embedder
-from glassformer.data.columns import trained_sides
+from glassformer.data.columns import columns_for_pair_model
 from glassformer.errors import BadValueError, DataError, NotForThisModelError, counted
 from glassformer.inputs import rows
 from glassformer.inputs.rows import SKIP_HINT, check_encodings
 
 if TYPE_CHECKING:
-    from glassformer.inputs.inputs import Gathered, Inputs
+    from glassformer.inputs.inputs import Inputs, RowChunks
 
 # --- what is given --------------------------------------------------------------------------------
 
@@ -54,14 +54,14 @@ def as_given(
     text_column: str | None = None,
     pair_column: str | None = None,
     skip: bool = False,
-) -> rows.Given:
-    """The arguments of a command as a ``Given``, which the ``Inputs`` of a run's model read."""
+) -> rows.InputRequest:
+    """The arguments of a command as an ``InputRequest``, which the ``Inputs`` of a run's model read."""
     from glassformer.tasks.run_folder import trained_columns
 
-    return rows.Given(words, text_column, pair_column, trained_columns(run), run, skip, note_columns)
+    return rows.InputRequest(words, text_column, pair_column, trained_columns(run), run, skip, note_columns)
 
 
-def gather(inputs: Inputs, given: rows.Given) -> Gathered:
+def gather(inputs: Inputs, given: rows.InputRequest) -> RowChunks:
     """Read the input rows; an error about a bad row also says if training skipped such rows."""
     try:
         return inputs.gather(given)
@@ -213,10 +213,10 @@ def inputs_of(model: Any, pair_column: str | None) -> Inputs:
     return model.inputs if pair_column is None else model.inputs.as_pairs(model)
 
 
-def _write(writer: Writer, source: Gathered, skip: bool) -> None:
+def _write(writer: Writer, source: RowChunks, skip: bool) -> None:
     """Predict for all rows, piece by piece."""
     try:
-        with writer.opened(), _counted(writer.kind, source.good) as progress:
+        with writer.opened(), _counted(writer.kind, source.num_usable) as progress:
             for piece in source:
                 writer.add(piece, progress)
     except DataError as error:
@@ -322,7 +322,7 @@ def predict_command(
     if source is None:
         source = gather(inputs_of(model, pair_column), words)
     if kept is not None and source.layout.pairs:
-        sides = trained_sides(kept.names, text_column, pair_column, given[0], words.trained)
+        sides = columns_for_pair_model(kept.names, text_column, pair_column, given[0], words.training_columns)
         kept = kept.with_pairs(sides)
     writer = Writer(kind(model, source.layout, coverage), out, json, kept, least)
     _write(writer, source, skip)

@@ -18,7 +18,7 @@ import numpy as np
 from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_table
 from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
 from glassformer.data.rejected import RejectedRow
-from glassformer.data.spreadsheet import csv_safe, guard_under
+from glassformer.data.spreadsheet import cell_writer, csv_safe
 from glassformer.data.tables import delimiter_of, whole_records
 from glassformer.data.tagged import conll
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
@@ -26,8 +26,8 @@ from glassformer.errors import BadValueError, ConfigError, NotForThisModelError,
 from glassformer.evaluate.predictions import HEADER as LABEL_HEADER
 from glassformer.evaluate.predictions import NUMBER_HEADER, cells_of, label_cells, number_cells, table_file
 from glassformer.finite import json_text
-from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, columns_beside, said_of
-from glassformer.outputs import check_new_file, write_text_whole
+from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, copied_columns, rejected_message
+from glassformer.outputs import check_new_file, write_text
 from glassformer.tasks.catalog import TASKS
 
 
@@ -60,7 +60,7 @@ class Labels:
         self.truncated = self.abstained = 0
         self.own = self._own(coverage)
         self.second = [SECOND_CELL] if layout.pairs else []
-        self.beside = columns_beside(layout, (*self.own[:7], "error", "file", *self.second))
+        self.beside = copied_columns(layout, (*self.own[:7], "error", "file", *self.second))
 
     def _own(self, coverage: float | None) -> list[str]:
         """Our columns; raises ConfigError if a coverage is given."""
@@ -209,7 +209,7 @@ class _Told:
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
         self.model, self.layout, self.noun = model, layout, model.NOUN
-        self.beside = columns_beside(layout, self.TAKEN or self.HEADER)
+        self.beside = copied_columns(layout, self.TAKEN or self.HEADER)
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         records_of = TASKS[self.model.RECIPE.task].predict_records
@@ -385,7 +385,7 @@ class Writer:
         else:
             self._put = self._keep
             yield
-            write_text_whole(out, self._conll() if ending == ".conll" else self._json_lines())
+            write_text(out, self._conll() if ending == ".conll" else self._json_lines())
 
     def add(self, rows: Sequence[Row], progress: Callable[[int], None]) -> None:
         """Predict for some rows, and write what was predicted."""
@@ -427,7 +427,7 @@ class Writer:
 
     def notes(self) -> Iterator[str]:
         """Notes about the predictions."""
-        if missing := said_of(self.rejected):
+        if missing := rejected_message(self.rejected):
             yield missing
         yield from self.kind.notes(self)
 
@@ -460,13 +460,13 @@ class TableFormat:
         heads = list(ours)
         while any(taken := [head in self.names for head in heads]):
             heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
-        guard = guard_under(self.names)
+        guard = cell_writer(self.names)
         how: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
         with table_file(out, delimiter=self.delimiter, **how) as writer:
             writer.writerow([*self.names, *map(csv_safe, heads)])
 
             def write(row: Row, values: Sequence[Any]) -> None:
-                own = row.given | dict(zip(texts, _sides(row.text), strict=False))
+                own = row.other_columns | dict(zip(texts, _sides(row.text), strict=False))
                 cells = [guard(own.get(name, "")) for name in self.names]
                 writer.writerow([*cells, *map(csv_safe, values)])
 

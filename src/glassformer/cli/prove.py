@@ -10,7 +10,7 @@ from glassformer.cli.audit import WORSE
 from glassformer.cli.options import argument, option
 from glassformer.cli.output import AS_JSON, progress_bar, say, say_json, show_table
 from glassformer.finite import json_text
-from glassformer.outputs import check_folder_path, check_new_file, write_text_whole
+from glassformer.outputs import check_folder_path, check_new_file, write_text
 
 NUMBERS = {"largest_value": "largest value", "largest_difference": "difference", "tolerance": "tolerance"}
 
@@ -49,7 +49,7 @@ def prove_command(
     check_folder_path(path.parent)
     with progress_bar("comparing", STEPS) as progress:
         found = prove(model, revision, progress)
-    write_text_whole(path, json_text(found, indent=2) + "\n")
+    write_text(path, json_text(found, indent=2) + "\n")
     if path == folder / "proof.json":
         show_proof(folder, found["sentences"])
     if json:

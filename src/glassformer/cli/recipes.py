@@ -15,7 +15,7 @@ from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError
-from glassformer.outputs import check_new_file, write_text_whole
+from glassformer.outputs import check_new_file, write_text
 from glassformer.tasks.catalog import DEFAULT_TASK, TARGETS, TASKS, load_recipe, recipe_names, recipe_values
 
 KEYS = ("name", "task", "summary")
@@ -137,7 +137,7 @@ def new_command(
     asked = {word.partition("=")[0].rpartition(".")[2] for word in settings}
     if (asked or model) and "expect" not in asked:  # the expected result does not hold any more
         chosen = replace(chosen, expect="")
-    write_text_whole(file, commented(chosen, str(file)))
+    write_text(file, commented(chosen, str(file)))
     made = load_recipe(str(file))
     say(f"{made.task} on {made.data.source}: {file}")
     if not Path(made.data.source).exists() and needs_files(made):

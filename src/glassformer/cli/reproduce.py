@@ -10,7 +10,7 @@ from glassformer.checkpoints.catalog import CATALOG
 from glassformer.cli.options import RUNS, SETTINGS, argument, flag, option
 from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_table, stream
 from glassformer.errors import BadValueError, CheckpointError, ConflictError, OutputPathError
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 from glassformer.report.published import (
     Measured,
     Row,
@@ -94,7 +94,7 @@ def write_page(path: Path) -> None:
     )
     folder.mkdir(exist_ok=True)
     for name, text in made.items():
-        write_text_whole(path.parent / name, text)
+        write_text(path.parent / name, text)
     say(f"table: {path}, its rows: {folder}")
 
 

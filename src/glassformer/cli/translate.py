@@ -23,7 +23,7 @@ from glassformer.data.pairs import SOURCE_COLUMNS
 from glassformer.data.tables import PLAIN
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, counted, with_article
-from glassformer.inputs.rows import Given, Row, columns_beside, gather_rows, layout_of, usable
+from glassformer.inputs.rows import InputRequest, Row, copied_columns, gather_rows, layout_of, usable
 from glassformer.outputs import check_new_file
 from glassformer.tasks.catalog import TASKS
 
@@ -72,7 +72,7 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
     from glassformer.tasks.run_folder import trained_column
 
     columns = trained_column(folder), *SOURCE_COLUMNS
-    rows = gather_rows(Given(given, text_column, trained=columns, say=note_columns))
+    rows = gather_rows(InputRequest(given, text_column, training_columns=columns, log=note_columns))
     usable(rows)
     return load_kind(folder, "translate"), rows
 
@@ -124,7 +124,7 @@ def translate_command(
         _show([row.text for row, _ in found], [translation for _, translation in found], json)
         return
     layout = layout_of([row for row, _ in found] if len(given) == 1 else [])
-    others = columns_beside(layout, ("text", "translation"))
+    others = copied_columns(layout, ("text", "translation"))
     rows = ([row.text, translation, *(cell(row) for cell in others.values())] for row, translation in found)
     write_table(out, ["text", "translation", *others], rows)
     say(f"{counted(len(found), 'text')}: {out}")

@@ -21,8 +21,8 @@ from glassformer.errors import (
     counted,
     with_article,
 )
-from glassformer.inputs.rows import Given, gather_rows, usable, without_answer
-from glassformer.outputs import check_new_file, written_whole
+from glassformer.inputs.rows import InputRequest, gather_rows, unusable_message, usable
+from glassformer.outputs import atomic_write, check_new_file
 from glassformer.tasks.catalog import TASKS
 
 SUFFIX = ".npy"
@@ -57,14 +57,14 @@ def embed(
     if hasattr(clf, "transform_"):
         if options:
             raise NotForThisModelError("images have no prompts", where="--prompt-name", fix="Leave it out")
-        return clf.embed(clf.inputs.explained(Given(given), ()))
+        return clf.embed(clf.inputs.examples_to_explain(InputRequest(given), ()))
     return clf.embed(_texts(given, text_column, trained_columns(folder)), **options)
 
 
 def _texts(given: Sequence[str], text_column: str | None, trained: Sequence[str | None] = ()) -> list[str]:
     """The texts of the arguments; prints a note if lines are skipped because they are empty."""
-    rows = gather_rows(Given(given, text_column, trained=trained, say=note_columns))
-    if missing := without_answer(rows):
+    rows = gather_rows(InputRequest(given, text_column, training_columns=trained, log=note_columns))
+    if missing := unusable_message(rows):
         note(f"{missing}; vector n is that of the n-th text, not of line n")
     return usable(rows)
 
@@ -92,7 +92,7 @@ def embed_command(
     vectors = embed(model, words, text_column, prompt_name)
     content = io.BytesIO()  # np.save to a real file bypasses Python and does not report a full disk
     np.save(content, vectors, allow_pickle=False)
-    with written_whole(out) as draft:
+    with atomic_write(out) as draft:
         draft.write_bytes(content.getbuffer())
     say(f"{counted(len(vectors), 'vector')} of {vectors.shape[1]:,} numbers: {out}")
     if json:

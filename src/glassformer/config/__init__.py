@@ -23,31 +23,31 @@ MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # element type -> example of a list
 
 
-SEARCH = frozenset({"search"})  # the model search of model = "auto"; settings that it does not use exclude it
+SEARCH = frozenset({"search"})  # the model search of model = "auto"; keys that it does not use exclude it
 LINEAR = frozenset({"linear"})  # a linear model of n-grams
 EVERY_MODEL = SEARCH | LINEAR | {"frozen"}  # also the frozen encoder of few-shot classification
 
 
-def setting(default: Any, meaning: str, **before: Any) -> Any:
+def setting(default: Any, meaning: str, **options: Any) -> Any:
     """A key of a config class, with its default and its description for help and documentation.
 
-    Further arguments: ``before=``: the value that corresponds to fits from before the key existed, if it is
-    not the default. ``obeyed=``: the models that use the key, besides a trained encoder: ``SEARCH``,
-    ``LINEAR``, ``EVERY_MODEL``. ``in_file=``: the value for recipe files and saved models without the key, if
-    the default has changed.
+    Options: ``before=``: the value in fits of versions that did not have the key, if it is not the default.
+    ``obeyed=``: the models that use the key, in addition to a trained encoder: ``SEARCH``, ``LINEAR``,
+    ``EVERY_MODEL``. ``in_file=``: the value for recipe files and saved models without the key, if it is not
+    the default.
 
     A class may list removed keys in ``RETIRED``: ``{key: (neutral value, error message for other values)}``.
     Files and calls with the neutral value are still accepted.
     """
-    return dataclasses.field(default=default, metadata={"meaning": meaning, **before})
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **options})
 
 
-def by_place(*, default: Any, meaning: str, kw_only: typing.Literal[False] = False, **before: Any) -> Any:
-    """A ``setting`` that is also a positional argument; type checkers read its parameters by name."""
-    return dataclasses.field(default=default, kw_only=kw_only, metadata={"meaning": meaning, **before})
+def positional(*, default: Any, meaning: str, kw_only: typing.Literal[False] = False, **options: Any) -> Any:
+    """A ``setting`` that is also a positional argument; type checkers need the names of these parameters."""
+    return dataclasses.field(default=default, kw_only=kw_only, metadata={"meaning": meaning, **options})
 
 
-@typing.dataclass_transform(kw_only_default=True, field_specifiers=(by_place,))
+@typing.dataclass_transform(kw_only_default=True, field_specifiers=(positional,))
 def section(cls: type[T]) -> type[T]:
     """Class decorator for sections of recipes: dataclasses of ``setting`` fields, inherited by estimators."""
     decorated: Any = dataclasses.dataclass(kw_only=True)(cls)
@@ -62,7 +62,7 @@ def meaning_of(field: dataclasses.Field) -> str:
 
 
 def obeyed(sections: Iterable[type], by: str) -> set[str]:
-    """The keys of these sections that are used by a model: ``search``, ``linear`` or ``frozen``."""
+    """The keys of these sections that the model ``by`` uses: ``search``, ``linear`` or ``frozen``."""
     return {f.name for cls in sections for f in dataclasses.fields(cls) if by in f.metadata.get("obeyed", ())}
 
 
@@ -78,25 +78,25 @@ def _hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def values_before(cls: type) -> dict[str, Any]:
-    """Key -> the value that corresponds to fits from before the key existed."""
-    before = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
-    return settings_of(cls) | values_in_files(cls) | before
+def legacy_values(cls: type) -> dict[str, Any]:
+    """Key -> its value in fits of versions that did not have the key."""
+    legacy = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
+    return settings_of(cls) | values_in_files(cls) | legacy
 
 
 def values_in_files(cls: type) -> dict[str, Any]:
-    """Key -> the value for files without the key, for keys where this is not the default."""
+    """Key -> its value in files without the key, if that is not the default."""
     return {f.name: f.metadata["in_file"] for f in dataclasses.fields(cls) if "in_file" in f.metadata}
 
 
 def with_values_in_files(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a recipe's file, completed by ``values_in_files`` of each section."""
-    out, hints = dict(values), _hints(cls)
+    completed, hints = dict(values), _hints(cls)
     for name, hint in hints.items():
         missing = values_in_files(hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else {}
-        if missing and isinstance(out.get(name, {}), Mapping):
-            out[name] = missing | dict(out.get(name, {}))
-    return out
+        if missing and isinstance(completed.get(name, {}), Mapping):
+            completed[name] = missing | dict(completed.get(name, {}))
+    return completed
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         text = read_regular(path, MAX_TOML_BYTES).decode("utf-8")
         return tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except (FileNotFoundError, NotADirectoryError):
-        fix = "'glassformer new' writes a recipe, 'glassformer recipes' lists those of the package"
+        fix = "'glassformer new' writes a recipe, 'glassformer recipes' lists the recipes of the package"
         raise NoSuchRecipeError("no such recipe file", where=str(path), fix=fix) from None
     except NotRegularError as error:
         raise NoSuchRecipeError(f"no such recipe file: {error.strerror}", where=str(path)) from None
@@ -129,7 +129,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 def place_in_file(where: str, section: bool = False) -> str:
     """The place of a section or key of a TOML file for messages: "run.toml, [data] source" for
-    ``run.toml.data.source``; other places are unchanged.
+    ``run.toml.data.source``; a ``where`` without a TOML file is returned unchanged.
 
     Args:
         section: whether the last part is a section.
@@ -149,10 +149,10 @@ def build(
     """Make a dataclass from a (nested) mapping; types are checked, and an int is accepted for a float.
 
     Args:
-        homes: if ``cls`` is a section: key -> section, for all keys of the recipe.
+        homes: key -> its section, for all keys of the recipe, if ``cls`` is a section.
 
     Raises:
-        ConfigError: an unknown key (the message has the most similar one), or a value of the wrong type.
+        ConfigError: an unknown key (the message has the most similar key), or a value of the wrong type.
     """
     hints = _hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]  # a dataclass
@@ -160,19 +160,19 @@ def build(
     kwargs: dict[str, Any] = {}
     for key, value in values.items():
         if key in retired:
-            neutral, why = retired[key]
+            neutral, message = retired[key]
             if _python(value) != neutral:
-                raise UnknownKeyError(why, where=key, fix="Leave it out")
+                raise UnknownKeyError(message, where=key, fix="Leave it out")
             continue
         if key not in fields:
             fix = suggestion(key, fields) or nearest(key, list(fields))
-            if (home := (_homes(hints) if homes is None else homes).get(key)) is not None:
+            if (home := (_sections_by_key(hints) if homes is None else homes).get(key)) is not None:
                 fix = f"It belongs under [{home}]"
             what = f"unknown key {key!r}"
             raise UnknownKeyError(what, where=place_in_file(where, homes is not None), fix=fix)
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-            kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}", _homes(hints))
+            kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}", _sections_by_key(hints))
         else:
             kwargs[key] = _coerce(value, hint, f"{where}.{key}")
     try:
@@ -181,13 +181,13 @@ def build(
         raise ConfigError(str(error), where=where) from None
 
 
-def _homes(hints: Mapping[str, Any]) -> dict[str, str]:
+def _sections_by_key(hints: Mapping[str, Any]) -> dict[str, str]:
     """Key -> the first section among these fields that has it."""
-    homes: dict[str, str] = {}
+    section_of: dict[str, str] = {}
     for section, hint in hints.items():
         if dataclasses.is_dataclass(hint):
-            homes = {f.name: section for f in dataclasses.fields(hint)} | homes
-    return homes
+            section_of = {f.name: section for f in dataclasses.fields(hint)} | section_of
+    return section_of
 
 
 def _python(value: Any) -> Any:
@@ -214,7 +214,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
                     return float(value)
                 except OverflowError:
                     what = f"the number has {len(str(value))} digits, too many for a float"
-                    raise ConfigError(what, where=where, fix="Use a smaller one") from None
+                    raise ConfigError(what, where=where, fix="Use a smaller number") from None
         elif origin is int:
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
@@ -232,11 +232,11 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     choices = choices_in(options)
     if choices and isinstance(value, str):
         raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
-    wanted = [
+    expected = [
         *map(str, choices),
         *(_in_words(o) for o in options if typing.get_origin(o) is not typing.Literal),
     ]
-    raise BadValueError(f"expected {' or '.join(wanted)}, got {value!r}", where=where)
+    raise BadValueError(f"expected {' or '.join(expected)}, got {value!r}", where=where)
 
 
 WORDS = {
@@ -326,23 +326,23 @@ def literal(value: Any) -> str:
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type) -> dict[str, Any]:
     """Override ``values`` by ``KEY=VALUE`` strings.
 
-    ``KEY`` is ``section.key``, or the key alone if only one section has it. ``VALUE`` is parsed as TOML; if
+    ``KEY`` is ``section.key``, or only the key if one section has it. ``VALUE`` is parsed as TOML; if
     that fails, or if the key is a text, it is used as text. ``none`` sets a key that may be None to None.
 
     Raises:
-        ConfigError: no ``=``, or an unknown key.
+        ConfigError: there is no ``=``, or the key is unknown.
     """
     changes = parse_settings(overrides)
-    for setting in reversed(overrides):  # the last one for a key counts
+    for setting in reversed(overrides):  # the last value of a key counts
         key, _, text = setting.partition("=")
-        wants = _options_of(cls, key.strip())
+        allowed = _options_of(cls, key.strip())
         if (
-            str in wants
+            str in allowed
             and isinstance(changes[key.strip()], int | float)
-            and not {int, float, bool} & {*wants}
+            and not {int, float, bool} & {*allowed}
         ):
             changes[key.strip()] = text.strip()  # such as a column named 0, or a run named 2026
-    return lay_over(values, changes, cls, "--set")
+    return override(values, changes, cls, "--set")
 
 
 def _options_of(cls: type, key: str) -> tuple[Any, ...]:
@@ -350,7 +350,7 @@ def _options_of(cls: type, key: str) -> tuple[Any, ...]:
     hint: Any = cls
     for name in key_places(cls).get(key, ()):
         default = settings_of(hint).get(name)
-        hint = _hints(hint).get(name, type(default))  # a retired key has none
+        hint = _hints(hint).get(name, type(default))  # a retired key has no type hint
     return typing.get_args(hint) or (hint,)
 
 
@@ -361,7 +361,7 @@ def takes_none(cls: type, key: str) -> bool:
 
 
 def choices_in(hints: Iterable[Any]) -> list[Any]:
-    """The values of the literal types among these."""
+    """The values of the ``Literal`` types among these hints."""
     return [c for hint in hints if typing.get_origin(hint) is typing.Literal for c in typing.get_args(hint)]
 
 
@@ -371,7 +371,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     The last value of a key counts; two tables are merged.
 
     Raises:
-        ConfigError: no ``=``, or a key with both a table and another value.
+        ConfigError: there is no ``=``, or a key has both a table and another value.
     """
     changes: dict[str, Any] = {}
     for setting in settings:
@@ -383,19 +383,19 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        before = changes.get(key, value)
-        if isinstance(before, dict) != isinstance(value, dict):
+        earlier = changes.get(key, value)
+        if isinstance(earlier, dict) != isinstance(value, dict):
             what = f"{key} is set twice, and only one of the values is a table"
-            tip = ', such as {"*" = "spelling", "n/a" = ""}' if key.endswith("merge_labels") else ""
-            raise ConflictError(what, where="--set", fix=f"Set it once{tip}")
-        changes[key] = before | value if isinstance(value, dict) else value
+            example = ', such as {"*" = "spelling", "n/a" = ""}' if key.endswith("merge_labels") else ""
+            raise ConflictError(what, where="--set", fix=f"Set it once{example}")
+        changes[key] = earlier | value if isinstance(value, dict) else value
     return changes
 
 
-def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
-    """Replace the values of keys, whatever section they are in.
+def override(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
+    """Replace the values of keys, in whatever section they are.
 
-    The text ``none`` means None for keys that may be None (TOML has no null), unless it is one of the
+    For keys that may be None, the text ``none`` means None (TOML has no null), unless it is one of the
     choices.
 
     Raises:
@@ -412,14 +412,14 @@ def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise ConfigError(f"{section} is not a section but {target!r}", where=f"{where} {key}")
-        empty = isinstance(value, str) and value in ("none", "None") and takes_none(cls, key)
-        target[last] = None if empty else value
+        is_none = isinstance(value, str) and value in ("none", "None") and takes_none(cls, key)
+        target[last] = None if is_none else value
     return values
 
 
 def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
     near = nearest(key, list(places))
-    known = near if near.startswith("Did") else "'glassformer train --help-keys' lists them all"
+    known = near if near.startswith("Did") else "See all keys: 'glassformer train --help-keys'"
     return suggestion(key, places) or known
 
 
@@ -441,8 +441,8 @@ def key_places(cls: type) -> dict[str, tuple[str, ...]]:
 
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
-MOST = 2**53  # maximum of all integers; no real size or count is larger
-MAX_SEED = 2**32 - 1  # maximum of numpy and scikit-learn
+MAX_INTEGER = 2**53  # maximum of all integers; no real size or count is larger
+MAX_SEED = 2**32 - 1  # maximum seed of numpy and scikit-learn
 
 
 # Key -> (lowest, highest) value.
@@ -475,14 +475,14 @@ RANGES: dict[str, tuple[float, float]] = {
 
 def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES) -> None:
     """Raise ConfigError for a number outside its range; the message has the key."""
-    each: list[tuple[str, Any]] = []  # the range applies to each element of a list
+    numbers: list[tuple[str, Any]] = []  # the range applies to each element of a list
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
-        each += [(f.name, v) for v in (value if isinstance(value, tuple) else (value,))]
-    for name, value in each:
+        numbers += [(f.name, v) for v in (value if isinstance(value, tuple) else (value,))]
+    for name, value in numbers:
         low, high = ranges.get(name, (-INF, INF))
-        if isinstance(value, int) and high == INF and value > MOST:
-            high = MOST
+        if isinstance(value, int) and high == INF and value > MAX_INTEGER:
+            high = MAX_INTEGER
         if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
             bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
             bound = f"from {low:g} to less than 1" if high == BELOW_1 else bound
@@ -534,7 +534,7 @@ class KnownRecipe:
 
     Attributes:
         defaults: section -> key -> default value.
-        shipped: the values of the package's recipe with the same name; None: there is none.
+        shipped: the values of the package's recipe with the same name; None if there is no such recipe.
         noun: name of the examples.
         shape: shape of the model's input.
         has_images: whether the examples are images.

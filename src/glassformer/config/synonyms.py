@@ -1,4 +1,4 @@
-"""Hints for unknown names: a similar known name, or our name for a setting of another library."""
+"""Hints for unknown names: a similar known name, or glassformer's name for a setting of another library."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 MOST_LISTED = 100
 
-# Our key -> its names in transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT,
-# scikit-learn and gensim. If a name has several keys, the first one that the recipe has is proposed.
+# Key here -> its names in transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT,
+# scikit-learn and gensim. If a name has several keys, the first key that the recipe has is proposed.
 KEYS = {
     "weight_decay": ("wd", "l2", "alpha", "adam_weight_decay"),  # before lr, which gensim calls alpha
     "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr", "alpha"),
@@ -91,20 +91,20 @@ OPTIONS = {
     "resume_from_checkpoint": "--resume",
     "overwrite_output_dir": "--out",
 }
-SAID: dict[str, list[str]] = {}
+KEYS_OF_NAME: dict[str, list[str]] = {}
 for _key, _names in KEYS.items():
     for _name in _names:
-        SAID.setdefault(_name, []).append(_key)
-# Parameters of gensim's Word2Vec without a key here -> hint.
-OF_WORD_VECTORS = {
-    "sentences": "Give them to fit",
-    "corpus_file": "Give the path to fit",
+        KEYS_OF_NAME.setdefault(_name, []).append(_key)
+# Parameter of gensim's Word2Vec that has no key in glassformer -> hint.
+WORD2VEC_HINTS = {
+    "sentences": "Pass the sentences to fit",
+    "corpus_file": "Pass the path to fit",
     "sg": "Only skip-gram with negative sampling is supported",
     "hs": "Only skip-gram with negative sampling is supported",
     "cbow_mean": "Only skip-gram with negative sampling is supported",
     "min_alpha": "The learning rate falls to 0.0001",
     "compute_loss": "history_ has the loss",
-    "callbacks": "fit takes tell, and with optimizer = adam callbacks",
+    "callbacks": "Pass tell to fit, or with optimizer = adam callbacks",
     "trim_rule": "min_count and max_words determine which words are kept",
     "shrink_windows": "Windows shrink at random",
     "batch_words": "There is no such setting",
@@ -120,7 +120,7 @@ NOTES = {
     "bf16": "precision=bf16 or fp32",
     "no_cuda": "device=cpu",
     "use_cpu": "device=cpu",
-    "freeze": "train_layers=0 trains the head alone",
+    "freeze": "train_layers=0 trains only the head",
     "balanced": "class_weight=balanced",
 }
 
@@ -130,35 +130,35 @@ def as_key(name: str) -> str:
     return name.strip().lstrip("-").replace("-", "_").lower()
 
 
-def ours(name: str, keys: Collection[str]) -> str | None:
-    """Our key among ``keys`` for the name of a setting in another library; None if there is none.
+def our_key(name: str, keys: Collection[str]) -> str | None:
+    """The key among ``keys`` that corresponds to a setting of another library; None if there is none.
 
     A section is ignored: ``train.learning_rate`` is read as ``learning_rate``.
     """
-    return next((key for key in SAID.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
+    return next((key for key in KEYS_OF_NAME.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
 
 
 def suggestion(name: str, keys: Collection[str]) -> str | None:
-    """A hint what to write instead of the name of another library; None for an unknown name."""
-    plain = as_key(name.rpartition(".")[2])
-    key = ours(name, keys)
+    """A hint on what to write instead of a name of another library; None for an unknown name."""
+    short_name = as_key(name.rpartition(".")[2])
+    key = our_key(name, keys)
     if key is not None:
-        return f"Here it is called {key!r}" + (f": {NOTES[plain]}" if plain in NOTES else "")
-    if "subsample" in keys and plain in OF_WORD_VECTORS:
-        return OF_WORD_VECTORS[plain]
-    return f"Here it is the option {OPTIONS[plain]}" if plain in OPTIONS else None
+        return f"Here it is called {key!r}" + (f": {NOTES[short_name]}" if short_name in NOTES else "")
+    if "subsample" in keys and short_name in WORD2VEC_HINTS:
+        return WORD2VEC_HINTS[short_name]
+    return f"Here it is the option {OPTIONS[short_name]}" if short_name in OPTIONS else None
 
 
-LEAST = 4  # minimum length of a part of a name that is recognized
+MIN_PART = 4  # minimum length of a part of a name that is recognized
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?``, or the list of known names."""
-    tried = list(names)[:1_000]  # a table may have any number of columns
-    close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)
-    within = [other for other in tried if len(name) >= LEAST and name.casefold() in other.casefold()]
-    close = close or (within if len(within) == 1 else [])  # "minilm" of "all-minilm-l6-v2"
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {listed(sorted(names))}"
+    candidates = list(names)[:1_000]  # a table may have any number of columns
+    similar = difflib.get_close_matches(name[:200], candidates, n=1, cutoff=0.55)
+    within = [other for other in candidates if len(name) >= MIN_PART and name.casefold() in other.casefold()]
+    similar = similar or (within if len(within) == 1 else [])  # "minilm" of "all-minilm-l6-v2"
+    return f"Did you mean {similar[0]!r}?" if similar else f"Known: {listed(sorted(names))}"
 
 
 def listed(names: Sequence[str]) -> str:

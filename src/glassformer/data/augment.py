@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import nearest
-from glassformer.data.image import Brightest, open_picture
+from glassformer.data.image import Brightest, open_image
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import BadValueError
 
@@ -371,7 +371,7 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -
     from PIL import Image, ImageDraw
 
     columns = sheet_columns(level)
-    side = min(SIDE, max(max(open_picture(picture).size) for picture in pictures))
+    side = min(SIDE, max(max(open_image(picture).size) for picture in pictures))
     brightest = Brightest()
     table = read_pictures(pictures, ImageTransform((side, side)), origin, brightest=brightest)
     brightest.settle(None)

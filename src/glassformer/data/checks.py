@@ -47,7 +47,7 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
     """
     checked = list(read_rows(texts, origin, "texts") if rows is None else texts)
     if not checked:
-        raise MissingValueError("no texts", where=origin, fix="Give at least one")
+        raise MissingValueError("there are no texts", where=origin, fix="Give at least one text")
     for index, text in enumerate(checked):
         if not isinstance(text, str) or not text or text.isspace() or "\0" in text:
             raise _text_error(text, place(origin, index, rows))
@@ -60,7 +60,7 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
 
 
 def check_cells(values: Sequence[Any]) -> list[str]:
-    """Like ``check_texts`` for the cells of a file, without the place in the message."""
+    """Like ``check_texts`` for the cells of a file, without the row in the message."""
     return check_texts(values, rows=range(len(values)))
 
 
@@ -72,7 +72,7 @@ def _text_error(text: Any, where: str) -> DataError:
         if isinstance(text, dict | list):
             keys = ", ".join(repr(str(key)[:20]) for key in [*text][:3]) if isinstance(text, dict) else ""
             kind = f"an object ({keys})" if isinstance(text, dict) else "a list"
-            fix = "Write the text itself in its place, or name another column of texts"
+            fix = "Write the text instead, or name another column of texts"
         if isinstance(text, bytes | bytearray):
             fix = "Decode it: text.decode()"
         elif len(shape := getattr(text, "shape", ())) > 1:
@@ -83,7 +83,7 @@ def _text_error(text: Any, where: str) -> DataError:
     if not text.strip():
         return MissingValueError("the text is empty", where=where, fix="Fill it in or remove the row")
     if "\0" in text:
-        return MissingValueError("the text holds a NUL character", where=where, fix="Remove it")
+        return MissingValueError("the text holds a NUL character", where=where, fix="Remove the character")
     return DataError("the text holds a lone surrogate", where=where, fix="Save it as valid Unicode")
 
 
@@ -99,10 +99,10 @@ def check_labels(
     labels = list(one_column(labels, origin))
     checked: list[Any] = []
     kind = ""
-    good: dict[Any, Any] = {}  # cache: each distinct text is checked once
+    checked_texts: dict[Any, Any] = {}  # cache: each distinct text is checked once
     for index, label in enumerate(labels):
-        if isinstance(label, str) and label in good:
-            value = good[label]
+        if isinstance(label, str) and label in checked_texts:
+            value = checked_texts[label]
         else:
             try:
                 value = check_label(label, "")
@@ -110,13 +110,13 @@ def check_labels(
                 what, fix = about_labels(labels, error.what, error.fix or "")
                 raise error.but(what=what, where=place(origin, index, rows), fix=fix) from None
         if isinstance(value, str):
-            good[value] = value
-        found = _kind(label)
-        kind = kind or found
-        if found != kind:
-            shown = label if TRUTH in (kind, found) else value
-            what = f"label {shown!r} is {found} where the first is {kind}"
-            fix = "Write all labels as text or all as whole numbers"
+            checked_texts[value] = value
+        label_kind = _kind(label)
+        kind = kind or label_kind
+        if label_kind != kind:
+            shown = label if BOOLEAN in (kind, label_kind) else value
+            what = f"label {shown!r} is {label_kind} where the first is {kind}"
+            fix = "Write all labels as text, or all labels as whole numbers"
             raise DataError(what, where=place(origin, index, rows), fix=fix)
         checked.append(value)
     return checked
@@ -176,9 +176,9 @@ def check_class_names(names: Sequence[Any], where: str) -> list[str]:
 
 
 def _unfit_text(text: str) -> str | None:
-    """Why a text cannot be a label; None if it can."""
+    """The reason why a text cannot be a label; None if it can be one."""
     if len(text) > MAX_LABEL:
-        return f"the label has {len(text):,} characters, {MAX_LABEL:,} at most are read"
+        return f"the label has {len(text):,} characters, but at most {MAX_LABEL:,} can be read"
     if "\0" in text:
         return "the label holds a NUL character"
     if not text.isprintable():
@@ -189,13 +189,13 @@ def _unfit_text(text: str) -> str | None:
     return None
 
 
-TRUTH = "a truth value"
+BOOLEAN = "a truth value"
 
 
 def _kind(label: Any) -> str:
     if isinstance(label, str):
         return "text"
-    return TRUTH if isinstance(label, bool | np.bool_) else "a number"
+    return BOOLEAN if isinstance(label, bool | np.bool_) else "a number"
 
 
 def is_missing(value: Any) -> bool:
@@ -218,7 +218,7 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
         what = f"{len(classes):,} different labels in {len(labels):,} examples; {odd[0]}"
         raise UnclearColumnError(what, where=origin, fix=odd[1])
     if len(classes) < 2:
-        what = f"one class only ({classes[0]!r})" if classes else "no labels"
+        what = f"one class only ({classes[0]!r})" if classes else "there are no labels"
         fix = "A classifier needs examples of at least two classes: check label_column"
         raise OneClassError(what, where=origin, fix=fix)
     return classes
@@ -233,11 +233,11 @@ def check_pairs(
     check: Callable[..., list[Any]] = check_texts,
     read: Callable[..., Sequence[Any]] = check_labels,
 ) -> tuple[list[Any], list[Any]]:
-    """Texts (or whatever ``check`` checks) and their labels (or whatever ``read`` checks); ``texts`` and
-    ``labels`` name them in messages.
+    """The examples, checked by ``check``, and their targets, checked by ``read``; ``texts`` and ``labels``
+    are the names of ``X`` and ``y`` in messages.
 
     Raises:
-        DataError: see ``check_texts`` and ``check_labels``; also if their numbers differ.
+        DataError: see ``check_texts`` and ``check_labels``; also if ``X`` and ``y`` differ in length.
     """
     if y is None:
         raise DataError("requires y to be passed, but the target y is None", where=where)
@@ -251,14 +251,14 @@ def check_pairs(
     return checked, list(targets)
 
 
-def check_two(validation: Any, wanted: str) -> tuple[Any, Any]:
+def check_two(validation: Any, expected: str) -> tuple[Any, Any]:
     """The two parts of ``validation``, a tuple such as (texts, labels).
 
     Raises:
-        DataError: it is something else, such as a list of pairs.
+        DataError: ``validation`` is something else, such as a list of pairs.
     """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
-        raise DataError(f"expected ({wanted})", where="validation", fix="Give two lists in a tuple")
+        raise DataError(f"expected ({expected})", where="validation", fix="Give two lists in a tuple")
     return validation[0], validation[1]
 
 

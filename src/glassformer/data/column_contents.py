@@ -20,11 +20,11 @@ DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullm
 YES_NO = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 SAMPLE = 2_000  # sampled rows of a column
 LONGEST_LABEL = 60  # maximum mean length of labels in characters; longer values are texts
-SENTENCE, REPEATED = 5, 20  # minimum mean number of words, and maximum mean number of repetitions
+SENTENCE, REPEATED = 5, 20  # of sentences: minimum mean number of words, maximum mean number of repetitions
 
 
 def measures(values: Sequence[Any]) -> bool:
-    """Whether a column has measurements, not row numbers: integers that are all different are ids."""
+    """Whether a column has measurements, not ids (integers that are all different)."""
     numbers = [float(value) for value in present(values) if is_number(value)]
     if 2 * len(numbers) <= len(present(values)) or len({*numbers}) < 2:
         return False
@@ -50,8 +50,8 @@ def yes_or_no(value: Any) -> bool | None:
 
 def are_yes_no(values: Sequence[Any]) -> bool:
     """Whether a column has only 0, 1, true and false."""
-    there = present(values)
-    return bool(there) and all(yes_or_no(value) is not None for value in there)
+    values_present = present(values)
+    return bool(values_present) and all(yes_or_no(value) is not None for value in values_present)
 
 
 @cache
@@ -75,34 +75,34 @@ def text_size(values: Sequence[Any]) -> float | None:
 
     Texts have several words (or many letters of a script without spaces), and most of them differ.
     """
-    there = present(values)
-    if not there or not all(isinstance(value, str) for value in there):
+    values_present = present(values)
+    if not values_present or not all(isinstance(value, str) for value in values_present):
         return None
-    words = sum(len(value.split(None, 1)) > 1 for value in there)
-    unspaced = sum(len(value) >= 8 and not value.isascii() for value in there)
-    if words + unspaced <= len(there) / 2 or len(set(there)) <= len(there) / 2:
+    words = sum(len(value.split(None, 1)) > 1 for value in values_present)
+    unspaced = sum(len(value) >= 8 and not value.isascii() for value in values_present)
+    if words + unspaced <= len(values_present) / 2 or len(set(values_present)) <= len(values_present) / 2:
         return None
-    return sum(map(len, there)) / len(there)
+    return sum(map(len, values_present)) / len(values_present)
 
 
 def sentence_size(values: Sequence[Any]) -> float | None:
     """Mean number of characters of a sentence; None if the column does not look like (repeated) sentences."""
-    there = present(values)
-    if not there or not all(isinstance(value, str) for value in there):
+    values_present = present(values)
+    if not values_present or not all(isinstance(value, str) for value in values_present):
         return None
-    words = sum(len(value.split()) for value in there)
-    if words < SENTENCE * len(there) or len(set(there)) * REPEATED < len(there):
+    words = sum(len(value.split()) for value in values_present)
+    if words < SENTENCE * len(values_present) or len(set(values_present)) * REPEATED < len(values_present):
         return None
-    return sum(map(len, there)) / len(there)
+    return sum(map(len, values_present)) / len(values_present)
 
 
 def looks_like_labels(values: Sequence[Any]) -> bool:
     """Whether a column has few distinct short values that repeat, and few missing values."""
-    there = present(values)
-    if len(there) < max(2, len(sampled_rows(len(values))) / 2):
+    values_present = present(values)
+    if len(values_present) < max(2, len(sampled_rows(len(values))) / 2):
         return False
-    if any(isinstance(value, list | dict | bytes) for value in there):
+    if any(isinstance(value, list | dict | bytes) for value in values_present):
         return False
-    distinct = {str(value).strip() for value in there}
+    distinct = {str(value).strip() for value in values_present}
     short = sum(map(len, distinct)) <= LONGEST_LABEL * len(distinct)
-    return short and len(distinct) <= max(2, len(there) // 2)
+    return short and len(distinct) <= max(2, len(values_present) // 2)

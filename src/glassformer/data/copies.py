@@ -1,6 +1,6 @@
 """Duplicate examples: texts that differ only in case, spaces, punctuation and markup; similar images.
 
-If a copy of a test example is in training, the score is too good. So copies are kept on one side of a split.
+If a copy of a test example is in training, the score is too high. So all copies are put into the same split.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import numpy as np
 
 from glassformer.data.checks import is_missing
 from glassformer.data.dataset import Split
-from glassformer.data.image import ImageRange, file_of, open_picture
+from glassformer.data.image import ImageRange, file_of, open_image
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair
 from glassformer.errors import DataError
 
 
-def alike(text: str) -> str:
-    """A key for comparing texts: without case, spaces, punctuation and markup (the last two stay if the text
-    has nothing else).
+def comparison_key(text: str) -> str:
+    """A key for comparing texts: without case, spaces, punctuation and markup (the last two are kept if the
+    text has nothing else).
 
     The key of a pair does not depend on the order of its texts.
     """
     if isinstance(text, TextPair):
-        return JOINT.join(sorted(map(alike, text.sides)))
+        return JOINT.join(sorted(map(comparison_key, text.sides)))
     letters = clean_text(text, "words").casefold().replace(" ", "")
-    return letters or same_but_for_case(text)
+    return letters or case_insensitive_key(text)
 
 
-def same_but_for_case(text: str) -> str:
-    """A stricter key for comparing texts: without case and spaces, in NFC; of a pair both, in order."""
+def case_insensitive_key(text: str) -> str:
+    """A stricter key for comparing texts: without case and spaces, in NFC; pairs keep their order."""
     if isinstance(text, TextPair):
-        return JOINT.join(map(same_but_for_case, text.sides))
+        return JOINT.join(map(case_insensitive_key, text.sides))
     return "".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
@@ -63,7 +63,7 @@ def digest(image: Any) -> str:
     return hashlib.sha256(image).hexdigest()
 
 
-def content_of(split: Any) -> Iterator[bytes]:
+def content_lines(split: Any) -> Iterator[bytes]:
     """The content of a split, line by line: the examples (images by their digests), then the targets."""
     columns = [split]  # a plain list of texts
     if isinstance(split, Split):
@@ -77,38 +77,40 @@ def content_of(split: Any) -> Iterator[bytes]:
 
 
 def content_digest(split: Any) -> str:
-    """SHA-256 of ``content_of``; it depends on the order of the examples."""
+    """SHA-256 of ``content_lines``; it depends on the order of the examples."""
     out = hashlib.sha256()
-    for line in content_of(split):
+    for line in content_lines(split):
         out.update(line)
     return out.hexdigest()
 
 
-def groups_of(split: Any, sides: bool = False) -> list[str]:
-    """One key for each example of a split; copies have the same (``sides``: also pairs that share a text)."""
+def copy_keys(split: Any, sides: bool = False) -> list[str]:
+    """One key per example; copies (with ``sides`` also pairs that share a text) have the same key."""
     if sides:
-        return sides_together(split.texts)
+        return keys_by_shared_text(split.texts)
     if hasattr(split, "images"):
         return list(map(digest, split.images))
     if hasattr(split, "source"):  # pairs: all translations of a source text stay together
-        return list(map(alike, split.source))
-    return list(map(alike, split.texts))
+        return list(map(comparison_key, split.source))
+    return list(map(comparison_key, split.texts))
 
 
-def sides_together(pairs: Sequence[str]) -> list[str]:
+def keys_by_shared_text(pairs: Sequence[str]) -> list[str]:
     """One key per pair: pairs that share a text, directly or through other pairs, have the same key."""
     leader: dict[str, str] = {}
 
-    def first_of(key: str) -> str:
+    def root(key: str) -> str:
         while leader.setdefault(key, key) != key:
             leader[key] = key = leader[leader[key]]
         return key
 
-    sides = [list(map(alike, pair.sides if isinstance(pair, TextPair) else (pair,))) for pair in pairs]
-    for first, *others in sides:
-        for other in others:
-            leader[first_of(other)] = first_of(first)
-    return [first_of(first) for first, *_ in sides]
+    sides = [
+        list(map(comparison_key, pair.sides if isinstance(pair, TextPair) else (pair,))) for pair in pairs
+    ]
+    for first, *other_sides in sides:
+        for other in other_sides:
+            leader[root(other)] = root(first)
+    return [root(first) for first, *_ in sides]
 
 
 def distinct(keys: Sequence[Any]) -> list[int]:
@@ -135,7 +137,7 @@ NEAREST = 4  # number of nearest hashes whose images are compared with an image 
 
 
 @dataclass(frozen=True)
-class Thumbs:
+class Thumbnails:
     """Thumbnails of a split's images, and their hashes."""
 
     places: np.ndarray  # int64 [n]: positions of the images in the split
@@ -143,103 +145,103 @@ class Thumbs:
     hashes: np.ndarray  # uint64 [n]
 
     @staticmethod
-    def of(images: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbs:
-        """Thumbnails of the images at ``places``, without those that are unreadable or uniform."""
-        chosen = np.asarray(places, np.int64)
-        if len(chosen) > MOST:
-            chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST, replace=False))
-        kept, pixels, hashes = [], [], []
-        for place in chosen.tolist():
+    def of(images: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbnails:
+        """Thumbnails of the images at ``places``, without unreadable and uniform images."""
+        selected = np.asarray(places, np.int64)
+        if len(selected) > MOST:
+            selected = np.sort(np.random.default_rng(0).choice(selected, MOST, replace=False))
+        usable, pixels, hashes = [], [], []
+        for place in selected.tolist():
             try:
-                image = open_picture(images[place], image_range=image_range)
+                image = open_image(images[place], image_range=image_range)
             except DataError:
                 continue
-            small = np.asarray(image.resize((SIDE, SIDE)))
-            if small.std() < FLAT:
+            thumbnail = np.asarray(image.resize((SIDE, SIDE)))
+            if thumbnail.std() < FLAT:
                 continue
             gray = np.asarray(image.convert("L").resize((9, 8)), np.int16)
-            kept.append(place)
-            pixels.append(small)
+            usable.append(place)
+            pixels.append(thumbnail)
             hashes.append(np.packbits(gray[:, 1:] > gray[:, :-1]).view(np.uint64)[0])
-        small = np.array(pixels, np.uint8).reshape(len(kept), SIDE, SIDE, 3)
-        return Thumbs(np.array(kept, np.int64), small, np.array(hashes, np.uint64))
+        thumbnail = np.array(pixels, np.uint8).reshape(len(usable), SIDE, SIDE, 3)
+        return Thumbnails(np.array(usable, np.int64), thumbnail, np.array(hashes, np.uint64))
 
 
-def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tuple[int, int]]]:
+def near_duplicates(thumbs: Mapping[str, Thumbnails]) -> dict[tuple[str, str], list[tuple[int, int]]]:
     """Pairs of images that look nearly the same: (split, split) -> pairs of positions, ascending.
 
-    Between two splits, each image of the first occurs at most once, with one similar image of the second.
+    For two splits, an image of the first is in at most one pair, with one similar image of the second.
     """
-    owner = [name for name, table in thumbs.items() for _ in range(len(table.places))]
-    if not owner:
+    split_of = [name for name, table in thumbs.items() for _ in range(len(table.places))]
+    if not split_of:
         return {}
     columns = ((table.places, table.pixels, table.hashes) for table in thumbs.values())
     place, pixels, hashes = map(np.concatenate, zip(*columns, strict=True))
-    found: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for i, j in sorted(_candidates(hashes, np.array(owner), pixels)):
-        if _apart(pixels[i][None], pixels[j])[0] <= LEVELS:
-            found[owner[i], owner[j]][int(place[i])].append(int(place[j]))
+    similar: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, j in sorted(_candidates(hashes, np.array(split_of), pixels)):
+        if _gap(pixels[i][None], pixels[j])[0] <= LEVELS:
+            similar[split_of[i], split_of[j]][int(place[i])].append(int(place[j]))
     out = {}
-    for (a, b), pairs in found.items():
-        out[a, b] = [(i, j) for i, others in pairs.items() for j in (others if a == b else others[:1])]
+    for (a, b), pairs in similar.items():
+        out[a, b] = [(i, j) for i, partners in pairs.items() for j in (partners if a == b else partners[:1])]
     return out
 
 
-def _candidates(hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray) -> set[tuple[int, int]]:
-    """Pairs whose hashes differ in at most three of 64 bits; one of four quarters of them is then equal."""
-    out: set[tuple[int, int]] = set()
+def _candidates(hashes: np.ndarray, split_of: np.ndarray, pixels: np.ndarray) -> set[tuple[int, int]]:
+    """Pairs whose hashes differ in at most three of 64 bits; then one of the four quarters is equal."""
+    pairs: set[tuple[int, int]] = set()
     for quarter in range(4):
         keys = (hashes >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)
         order = np.argsort(keys, kind="stable")
         starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] + np.uint64(1)))
         for group in np.split(order, starts[1:]):
             if len(group) > CROWD:
-                out |= _in_crowd(np.sort(group), hashes, owner, pixels)
+                pairs |= _in_crowd(np.sort(group), hashes, split_of, pixels)
             if not 1 < len(group) <= CROWD:
                 continue
             group = np.sort(group)
-            apart = np.bitwise_count(hashes[group][:, None] ^ hashes[group][None])
-            rows, columns = np.nonzero(np.triu(apart <= BITS, 1))
-            out |= set(zip(group[rows].tolist(), group[columns].tolist(), strict=True))
-    return out
+            distance = np.bitwise_count(hashes[group][:, None] ^ hashes[group][None])
+            rows, columns = np.nonzero(np.triu(distance <= BITS, 1))
+            pairs |= set(zip(group[rows].tolist(), group[columns].tolist(), strict=True))
+    return pairs
 
 
 def _in_crowd(
-    group: np.ndarray, hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray
+    group: np.ndarray, hashes: np.ndarray, split_of: np.ndarray, pixels: np.ndarray
 ) -> set[tuple[int, int]]:
     """Similar pairs in a large group: each image is compared with representatives of equal or similar hashes.
 
-    An image becomes a representative if it is similar to none of its own split, up to ``CROWD`` per hash;
+    An image becomes a representative if it is similar to none of its split, up to ``CROWD`` per hash;
     otherwise it takes over the pairs of the first representative that it is similar to.
     """
     values, number = np.unique(hashes[group], return_inverse=True)
     representatives: dict[int, list[int]] = defaultdict(list)  # number of a hash -> images
     represented_by: dict[int, int] = {}
-    out = set()
+    pairs = set()
     for i, k in zip(group.tolist(), number.tolist(), strict=True):
         near = np.array([k])
         if len(values) <= FEW_HASHES:
-            apart = np.bitwise_count(values ^ values[k])
-            near = np.argsort(apart, kind="stable")[:NEAREST]
-            near = near[apart[near] <= BITS]
-        others = np.array([j for other in near.tolist() for j in representatives[other]], np.int64)
-        like = others[_apart(pixels[others], pixels[i]) <= LEVELS].tolist() if len(others) else []
-        out |= {(j, i) for j in like}
-        own = [j for j in like if owner[j] == owner[i]]
-        if own:
-            represented_by[i] = own[0]
+            distance = np.bitwise_count(values ^ values[k])
+            near = np.argsort(distance, kind="stable")[:NEAREST]
+            near = near[distance[near] <= BITS]
+        candidates = np.array([j for other in near.tolist() for j in representatives[other]], np.int64)
+        like = candidates[_gap(pixels[candidates], pixels[i]) <= LEVELS].tolist() if len(candidates) else []
+        pairs |= {(j, i) for j in like}
+        same_split = [j for j in like if split_of[j] == split_of[i]]
+        if same_split:
+            represented_by[i] = same_split[0]
         elif len(representatives[k]) < CROWD:
             representatives[k].append(i)
-    first: dict[int, dict[str, int]] = defaultdict(dict)  # representative -> other split -> similar image
-    for i, j in sorted(out):
-        if owner[i] != owner[j]:
-            first[i].setdefault(str(owner[j]), j)
-    for i, by in represented_by.items():
-        out |= {(i, j) for j in first[by].values() if i < j}
-    return out
+    partner: dict[int, dict[str, int]] = defaultdict(dict)  # representative -> other split -> similar image
+    for i, j in sorted(pairs):
+        if split_of[i] != split_of[j]:
+            partner[i].setdefault(str(split_of[j]), j)
+    for i, representative in represented_by.items():
+        pairs |= {(i, j) for j in partner[representative].values() if i < j}
+    return pairs
 
 
-def _apart(many: np.ndarray, one: np.ndarray) -> np.ndarray:
-    """Mean difference ``[k]`` of thumbnails ``[k, 16, 16, 3]`` to one, in gray levels at equal brightness."""
+def _gap(many: np.ndarray, one: np.ndarray) -> np.ndarray:
+    """Mean difference ``[k]`` of thumbnails from one thumbnail, in gray levels at equal brightness."""
     a, b = many.astype(np.float32).reshape(len(many), -1), one.astype(np.float32).reshape(-1)
     return np.abs((a - a.mean(1, keepdims=True)) - (b - b.mean())).mean(1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
-from glassformer.data.label_sets import LabelSet, each
+from glassformer.data.label_sets import LabelSet, flat_labels
 from glassformer.errors import NoSuchSplitError
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Split:
 
     @property
     def examples(self) -> list[Any]:
-        """The examples that an estimator takes: the first field."""
+        """The inputs of an estimator: the first field."""
         return getattr(self, fields(self)[0].name)  # type: ignore[arg-type]  # each of them is a dataclass
 
     def names(self) -> list[str]:
@@ -60,7 +60,7 @@ class TextSplit(Split):
 
     STRATIFIED = True
 
-    texts: list[str]  # or pairs of them (``TextPair``)
+    texts: list[str]  # or pairs of texts (``TextPair``)
     labels: list[str] | list[int] | list[float] | list[LabelSet] | None  # None: unlabeled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each example in the file
@@ -77,8 +77,8 @@ class Dataset:
     licence: str = ""
     notes: tuple[str, ...] = ()
     rejected: tuple[Any, ...] = ()  # skipped rows (``RejectedRow``), if skipping was requested
-    columns: tuple[Any, ...] = (None, None)  # column names of a table: texts and labels, or those of its kind
-    said: tuple[str, ...] = ()  # messages to the user: what was detected or repaired while reading
+    columns: tuple[Any, ...] = (None, None)  # columns of a table: texts and labels, or those of its kind
+    messages: tuple[str, ...] = ()  # messages to the user: what was detected or repaired while reading
 
     @property
     def license(self) -> str:
@@ -119,21 +119,21 @@ class NamedSource:
         return replace(dataset, description=self.description, licence=self.licence, notes=notes)
 
 
-def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:
-    """Select the splits named in ``wanted`` (None: all), in the usual order.
+def choose_splits(available: Mapping[str, T], requested: Sequence[str] | None, where: str) -> dict[str, T]:
+    """Select the splits named in ``requested`` (None: all), in the usual order.
 
     Raises:
         NoSplit: a split is missing.
     """
-    for split in wanted or ():
+    for split in requested or ():
         if split not in available:
             names = ", ".join(available) or "none"
-            raise NoSplit(f"no split {split!r}", where=where, fix=f"There are: {names}")
-    return {s: available[s] for s in SPLITS if s in available and (wanted is None or s in wanted)}
+            raise NoSplit(f"there is no split {split!r}", where=where, fix=f"The splits are: {names}")
+    return {s: available[s] for s in SPLITS if s in available and (requested is None or s in requested)}
 
 
 def names_of(splits: Mapping[str, TextSplit]) -> tuple[str, ...]:
     """The distinct labels of all splits as text, sorted by value."""
-    labels: set[Any] = {label for split in splits.values() for label in each(split.labels)}
+    labels: set[Any] = {label for split in splits.values() for label in flat_labels(split.labels)}
     mixed = len({type(label) for label in labels}) > 1
     return tuple(map(str, sorted(labels, key=str if mixed else None)))

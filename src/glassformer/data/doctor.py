@@ -16,20 +16,29 @@ from tokenizers import Tokenizer
 
 from glassformer.config import listed
 from glassformer.data.checks import place
-from glassformer.data.copies import groups_of, same_but_for_case
+from glassformer.data.copies import case_insensitive_key, copy_keys
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import (
     LABELS,
     bad_rows,
     doubled_quotes,
+    duplicates,
     each_split,
-    leaks,
-    repeats,
+    leakage,
     rows_of,
     run_checks,
 )
-from glassformer.data.findings import Check, DoctorReport, Finding, Severity, at_rows, excerpt, found, percent
-from glassformer.data.label_sets import each
+from glassformer.data.findings import (
+    Check,
+    DoctorReport,
+    Finding,
+    Severity,
+    at_rows,
+    excerpt,
+    finding_of,
+    percent,
+)
+from glassformer.data.label_sets import flat_labels
 from glassformer.data.splits import grouped_split
 from glassformer.data.text import Clean, clean_text, unknown_id
 from glassformer.data.text_pairs import SIDES, TextPair, are_pairs, encode_inputs
@@ -41,14 +50,14 @@ from glassformer.errors import DataError
 
 CHUNK = 25  # neighboring rows in one chunk of the sample
 CHUNKS = 120  # number of chunks
-# a word in more than this share of the sampled texts (or 20 of them) is too common to show a relation
+# a word in more than this share of the sampled texts (or in more than 20) is too common to show a relation
 RARE = 0.01
 MIN_NEIGHBORS = 100  # with fewer pairs of neighbors, nothing is reported
 
 
 @dataclass(frozen=True)
 class NeighborSimilarity:
-    """Mean number of rare words that two rows of one class share: neighboring rows, and rows far apart."""
+    """Mean number of rare words that two rows of a class share: neighboring rows, and rows far apart."""
 
     near: float
     far: float
@@ -56,17 +65,17 @@ class NeighborSimilarity:
 
     @property
     def ratio(self) -> float:
-        """How many times as often neighbors share a rare word; 1: the order of the rows is random."""
+        """How many times as often neighbors share a rare word as rows far apart; 1: in random order."""
         return (self.near * self.pairs + 1.0) / (self.far * self.pairs + 1.0)  # add-one smoothing
 
 
 def neighbor_similarity(
     texts: Sequence[str], labels: Sequence[Any] | None = None
 ) -> NeighborSimilarity | None:
-    """Compare neighbors with rows far apart, on sampled chunks of neighboring rows; skips duplicates.
+    """Compare neighbors with rows far apart, on sampled chunks of neighboring rows without duplicates.
 
     Args:
-        labels: one per text; only rows of one class are compared, since tables are often sorted by class.
+        labels: one per text; only rows of the same class are compared: tables are often sorted by class.
 
     Returns:
         None if there are too few rows.
@@ -76,8 +85,8 @@ def neighbor_similarity(
     rows, starts = _sampled_rows(texts, labels)
     if len(rows) - len(starts) < MIN_NEIGHBORS:
         return None
-    most = max(20, round(RARE * len(rows)))
-    counter = CountVectorizer(binary=True, min_df=2, max_df=most, token_pattern=r"(?u)\w+")
+    max_texts = max(20, round(RARE * len(rows)))
+    counter = CountVectorizer(binary=True, min_df=2, max_df=max_texts, token_pattern=r"(?u)\w+")
     try:
         words: Any = counter.fit_transform([texts[i] for i in rows])
     except ValueError:  # no word occurs in two texts, or none is rare
@@ -89,14 +98,14 @@ def neighbor_similarity(
         return None
     # Rows far apart: the same rows, paired with rows of another chunk of the same class, in a fixed order.
     classes = [first[label[first] == name] for name in np.unique(label)]
-    far = np.concatenate(classes), np.concatenate([np.roll(own, len(own) // 2) for own in classes])
-    near, apart = (float(words[a].multiply(words[b]).sum() / len(a)) for a, b in ((first, first - 1), far))
-    return NeighborSimilarity(near, apart, len(first))
+    far = np.concatenate(classes), np.concatenate([np.roll(group, len(group) // 2) for group in classes])
+    near, distant = (float(words[a].multiply(words[b]).sum() / len(a)) for a, b in ((first, first - 1), far))
+    return NeighborSimilarity(near, distant, len(first))
 
 
 def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
     """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class count as neighbors
-    even if rows of other classes are between them: some tables mix the classes but keep the order in each."""
+    even if rows of other classes are between them: some tables mix classes but keep the order within each."""
     order = [*range(len(texts))]
     if labels is not None:
         order.sort(key=lambda i: str(labels[i]))  # stable: the order within a class stays
@@ -110,10 +119,10 @@ def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> t
 
 
 # --- pairs ----------------------------------------------------------------------------------------
-# Texts in two splits on either side, and swapped pairs.
+# Texts that are in pairs of two splits, on either side, and swapped pairs.
 
 HELD_OUT = 0.1  # share that ``train`` holds out of a table without splits
-MANY = 0.5  # if a larger share of a split's rows has a text of training, its score is measured on known texts
+MANY = 0.5  # warn if a larger share of a split's rows has a text of training: its score is not for new texts
 
 
 def sides(splits: Mapping[str, TextSplit], figures: dict[str, Any]) -> Iterable[Finding]:
@@ -123,23 +132,23 @@ def sides(splits: Mapping[str, TextSplit], figures: dict[str, Any]) -> Iterable[
     figures["sides"] = {"splits": {}, "leaks": {}}
     keys = {name: [_keys(text) for text in split.texts] for name, split in splits.items()}
     for name, split in splits.items():
-        yield from _within(name, split, keys[name], figures["sides"]["splits"])
+        yield from _check_sides(name, split, keys[name], figures["sides"]["splits"])
     for a, b in itertools.combinations(splits, 2):
-        yield from _between(a, b, splits, keys, figures["sides"]["leaks"])
+        yield from _shared_sides(a, b, splits, keys, figures["sides"]["leaks"])
     if [*splits] == ["train"]:
-        yield from _to_come(splits["train"], keys["train"], figures["sides"])
+        yield from _split_sides(splits["train"], keys["train"], figures["sides"])
 
 
 def _keys(text: str) -> tuple[str, str]:
     first, second = text.sides if isinstance(text, TextPair) else (text, "")
-    return same_but_for_case(first), same_but_for_case(second)
+    return case_insensitive_key(first), case_insensitive_key(second)
 
 
-def _within(
+def _check_sides(
     name: str, split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]
 ) -> Iterable[Finding]:
-    same, there = [i for i, (a, b) in enumerate(keys) if a == b], set(keys)
-    swapped = [i for i, (a, b) in enumerate(keys) if a < b and (b, a) in there]
+    same, all_keys = [i for i, (a, b) in enumerate(keys) if a == b], set(keys)
+    swapped = [i for i, (a, b) in enumerate(keys) if a < b and (b, a) in all_keys]
     figures[name] = {
         "distinct_first": len({a for a, _ in keys}),
         "distinct_second": len({b for _, b in keys}),
@@ -148,10 +157,10 @@ def _within(
     }
     message = f"{name}: pairs whose two texts are the same: {len(same):,}"
     examples = [excerpt(split.texts[i].split("\n")[0]) for i in same[:3]]
-    yield from found("note", "same-sides", same, message, shown=examples)
+    yield from finding_of("note", "same-sides", same, message, shown=examples)
     message = f"{name}: pairs that also occur swapped: {len(swapped):,}"
-    fix = "a random split keeps them together, as it does copies"
-    yield from found("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
+    fix = "a random split keeps swapped pairs together, like copies"
+    yield from finding_of("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
     if not same and not swapped:
         yield Finding(
             "ok", "swapped", f"{name}: no pair also occurs swapped, and no pair has the same text twice"
@@ -162,15 +171,15 @@ def _texts_at(split: TextSplit, rows: Sequence[int]) -> list[str]:
     return [excerpt(split.texts[i]) for i in rows[:3]]
 
 
-def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]) -> Iterable[Finding]:
-    """How many rows of a random held-out test split share a text with training (copies kept together)."""
+def _split_sides(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]) -> Iterable[Finding]:
+    """The rows of a random held-out test split (without copies) that share a text with training."""
     try:
-        kept, held = grouped_split(split.labels or [0] * len(split), groups_of(split), HELD_OUT, 0)
-    except DataError:  # too few of a class: training will say so
+        train, held = grouped_split(split.labels or [0] * len(split), copy_keys(split), HELD_OUT, 0)
+    except DataError:  # a class has too few examples; training reports it
         return
-    known = {side for i in kept.tolist() for side in keys[i]}
-    shared = [i for i in held.tolist() if known & {*keys[i]}]
-    families = Counter(groups_of(split, sides=True))
+    train_texts = {side for i in train.tolist() for side in keys[i]}
+    shared = [i for i in held.tolist() if train_texts & {*keys[i]}]
+    families = Counter(copy_keys(split, sides=True))
     sizes = {"rows": len(held), "shared": len(shared), "families": len(families)}
     largest = max(families.values())
     figures["held_out"] = sizes | {"largest": largest}
@@ -179,47 +188,47 @@ def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, A
     share = f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))})"
     message = f"rows of a random held-out test split that share a text with a training pair: {share}; "
     message += "the scores would not hold for new texts"
-    severity, code, fix = "warning", "known-sides", "keep them apart with --set copies=sides"
+    severity, code, fix = ("warning", "known-sides", "split by shared texts with --set copies=sides")
     if largest > MANY * len(split):
         severity, code = "note", "side-leaks"
         fix = f"{largest:,} of {len(split):,} pairs are linked by shared texts, so copies=sides cannot "
         fix += "separate them: evaluate on new texts, in a file test.csv next to train.csv"
-    yield from found(severity, code, shared, message, fix, shown=_texts_at(split, shared))
+    yield from finding_of(severity, code, shared, message, fix, shown=_texts_at(split, shared))
 
 
-def _between(
+def _shared_sides(
     a: str, b: str, splits: Mapping[str, TextSplit], keys: Mapping[str, list], figures: dict[str, Any]
 ) -> Iterable[Finding]:
-    either, pairs = {side for pair in keys[a] for side in pair}, set(keys[a])
-    first, second = ([i for i, pair in enumerate(keys[b]) if pair[side] in either] for side in (0, 1))
+    texts, pairs = {side for pair in keys[a] for side in pair}, set(keys[a])
+    first, second = ([i for i, pair in enumerate(keys[b]) if pair[side] in texts] for side in (0, 1))
     rows = dict(zip(SIDES, (first, second), strict=True))
-    shared, both = sorted({*first, *second}), {*first} & {*second}
+    shared, both_sides = sorted({*first, *second}), {*first} & {*second}
     swapped = [i for i, (x, y) in enumerate(keys[b]) if x != y and (y, x) in pairs]
     figures[f"{a}/{b}"] = {
         "rows": len(shared),
-        **{which: len(found) for which, found in rows.items()},
-        "both": len(both),
+        **{which: len(side_rows) for which, side_rows in rows.items()},
+        "both": len(both_sides),
         "swapped": len(swapped),
     }
     message = f"pairs of {b} that are also in {a}, swapped: {len(swapped):,}"
-    fix = "leave them out of one of them"
-    yield from found("warning", "swapped", swapped, message, fix, shown=_texts_at(splits[b], swapped))
+    fix = "remove them from one of the splits"
+    yield from finding_of("warning", "swapped", swapped, message, fix, shown=_texts_at(splits[b], swapped))
     severity: Severity = "warning" if len(shared) > MANY * len(keys[b]) else "note"
-    counts = ", ".join(f"the {which} {len(found):,}" for which, found in rows.items())
+    counts = ", ".join(f"the {which} {len(side_rows):,}" for which, side_rows in rows.items())
     message = (
         f"rows of {b} that share a text with a pair of {a}: {len(shared):,} "
-        f"({percent(len(shared), len(keys[b]))}; {counts}, both {len(both):,})"
+        f"({percent(len(shared), len(keys[b]))}; {counts}, both {len(both_sides):,})"
     )
-    fix = "the scores may not hold for new texts; a random split keeps texts apart with copies = 'sides'"
+    fix = "the scores may not hold for new texts; with copies = 'sides' a random split shares no texts"
     shown, ok = _texts_at(splits[b], shared), f"no text of {b} is in a pair of {a}"
-    yield from found(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
+    yield from finding_of(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
 
 
 # --- the examination ------------------------------------------------------------------------------
 
 SAMPLE = 5_000  # number of texts that are tokenized
-MAX_NAMED = 3  # at most this many rows are named as the cause of truncation,
-MIN_SHARE = 0.5  # and only if they hold at least this share of the truncated tokens
+MAX_NAMED = 3  # maximum number of rows that are named as the cause of truncation,
+MIN_SHARE = 0.5  # and minimum share of the truncated tokens that these rows must have
 RELATED = 3.0  # if neighbors share this many times as many rare words as other rows, they belong together
 SHORT = 3  # a text with fewer words is very short
 JOINED = re.compile(r"[^\W\d_]_[^\W\d_]")  # joined syllables, as word segmenters for Vietnamese write them
@@ -236,18 +245,18 @@ def examine(
     clean: Clean = "none",
     held_out: HeldOut | None = None,
 ) -> DoctorReport:
-    """Run every check on ``dataset``; those of tokens need a tokenizer and use a sample of the texts.
+    """Run every check on ``dataset``; the checks of tokens need a tokenizer and use a sample of the texts.
 
     Args:
         max_length: number of tokens to which texts will be truncated, special ones included.
         clean: how the texts will be cleaned before they are tokenized.
-        held_out: how splits were taken out of ``train``, a value of the key ``hold_out``; None: none were.
+        held_out: how splits were held out of ``train``, a value of the key ``hold_out``; None: no split was.
     """
     splits = dataset.splits
     checks: list[Check] = [
         lambda splits, figures: (*_columns(dataset), *bad_rows(dataset.rejected)),
-        repeats,
-        leaks,
+        duplicates,
+        leakage,
         sides,
         *LABELS,
         partial(_neighbors, held_out=held_out),
@@ -257,9 +266,9 @@ def examine(
         partial(_segmentation, tokenizer=tokenizer, clean=clean),
     ]
     if tokenizer is not None:
-        chosen = {name: _chosen(len(split), SAMPLE // len(splits)) for name, split in splits.items()}
-        samples = {name: [splits[name].texts[i] for i in index] for name, index in chosen.items()}
-        sample = _Sample(samples, chosen, tokenizer, clean)
+        positions = {name: _sampled(len(split), SAMPLE // len(splits)) for name, split in splits.items()}
+        samples = {name: [splits[name].texts[i] for i in index] for name, index in positions.items()}
+        sample = _Sample(samples, positions, tokenizer, clean)
         checks += [partial(_tokens, sample=sample, max_length=max_length), partial(_accents, sample=sample)]
     figures = {"splits": {name: _split_figures(split) for name, split in splits.items()}}
     return run_checks(dataset.name, splits, checks, figures=figures)
@@ -268,8 +277,8 @@ def examine(
 def _columns(dataset: TextDataset) -> Iterable[Finding]:
     """Which columns were used; a warning if labels were not checked because several columns may hold them."""
     unseen = dataset.label_candidates and not any(split.labels for split in dataset.splits.values())
-    for said in dataset.said:
-        message = f"no labels were checked: {said}" if unseen else said
+    for line in dataset.messages:
+        message = f"no labels were checked: {line}" if unseen else line
         yield Finding("warning" if unseen else "note", "columns", message)
 
 
@@ -281,7 +290,7 @@ def _split_figures(split: TextSplit) -> dict[str, Any]:
     return {
         "rows": len(split),
         "distinct": len({*split.texts}),
-        "classes": {str(k): n for k, n in sorted(Counter(each(split.labels)).items())},
+        "classes": {str(k): n for k, n in sorted(Counter(flat_labels(split.labels)).items())},
         "words": _spread(words),
     }
 
@@ -296,21 +305,21 @@ def _neighbors(
 ) -> Iterable[Finding]:
     """Whether neighboring rows belong together, so that the score of a random held-out split is too high."""
     train = splits.get("train")
-    kin = neighbor_similarity(train.texts, train.labels) if train is not None else None
-    if kin is None:
+    near = neighbor_similarity(train.texts, train.labels) if train is not None else None
+    if near is None:
         return
-    figures["neighbours"] = asdict(kin) | {"ratio": kin.ratio}
-    if kin.ratio < RELATED:
+    figures["neighbours"] = asdict(near) | {"ratio": near.ratio}
+    if near.ratio < RELATED:
         message = "train: rows next to each other are no more alike than rows far apart"
         yield Finding("ok", "neighbours", message)
         return
-    message = f"train: neighboring rows share rare words {kin.ratio:.0f} times as often as rows far apart: "
+    message = f"train: neighboring rows share rare words {near.ratio:.0f} times as often as rows far apart: "
     message += "they probably belong together (reviews of one film, texts of one author)"
     severity: Severity = "warning" if held_out == "rows" else "note"
-    advice = '. Hold out with hold_out = "blocks", since random rows have relatives in training'
+    fix = '. Set hold_out = "blocks", since random rows have related rows in training'
     if held_out == "blocks":
-        severity, advice = "ok", "; they were held out in blocks"
-    yield Finding(severity, "neighbours", message + advice, kin.pairs)
+        severity, fix = "ok", "; they were held out in blocks"
+    yield Finding(severity, "neighbours", message + fix, near.pairs)
 
 
 def _short_texts(name: str, split: TextSplit) -> Iterable[Finding]:
@@ -320,10 +329,10 @@ def _short_texts(name: str, split: TextSplit) -> Iterable[Finding]:
     message = f"{name}: texts without a letter or digit: {len(blank):,} ({rows_of(split, blank)})"
     shown = at_rows(split, blank, lambda i: excerpt(split.texts[i]))
     fix = "write what was meant, or take the rows out of the table: their label cannot be learned"
-    yield from found("warning", "blank-texts", blank, message, fix, shown=shown)
+    yield from finding_of("warning", "blank-texts", blank, message, fix, shown=shown)
     message = f"{name}: texts of fewer than {SHORT} words: {len(short):,}"
     ok = "" if blank else f"{name}: every text has {SHORT} words or more"
-    yield from found("note", "short-texts", short, message, shown=map(excerpt, short[:3]), ok=ok)
+    yield from finding_of("note", "short-texts", short, message, shown=map(excerpt, short[:3]), ok=ok)
 
 
 def _markup(splits: Mapping[str, TextSplit], figures: dict[str, Any], clean: Clean) -> Iterable[Finding]:
@@ -346,57 +355,57 @@ def _segmentation(
     """Vietnamese texts in which only some words are joined by underscores."""
     shares = {}
     for name, split in splits.items():
-        texts = (split.texts[i] for i in _chosen(len(split), SAMPLE))
+        texts = (split.texts[i] for i in _sampled(len(split), SAMPLE))
         if sample := [text for text in texts if not text.isascii()]:
             shares[name] = sum(map(_is_segmented, sample)) / len(sample)
     if not shares or max(shares.values()) < 0.1 or clean in ("words", "syllables"):
         return
-    stated = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    shares_text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     severity: Severity = "warning"
     if max(shares.values()) - min(shares.values()) > 0.5:
-        what = "to the model these are other words: clean = 'syllables' makes them alike"
+        what = "for the model these are different words: clean = 'syllables' makes them equal"
     elif tokenizer is not None and len(tokenizer.encode("nhà_hàng", add_special_tokens=False).ids) > 2:
-        what = "this tokenizer takes the words apart at '_': clean = 'syllables' removes it"
+        what = "this tokenizer splits the words at '_': clean = 'syllables' removes the '_'"
     else:
-        severity, what = "note", "plain text is read well only with clean = 'syllables'"
-    yield Finding(severity, "segmentation", f"texts with words joined by '_': {stated}; {what}")
+        severity, what = "note", "set clean = 'syllables' so that the model also reads plain text"
+    yield Finding(severity, "segmentation", f"texts with words joined by '_': {shares_text}; {what}")
 
 
 def _is_segmented(text: str) -> bool:
-    """Whether a Vietnamese text has words joined by '_', other than in names such as @a_b and addresses."""
-    found = JOINED.search(NAMES.sub(" ", text))
-    return found is not None and VIETNAMESE.search(unicodedata.normalize("NFC", text)) is not None
+    """Whether a Vietnamese text has words joined by '_', except in names such as @a_b and in addresses."""
+    match = JOINED.search(NAMES.sub(" ", text))
+    return match is not None and VIETNAMESE.search(unicodedata.normalize("NFC", text)) is not None
 
 
 # --- tokens -----------------------------------------------------------------------------------
 
 
-def _chosen(count: int, size: int) -> list[int]:
+def _sampled(count: int, size: int) -> list[int]:
     """Sorted positions of the texts of a sample."""
     if count <= size:
         return list(range(count))
     return np.sort(np.random.default_rng(0).choice(count, size, replace=False)).tolist()
 
 
-def _most_cut(lost: np.ndarray, chosen: Sequence[int], split: TextSplit) -> tuple[str, tuple[str, ...]]:
-    """The few rows that hold most of the truncated tokens, in words and as examples; else empty."""
+def _most_truncated(lost: np.ndarray, index: Sequence[int], split: TextSplit) -> tuple[str, tuple[str, ...]]:
+    """The few rows with most of the truncated tokens, in words and as examples; empty if there are many."""
     ranked = np.argsort(-lost, kind="stable")[:MAX_NAMED]
     share = np.cumsum(lost[ranked]) / max(lost.sum(), 1)
-    enough = int(np.searchsorted(share, MIN_SHARE)) + 1
-    if enough > MAX_NAMED or (lost > 0).sum() == 0:
+    count = int(np.searchsorted(share, MIN_SHARE)) + 1
+    if count > MAX_NAMED or (lost > 0).sum() == 0:
         return "", ()
-    rows = [int(i) for i in ranked[:enough] if lost[i]]
-    places = [place(split.origin, chosen[i], split.rows) for i in rows]
-    short = [f"row {split.rows[chosen[i]]}" for i in rows] if split.rows else places
-    summary = f", {share[enough - 1]:.0%} of them in {listed(short)}"
+    rows = [int(i) for i in ranked[:count] if lost[i]]
+    places = [place(split.origin, index[i], split.rows) for i in rows]
+    short = [f"row {split.rows[index[i]]}" for i in rows] if split.rows else places
+    summary = f", {share[count - 1]:.0%} of them in {listed(short)}"
     return summary, tuple(
-        f"{where}: {lost[i]:,} tokens cut: {excerpt(split.texts[chosen[i]], 60)}"
+        f"{where}: {lost[i]:,} tokens cut: {excerpt(split.texts[index[i]], 60)}"
         for i, where in zip(rows, places, strict=True)
     )
 
 
 class _Sample(NamedTuple):
-    """Sampled texts of each split, their positions in it, and how they are tokenized."""
+    """Sampled texts of each split, their positions in the split, and how they are tokenized."""
 
     texts: dict[str, list[str]]
     places: dict[str, list[int]]
@@ -415,21 +424,21 @@ def _tokens(
         lengths = table.lengths + sample.tokenizer.num_special_tokens_to_add(are_pairs(texts))
         figure: dict[str, Any] = {"sampled": len(texts), "lengths": _spread(lengths)}
         figures["tokens"][name] = figure
-        of = f"{len(texts):,} {'' if len(texts) == len(splits[name]) else 'sampled '}texts"
+        texts_of = f"{len(texts):,} {'' if len(texts) == len(splits[name]) else 'sampled '}texts"
         if unknown is not None:
-            strange = int((table.ids == unknown).sum())
-            share = figure["unknown_share"] = strange / len(table.ids)
+            num_unknown = int((table.ids == unknown).sum())
+            share = figure["unknown_share"] = num_unknown / len(table.ids)
             severity: Severity = "warning" if share > 0.05 else "note" if share > 0.005 else "ok"
-            message = f"{name}: {share:.2%} of the tokens are unknown ({of})"
-            yield Finding(severity, "unknown", message, strange)
+            message = f"{name}: {share:.2%} of the tokens are unknown ({texts_of})"
+            yield Finding(severity, "unknown", message, num_unknown)
         if max_length is not None:
             cut = int((lengths > max_length).sum())
             share = figure["truncated_share"] = cut / len(texts)
-            over = np.maximum(lengths - max_length, 0)
-            lost = figure["lost_share"] = float(over.sum() / lengths.sum())
-            where, examples = _most_cut(over, sample.places[name], splits[name])
+            excess = np.maximum(lengths - max_length, 0)
+            lost = figure["lost_share"] = float(excess.sum() / lengths.sum())
+            where, examples = _most_truncated(excess, sample.places[name], splits[name])
             severity = "warning" if share > 0.5 else "note" if cut else "ok"
-            message = f"{name}: {share:.1%} of {of} exceed {max_length} tokens; "
+            message = f"{name}: {share:.1%} of {texts_of} exceed {max_length} tokens; "
             message += f"{lost:.1%} of the tokens are cut"
             yield Finding(severity, "truncation", message + where, cut, examples)
 
@@ -443,14 +452,14 @@ def _accents(splits: Mapping[str, TextSplit], figures: dict[str, Any], sample: _
         total += len(words)
         accented.update(word for word in words if not word.isascii() and _marks(word))
     normalizer: Any = sample.tokenizer.normalizer
-    plain = {w: normalizer.normalize_str(w) if normalizer is not None else w for w in accented}
-    lost = {w: n for w, n in accented.items() if _marks(plain[w]) < _marks(w)}
+    normalized = {w: normalizer.normalize_str(w) if normalizer is not None else w for w in accented}
+    lost = {w: n for w, n in accented.items() if _marks(normalized[w]) < _marks(w)}
     share = sum(lost.values()) / max(total, 1)
     figures["accents"] = {"accented_share": accented.total() / max(total, 1), "lost_share": share}
     if not lost:
         yield Finding("ok", "accents", "the tokenizer keeps accents")
         return
-    examples = tuple(f"{w} -> {plain[w]}" for w in sorted(lost, key=lambda w: (-lost[w], w))[:5])
+    examples = tuple(f"{w} -> {normalized[w]}" for w in sorted(lost, key=lambda w: (-lost[w], w))[:5])
     message = f"the tokenizer strips accents from {share:.2%} of the words"
     if share > 0.01:
         message += "; words that differ only in accents become the same"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.copies import same_but_for_case
+from glassformer.data.copies import case_insensitive_key
 from glassformer.data.findings import (
     Check,
     DoctorReport,
@@ -20,21 +20,21 @@ from glassformer.data.findings import (
     Severity,
     at_rows,
     excerpt,
-    found,
+    finding_of,
     listed_in_part,
     percent,
 )
 from glassformer.data.label_kinds import (
     NUMBER,
     SEVERAL,
-    hardly_classes,
+    drop_class_hint,
     missing_names,
     plain_name,
+    too_many_classes,
     what_labels_are,
-    without_class,
 )
-from glassformer.data.label_sets import NONE, LabelSet, are_sets, each, together
-from glassformer.data.rejected import RejectedRow, by_kind, other_reading
+from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels, label_pairs
+from glassformer.data.rejected import RejectedRow, encoding_hint, reasons_in_words
 from glassformer.data.tables import OPENS
 from glassformer.data.text import clean_text
 
@@ -49,11 +49,11 @@ def run_checks(
     """The report of all ``checks`` on the splits of a data set, in order.
 
     Args:
-        rejected: rows that were left out; they become the first finding.
-        figures: metrics of the report; the checks add to them.
+        rejected: skipped rows; they become the first finding.
+        figures: metrics of the report, to which the checks add theirs.
     """
     figures = {} if figures is None else figures
-    findings = [*bad_rows(rejected), *(one for check in checks for one in check(splits, figures))]
+    findings = [*bad_rows(rejected), *(finding for check in checks for finding in check(splits, figures))]
     return DoctorReport(name, in_one_table(without_classes(findings)), figures)
 
 
@@ -61,8 +61,8 @@ def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
     """A check that runs checks of one split, ``check(name, split)``, on every split."""
 
     def check(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
-        for (name, split), one in itertools.product(splits.items(), checks):
-            yield from one(name, split)
+        for (name, split), check_split in itertools.product(splits.items(), checks):
+            yield from check_split(name, split)
 
     return check
 
@@ -70,7 +70,7 @@ def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
 # --- rows -----------------------------------------------------------------------------------------
 
 DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
-SHOWN = 10  # bad rows that are listed
+SHOWN = 10  # maximum number of bad rows that are listed
 SKIP_THEM = ", or leave them out with --on-bad-row skip"
 
 
@@ -82,12 +82,12 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN]]
     fix = f"correct them{SKIP_THEM}"
     if any(row.reason.startswith(OPENS) for row in rejected):
-        how = "set how quotes are read: --quoting none (each line is a row) or csv (line breaks in cells)"
-        fix = f"{how}; {fix}"
-    if other := other_reading(rejected):
-        fix = f"{other}; {fix}"
-    message = f"{rows} cannot be used: {by_kind(rejected)}"
-    yield from found("warning", "bad-rows", rejected, message, fix, shown=examples)
+        hint = "set how quotes are read: --quoting none (each line is a row) or csv (line breaks in cells)"
+        fix = f"{hint}; {fix}"
+    if hint_encoding := encoding_hint(rejected):
+        fix = f"{hint_encoding}; {fix}"
+    message = f"{rows} cannot be used: {reasons_in_words(rejected)}"
+    yield from finding_of("warning", "bad-rows", rejected, message, fix, shown=examples)
 
 
 def without_advice_to_skip(report: DoctorReport) -> DoctorReport:
@@ -96,10 +96,10 @@ def without_advice_to_skip(report: DoctorReport) -> DoctorReport:
     return replace(report, findings=findings)
 
 
-def rows_of(split: Any, places: Sequence[int], most: int = 3) -> str:
-    """Row numbers of some examples, ``rows 3, 8, 9 ...``; their positions if the split has no row numbers."""
-    rows = [i if split.rows is None else split.rows[i] for i in places[:most]]
-    shown = ", ".join(map(str, rows)) + (" ..." if len(places) > most else "")
+def rows_of(split: Any, places: Sequence[int], limit: int = 3) -> str:
+    """Row numbers of examples, ``rows 3, 8, 9 ...``; positions if the split has no row numbers."""
+    rows = [i if split.rows is None else split.rows[i] for i in places[:limit]]
+    shown = ", ".join(map(str, rows)) + (" ..." if len(places) > limit else "")
     noun = "place" if split.rows is None else "row"
     return f"{noun}{'s' * (len(places) > 1)} {shown}"
 
@@ -109,69 +109,70 @@ def counted_texts(splits: Mapping[str, Any]) -> dict[str, Counter[str]]:
     return {name: Counter(split.texts) for name, split in splits.items()}
 
 
-def repeats(
+def duplicates(
     splits: Mapping[str, Any], figures: dict[str, Any], *, say_rows: bool = True
 ) -> Iterable[Finding]:
     """Texts that occur in a split more than once; with ``say_rows`` also their rows."""
     for name, count in counted_texts(splits).items():
-        total, again = count.total(), count.total() - len(count)
-        loose: dict[str, list[str]] = {}
+        total, num_repeated = count.total(), count.total() - len(count)
+        by_key: dict[str, list[str]] = {}
         for text in count:
-            loose.setdefault(same_but_for_case(text), []).append(text)
-        alike = total - len(loose)  # the number of rows that drop_duplicates removes
-        if not alike:
+            by_key.setdefault(case_insensitive_key(text), []).append(text)
+        num_dropped = total - len(by_key)  # the number of rows that drop_duplicates removes
+        if not num_dropped:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
             continue
         examples = []
         for text, n in count.most_common(3):
             texts = splits[name].texts if say_rows and n > 1 else []
-            places = [i for i, own in enumerate(texts) if own == text]
+            places = [i for i, other in enumerate(texts) if other == text]
             at = f" ({rows_of(splits[name], places)})" if places else ""
             examples += [f"{n} times{at}: {excerpt(text)}"] if n > 1 else []
-        pairs = [texts for texts in loose.values() if len(texts) > 1]
+        pairs = [texts for texts in by_key.values() if len(texts) > 1]
         for texts in pairs[: 3 - len(examples)]:
             examples.append(" ~ ".join(excerpt(text, 60) for text in texts[:2]))
-        severity: Severity = "warning" if alike > 0.01 * total else "note"
-        message = f"{name}: {again:,} of {total:,} texts ({percent(again, total)}) repeat an earlier one"
-        if alike > again:
-            message += f", {alike:,} ({percent(alike, total)}) when case and spaces do not count"
+        severity: Severity = "warning" if num_dropped > 0.01 * total else "note"
+        message = f"{name}: {num_repeated:,} of {total:,} texts ({percent(num_repeated, total)}) repeat an "
+        message += "earlier one"
+        if num_dropped > num_repeated:
+            message += f", {num_dropped:,} ({percent(num_dropped, total)}) when case and spaces do not count"
         fix = "leave repeats out with --set drop_duplicates=true"
-        yield Finding(severity, "duplicates", message, again or alike, tuple(examples), fix)
+        yield Finding(severity, "duplicates", message, num_repeated or num_dropped, tuple(examples), fix)
 
 
-def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def leakage(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Texts in two splits, equal or differing only in case, punctuation, markup and white space."""
     counts = counted_texts(splits)
-    loose: dict[str, dict[str, str]] = {
+    tables: dict[str, dict[str, str]] = {
         name: {_words(text): text for text in count} for name, count in counts.items()
     }
-    for table in loose.values():
+    for table in tables.values():
         table.pop("", None)
     figures["leaks"] = {}
     ignoring = "when case, punctuation and markup do not count"
     for a, b in itertools.combinations(splits, 2):
         shared = [text for text in counts[a] if text in counts[b]]
-        alike = sorted(loose[a].keys() & loose[b].keys())
-        loosely = len(alike) + sum(not _words(text) for text in shared)
-        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": loosely}
-        if not shared and not alike:
+        similar = sorted(tables[a].keys() & tables[b].keys())
+        num_similar = len(similar) + sum(not _words(text) for text in shared)
+        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": num_similar}
+        if not shared and not similar:
             yield Finding("ok", "leaks", f"no text is in both {a} and {b}")
             continue
         rows = sum(counts[b][text] for text in shared)
         examples = [excerpt(text) for text in shared[:3]]
-        message = f"texts in both {a} and {b} {ignoring}: {len(alike):,}"
+        message = f"texts in both {a} and {b} {ignoring}: {len(similar):,}"
         if shared:
             message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b})"
-            message += f"; {loosely:,} {ignoring}" if loosely > len(shared) else ""
-        other = [(loose[a][key], loose[b][key]) for key in alike if loose[a][key] != loose[b][key]]
-        examples += [f"{excerpt(x, 60)} ~ {excerpt(y, 60)}" for x, y in other[: 3 - len(examples)]]
+            message += f"; {num_similar:,} {ignoring}" if num_similar > len(shared) else ""
+        differing = [(tables[a][key], tables[b][key]) for key in similar if tables[a][key] != tables[b][key]]
+        examples += [f"{excerpt(x, 60)} ~ {excerpt(y, 60)}" for x, y in differing[: 3 - len(examples)]]
         if "unsupervised" in (a, b):
             message += "; leave them out when pre-training on unsupervised"
             yield Finding("note", "leaks", message, len(shared), tuple(examples))
             continue
-        fix = f"leave them out of {a} with --set drop_duplicates=true"
-        fix += "" if shared else " (those that differ in case and spaces only)"
-        yield Finding("warning", "leaks", message, len(shared) or len(alike), tuple(examples), fix)
+        fix = f"drop them from {a} with --set drop_duplicates=true"
+        fix += "" if shared else " (only texts that differ in case and spaces)"
+        yield Finding("warning", "leaks", message, len(shared) or len(similar), tuple(examples), fix)
 
 
 def _words(text: str) -> str:
@@ -182,7 +183,7 @@ def _words(text: str) -> str:
 def doubled_quotes(
     splits: Mapping[str, Any], figures: dict[str, Any], texts: str = "texts"
 ) -> Iterable[Finding]:
-    """Quotation marks that the table format has doubled, and that are still doubled after reading.
+    """Quotation marks that a table format has doubled and that are still doubled after reading.
 
     Args:
         texts: name of the split's attribute with the texts.
@@ -191,14 +192,15 @@ def doubled_quotes(
         values = getattr(split, texts)
         rows = [i for i, text in enumerate(values) if DOUBLED(text) is not None]
         shown = at_rows(split, rows, lambda i, values=values: excerpt(values[i], 80))
-        message = f"{name}: texts in quotation marks, or with doubled ones: {len(rows):,} of {len(values):,}"
-        fix = "if the table was exported twice, export it once from where the texts come from"
-        yield from found("note", "quotes", rows, message, fix, shown=shown)
+        message = f"{name}: texts in quotation marks, or with doubled quotes: {len(rows):,} of "
+        message += f"{len(values):,}"
+        fix = "if the table was exported twice, export it once from its original source"
+        yield from finding_of("note", "quotes", rows, message, fix, shown=shown)
 
 
 # --- labels ---------------------------------------------------------------------------------------
 
-LISTED = 5  # at most this many classes in a proposed setting that drops them; more would be unreadable
+LISTED = 5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
 LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names of dropped classes in a TOML table
 
 
@@ -210,23 +212,23 @@ def contradictions(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
             seen.setdefault(text, set()).add(label)
     if not seen:
         return
-    both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
-    named = ((text, " and ".join(sorted(map(str, labels)))) for text, labels in both[:3])
-    examples = [f"{names} ({_places(text, splits)}): {excerpt(text)}" for text, names in named]
-    several = any(isinstance(label, LabelSet) for _, labels in both[:1] for label in labels)
-    message = f"texts that occur with different labels: {len(both):,}"
-    fix = "keep one label of each; glassformer review-labels lists suspicious labels"
-    fix = "label them alike" if several else fix
+    conflicting = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
+    rows = ((text, " and ".join(sorted(map(str, labels)))) for text, labels in conflicting[:3])
+    examples = [f"{names} ({_places(text, splits)}): {excerpt(text)}" for text, names in rows]
+    multi_label = any(isinstance(label, LabelSet) for _, labels in conflicting[:1] for label in labels)
+    message = f"texts that occur with different labels: {len(conflicting):,}"
+    fix = "keep one label per text; 'glassformer review-labels' lists suspicious labels"
+    fix = "give equal texts the same labels" if multi_label else fix
     ok = "equal texts have equal labels"
-    yield from found("warning", "contradictions", both, message, fix, shown=examples, ok=ok)
+    yield from finding_of("warning", "contradictions", conflicting, message, fix, shown=examples, ok=ok)
 
 
 def _places(text: str, splits: Mapping[str, Any]) -> str:
     """The rows of a text in each split."""
-    places = {name: [i for i, own in enumerate(s.texts) if own == text] for name, s in splits.items()}
-    alone = len(splits) == 1
+    places = {name: [i for i, other in enumerate(s.texts) if other == text] for name, s in splits.items()}
+    single = len(splits) == 1
     return "; ".join(
-        f"{'' if alone else f'{name}, '}{rows_of(splits[name], at)}" for name, at in places.items() if at
+        f"{'' if single else f'{name}, '}{rows_of(splits[name], at)}" for name, at in places.items() if at
     )
 
 
@@ -237,9 +239,9 @@ def odd_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[F
         yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
 
 
-def no_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def unlabeled_names(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes whose names look like a missing label."""
-    labels = [x for split in splits.values() for x in each(split.labels)]
+    labels = [x for split in splits.values() for x in flat_labels(split.labels)]
     if not (names := missing_names(labels)):
         return
     counts = Counter(map(str, labels))
@@ -247,7 +249,7 @@ def no_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Fi
     what = "a class looks" if len(names) == 1 else "classes look"
     message = f"{what} like a missing label, which a model would learn to predict: {shown}"
     count = sum(counts[name] for name in names)
-    yield Finding("warning", "no-label", message, count, fix=without_class(*names))
+    yield Finding("warning", "no-label", message, count, fix=drop_class_hint(*names))
 
 
 def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
@@ -265,56 +267,58 @@ def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Find
         message = f"{name}: {len(ranked)} classes, {n_most:,} of {most!r} to {n_least:,} of {least!r}"
         fix = ""
         if severity != "ok":
-            message += f"; always answering {most!r} scores {percent(n_most, len(split))}"
+            message += f"; always predicting {most!r} scores {percent(n_most, len(split))}"
             fix = "weight the classes with --set class_weight=balanced" if name == "train" else ""
         yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
 
 
-def lone_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def single_example_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes with one example, which cannot be both trained and evaluated."""
     labels = splits["train"].labels if "train" in splits else None
-    counts = Counter(each(labels))
+    counts = Counter(flat_labels(labels))
     lone = sorted(str(label) for label, n in counts.items() if n == 1)
     if not lone:
         return
     message = f"train: classes with one example: {len(lone):,} ({listed_in_part([*map(repr, lone)])})"
-    fix = "add examples of it: a random split needs two"
-    if len(counts) - len(lone) >= 2:  # at least two classes remain without them
-        fix += f"; or {without_class(*lone[:LISTED])}"
-    if hardly_classes(each(labels)):
-        message += f"; {len(set(each(labels))):,} classes in {len(labels or ()):,} rows"
+    fix = "add examples: a random split needs two of every class"
+    if len(counts) - len(lone) >= 2:  # dropping the classes leaves at least two
+        fix += f"; or {drop_class_hint(*lone[:LISTED])}"
+    if too_many_classes(flat_labels(labels)):
+        message += f"; {len(set(flat_labels(labels))):,} classes in {len(labels or ()):,} rows"
         fix = "are these the labels? Name the column of classes with label_column"
-    yield from found("warning", "lone-classes", lone, message, fix, shown=lone[:10])
+    yield from finding_of("warning", "lone-classes", lone, message, fix, shown=lone[:10])
 
 
 def missing_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes that are missing in a split."""
-    classes = {name: set(each(split.labels)) for name, split in splits.items() if split.labels is not None}
+    classes = {
+        name: set(flat_labels(split.labels)) for name, split in splits.items() if split.labels is not None
+    }
     if len(classes) < 2:
         return
-    everything = set().union(*classes.values())
-    lacking = {name: sorted(map(str, everything - own)) for name, own in classes.items()}
+    all_classes = set().union(*classes.values())
+    lacking = {name: sorted(map(str, all_classes - present)) for name, present in classes.items()}
     for name, missing in lacking.items():
         severity, fix = "note", ""
         if name == "train" and missing:
-            given = f"give it examples ({', '.join(map(repr, missing[:3]))})"
-            severity, why = "warning", "since a class without training examples is never predicted"
-            fix = f"{given}, {why}; or {without_class(missing[0])}"
-        message = f"{name} lacks {len(missing)} of {len(everything)} classes"
-        yield from found(severity, "missing-classes", missing, message, fix, shown=missing[:10])
+            hint = f"give it examples ({', '.join(map(repr, missing[:3]))})"
+            severity, reason = "warning", "since a class without training examples is never predicted"
+            fix = f"{hint}, {reason}; or {drop_class_hint(missing[0])}"
+        message = f"{name} lacks {len(missing)} of {len(all_classes)} classes"
+        yield from finding_of(severity, "missing-classes", missing, message, fix, shown=missing[:10])
     if not any(lacking.values()):
         yield Finding("ok", "missing-classes", "every split has every class")
 
 
 def twin_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes whose names are two spellings of one name."""
-    known = {x for split in splits.values() for x in each(split.labels) if isinstance(x, str)}
+    known = {x for split in splits.values() for x in flat_labels(split.labels) if isinstance(x, str)}
     twins = [" and ".join(map(repr, names)) for names in written_twice(known)]
     message = "classes whose names differ only in case, white space, invisible characters, the encoding "
     message += f"of accents or the way a number is written: {len(twins):,} ({listed_in_part(twins, 3, '; ')})"
     fix = "merge them with --set merge_labels=spelling"
     ok = "near-duplicate class names: none" if known else ""
-    yield from found("warning", "twin-classes", twins, message, fix, shown=twins[:10], ok=ok)
+    yield from finding_of("warning", "twin-classes", twins, message, fix, shown=twins[:10], ok=ok)
 
 
 def written_twice(names: Iterable[str]) -> list[list[str]]:
@@ -355,7 +359,7 @@ LEAVE_EMPTY = (
 TIED = 0.95  # if two labels share this fraction of their examples, one of them is redundant
 
 
-def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+def multi_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Labels per example, rare labels and frequent pairs of labels; yields nothing unless multi-label.
 
     Adds ``labels`` to ``figures``: split -> labels per example and pairs (``label_sets.together``).
@@ -365,19 +369,20 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
         return
     figures["labels"] = {}
     for name, split in sets.items():
-        sizes, counts, n = Counter(map(len, split.labels)), Counter(each(split.labels)), len(split.labels)
+        sizes, counts = Counter(map(len, split.labels)), Counter(flat_labels(split.labels))
+        n = len(split.labels)
         mean = counts.total() / n
         figures["labels"][name] = {"an example": round(mean, 3), "none": sizes[0]}
         several = sum(count for size, count in sizes.items() if size > 1)
         message = f"{name}: {mean:.2f} labels per example, more than one on {percent(several, n)}"
         yield Finding("ok", "label-sets", message, several)
-        if said := said_of_empty(name, split.labels):
+        if said := unlabeled_message(name, split.labels):
             texts = split.names() if hasattr(split, "images") else split.texts
             shown = tuple(excerpt(text) for text, own in zip(texts, split.labels, strict=True) if not own)
             yield Finding("note", "empty-sets", said, sizes[0], shown[:3], LEAVE_EMPTY)
         yield from _counts(name, counts, n)
     name, split = next(iter(sets.items()))
-    pairs = together(split.labels)
+    pairs = label_pairs(split.labels)
     figures["together"], shown = {}, []
     for pair in pairs:
         both, n, lift = " + ".join(pair["labels"]), pair["count"], pair["lift"]
@@ -390,17 +395,17 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
     tied = [pair for pair in pairs if min(pair["of_first"], pair["of_second"]) >= TIED and pair["count"] > 2]
     names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in tied[:3])
     message = f"{name}: labels that almost always occur together: {len(tied)} ({names})"
-    fix = "merge them with merge_labels, unless they differ in the data that the model will see"
-    yield from found("warning", "tied-labels", tied, message, fix, shown=())
+    fix = "merge them with merge_labels, unless they differ in the data that the model will read"
+    yield from finding_of("warning", "tied-labels", tied, message, fix, shown=())
 
 
-def said_of_empty(name: str, labels: Sequence[Any] | None) -> str:
-    """A message with the number of examples without a label; empty if there are none."""
-    empty = sum(not own for own in labels or ()) if are_sets(labels) else 0
+def unlabeled_message(name: str, labels: Sequence[Any] | None) -> str:
+    """A message with the number of examples without a label; empty if all have labels."""
+    empty = sum(not label_set for label_set in labels or ()) if are_sets(labels) else 0
     if not empty:
         return ""
-    of = f"{empty:,} of {len(labels or ()):,}"
-    return f"{name}: examples without a label: {of}, learned and evaluated as 'none of these'"
+    count = f"{empty:,} of {len(labels or ()):,}"
+    return f"{name}: examples without a label: {count}, learned and evaluated as 'none of these'"
 
 
 def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
@@ -415,10 +420,10 @@ def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
     rare = sorted(str(label) for label, count in counts.items() if count < RARE)
     shown = listed_in_part([*map(repr, rare)])
     message = f"{name}: labels on fewer than {RARE} examples: {len(rare):,} ({shown})"
-    fix = "add examples of them, or leave them out: their metrics are unreliable"
-    yield from found("note", "rare-labels", rare, message, fix, shown=rare[:10])
+    fix = "add examples of these labels, or drop the labels: their metrics are unreliable"
+    yield from finding_of("note", "rare-labels", rare, message, fix, shown=rare[:10])
 
 
 # The checks of the labels of texts, in the order of the report.
-LABELS: list[Check] = [contradictions, odd_labels, no_labels, balance]
-LABELS += [several_labels, lone_classes, missing_classes, twin_classes]
+LABELS: list[Check] = [contradictions, odd_labels, unlabeled_names, balance]
+LABELS += [multi_labels, single_example_classes, missing_classes, twin_classes]

@@ -1,4 +1,4 @@
-"""Read text files safely: regular files of bounded size, in UTF-8 or a given encoding, line by line.
+"""Read text files safely: regular files of bounded size, in UTF-8 or another encoding, line by line.
 
 The memory limit of a table: ``GROWTH`` times the size of its file, at least ``ALWAYS`` and at most
 ``MAX_BYTES`` bytes. The environment variable ``GLASSFORMER_TABLE_GB`` replaces this limit.
@@ -35,7 +35,7 @@ from glassformer.process import OPTION, READING
 from glassformer.reading import NotRegularError, open_regular
 
 # --- settings of tables -----------------------------------------------------------------------------
-# The encoding, how quotes are read, whether there is a header: set for a command and all processes that it
+# The encoding, how quotes are read, and whether there is a header are set for a command and all processes it
 # starts (by environment variables), or by a recipe for its own data.
 
 NOT_ASCII = ("\xe9", "\u0416", "\u3042")  # most encodings have one of these letters
@@ -52,7 +52,7 @@ def check_encoding(name: str) -> str:
         plain = all(letter.encode(name, "ignore").isascii() for letter in NOT_ASCII)
     except (LookupError, ValueError):  # unknown, not a text encoding (rot13, base64), or a name with a NUL
         known = "cp1252, latin-1, cp1250, cp1251, utf-16, shift_jis, gb18030, big5"
-        raise BadValueError(f"no encoding {name!r}", where=where, fix=f"Such as {known}") from None
+        raise BadValueError(f"there is no encoding {name!r}", where=where, fix=f"Such as {known}") from None
     if plain:
         what = f"{name} encodes every letter in ASCII bytes, which cannot be distinguished from UTF-8"
         raise BadValueError(what, where=where, fix="Save the file as UTF-8")
@@ -68,30 +68,30 @@ def _checked(key: str, value: str) -> str:
     return value
 
 
-def said(key: str) -> str:
+def reading_setting(key: str) -> str:
     """The value of a setting: from its environment variable, or from the recipe; empty if not set.
 
     Args:
-        key: ``encoding`` of files that are not UTF-8 (not set: they raise an error); ``quoting``: with
+        key: ``encoding`` of files that are not UTF-8 (not set: such files raise an error); ``quoting``: with
             ``csv`` a quoted cell may have line breaks, with ``none`` quotes are ordinary characters;
             ``header``: yes or no.
     """
-    given = os.environ.get(READING[key][1], "") or _RECIPE.get().get(key, "")
-    return _checked(key, given) if given else ""
+    value = os.environ.get(READING[key][1], "") or _RECIPE.get().get(key, "")
+    return _checked(key, value) if value else ""
 
 
-def said_of_tables() -> dict[str, str]:
+def reading_settings() -> dict[str, str]:
     """All settings that are set, by the keys of recipes."""
-    return {key: value for key in READING if (value := said(key))}
+    return {key: value for key in READING if (value := reading_setting(key))}
 
 
 def reading_flags() -> list[str]:
     """The command-line options with the same settings, for another command."""
-    return [f"{READING[key][0]}={value}" for key, value in said_of_tables().items()]
+    return [f"{READING[key][0]}={value}" for key, value in reading_settings().items()]
 
 
 @contextmanager
-def reading(encoding: str | None = None, **others: str | None) -> Iterator[None]:
+def reading(encoding: str | None = None, **options: str | None) -> Iterator[None]:
     """Read files with these settings inside the ``with`` block; environment variables take precedence.
 
     Args:
@@ -101,34 +101,34 @@ def reading(encoding: str | None = None, **others: str | None) -> Iterator[None]
     Raises:
         ConfigError: unknown encoding, or invalid value.
     """
-    given = {"encoding": encoding, **others}
-    known = {key: _checked(key, value) for key, value in given.items() if value}
-    before = _RECIPE.set(_RECIPE.get() | known)
+    settings = {"encoding": encoding, **options}
+    checked = {key: _checked(key, value) for key, value in settings.items() if value}
+    token = _RECIPE.set(_RECIPE.get() | checked)
     try:
         yield
     finally:
-        _RECIPE.reset(before)
+        _RECIPE.reset(token)
 
 
 def reading_as(data: Any, *, other: bool = False) -> Any:
     """``reading`` with the settings of a recipe's data section.
 
     Args:
-        other: other data than the recipe's own are read; then only the encoding applies.
+        other: whether data other than the recipe's are read; then only the encoding applies.
     """
     keys = ("encoding",) if other else tuple(READING)
     return reading(**{key: getattr(data, key, None) for key in keys})
 
 
-def as_recipes_say(load: Callable[..., Any]) -> Callable[..., Any]:
+def with_recipe_settings(load: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function that loads a recipe's data, so that it reads them with the recipe's settings."""
 
     @wraps(load)
-    def loaded(recipe: Any, *more: Any, **options: Any) -> Any:
-        with reading_as(recipe.data, other=bool(more and more[0] is not None)):
-            return load(recipe, *more, **options)
+    def load_with_settings(recipe: Any, *args: Any, **options: Any) -> Any:
+        with reading_as(recipe.data, other=bool(args and args[0] is not None)):
+            return load(recipe, *args, **options)
 
-    return loaded
+    return load_with_settings
 
 
 # --- unusable rows, and their readable cells ------------------------------------------------------
@@ -151,7 +151,7 @@ class RowError(DataError):
 
 def not_text() -> str:
     """The error message for bytes that cannot be decoded."""
-    return f"not {said('encoding') or 'UTF-8'}"
+    return f"not {reading_setting('encoding') or 'UTF-8'}"
 
 
 def readable(cell: str) -> str:
@@ -194,16 +194,16 @@ _HEADER = 16  # bytes from which UTF-16 and UTF-32 without a mark are detected
 
 def memory_limit(size: int) -> int:
     """Maximum number of bytes in memory for the content of a file of ``size`` bytes."""
-    given = os.environ.get(VARIABLE, "")
-    if not given:
+    setting = os.environ.get(VARIABLE, "")
+    if not setting:
         return min(MAX_BYTES, max(ALWAYS, GROWTH * size))
     try:
-        gigabytes = float(given)
+        gigabytes = float(setting)
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < 2**20:
         raise DataError(
-            f"{given!r} is not a number of gigabytes", where=VARIABLE, fix="Use 16, or leave it out"
+            f"{setting!r} is not a number of gigabytes", where=VARIABLE, fix="Use 16, or leave it out"
         )
     return int(gigabytes * (1 << 30))
 
@@ -213,8 +213,8 @@ def more_room(path: str | Path, size: int) -> str:
     return f"Split the file, or set {VARIABLE}={-(-size // (1 << 30)) or 1} where you trust {Path(path).name}"
 
 
-def check_file(path: Path, most: int | None = None) -> None:
-    """Raise DataError if ``path`` is not a regular file, or over ``most`` bytes (None: the table limit)."""
+def check_file(path: Path, max_bytes: int | None = None) -> None:
+    """Raise DataError if ``path`` is not a regular file, or is over ``max_bytes`` (None: the table limit)."""
     try:
         info = os.stat(path)
     except PermissionError:
@@ -222,11 +222,11 @@ def check_file(path: Path, most: int | None = None) -> None:
     except (OSError, ValueError):
         raise NoSuchFileError("no such file", where=str(path), fix=close_to(path)) from None
     if stat.S_ISDIR(info.st_mode):
-        raise CannotReadError("no such file, but a folder", where=str(path), fix="Name a file in it")
+        raise CannotReadError("a folder, where a file is expected", where=str(path), fix="Name a file in it")
     if not stat.S_ISREG(info.st_mode):
         what = "a pipe or a device, not a plain file"
         raise CannotReadError(what, where=str(path), fix="Write its content into a file first")
-    limit = most or max(MAX_BYTES, memory_limit(0))
+    limit = max_bytes or max(MAX_BYTES, memory_limit(0))
     if info.st_size > limit:
         size = f"{limit >> 30} GB" if limit >= 1 << 30 else f"{limit >> 20} MB"
         raise TooLargeError(f"larger than {size}", where=str(path), fix=more_room(path, info.st_size))
@@ -239,12 +239,12 @@ def close_to(path: Path) -> str:
     except (OSError, ValueError):
         siblings = []
     close = near_name(path.name[:255], siblings)
-    seen_from = "" if path.is_absolute() else f": {str(path)!r} is looked for in {Path.cwd()}"
+    seen_from = "" if path.is_absolute() else f": {str(path)!r} is relative to {Path.cwd()}"
     return f"Did you mean {close!r}?" if close else f"Check the path{seen_from}"
 
 
 def near_name(name: str, names: Sequence[str]) -> str | None:
-    """The most similar of ``names``, or one that differs only in the extension; None if there is none.
+    """The most similar of ``names``, or a name that differs only in the extension; None if there is none.
 
     The stems must be similar, since most tables share their extension.
     """
@@ -260,7 +260,7 @@ def is_clutter(path: Path) -> bool:
     return path.name.startswith(".") or path.name in CLUTTER
 
 
-def opened(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading bytes; raise DataError if that is impossible."""
     try:
         return open_regular(path)
@@ -272,12 +272,12 @@ def opened(path: Path) -> BinaryIO:
 
 
 def encoding_of(path: Path) -> str:
-    """The encoding of a file: UTF-8 if it is valid UTF-8, otherwise the given one."""
-    if other := said("encoding"):
+    """The encoding of a file: UTF-8 if it is valid UTF-8, otherwise the encoding that was set."""
+    if setting := reading_setting("encoding"):
         try:
             _check_decoded(path, UTF8)
         except DataError:
-            return other
+            return setting
     return UTF8
 
 
@@ -287,12 +287,12 @@ CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b"))  # control charact
 
 def encoding_fix(path: Path) -> str:
     """The fix for a file that is not UTF-8: the option with its encoding, if that can be detected."""
-    if given := said("encoding"):
-        return f"Name another encoding than {given}, or save the file as UTF-8"
-    with opened(path) as file:
+    if setting := reading_setting("encoding"):
+        return f"Use an encoding other than {setting}, or save the file as UTF-8"
+    with open_file(path) as file:
         piece = file.read(_CHUNK)
-        while piece.isascii() and b"\0" not in piece and (more := file.read(_CHUNK)):
-            piece = more
+        while piece.isascii() and b"\0" not in piece and (next_piece := file.read(_CHUNK)):
+            piece = next_piece
     if wide := _wide_encoding(piece):
         return f"Read it with {OPTION} {wide}, or save it as UTF-8"
     if b"\0" in piece:
@@ -306,7 +306,7 @@ def encoding_fix(path: Path) -> str:
 
 def _is_binary(path: Path) -> bool:
     """Whether at least 2 % of the first bytes are control characters that texts do not have."""
-    with opened(path) as file:
+    with open_file(path) as file:
         piece = file.read(_CHUNK)
     return 50 * (len(piece) - len(piece.translate(None, CONTROLS))) > len(piece)
 
@@ -317,12 +317,12 @@ def _wide_encoding(begin: bytes) -> str:
     for mark, name in MARKS.items():
         if begin.startswith(mark):
             return name
-    letters = begin[:_HEADER] if begin[:_HEADER].isascii() else b""
+    start = begin[:_HEADER] if begin[:_HEADER].isascii() else b""
     for size, name in ((4, "utf-32"), (2, "utf-16")):
-        part = letters[: len(letters) - len(letters) % size]
+        part = start[: len(start) - len(start) % size]
         for end, at in (("le", 0), ("be", size - 1)):
-            others = b"".join(part[i::size] for i in range(size) if i != at)
-            if part and not any(others) and all(part[at::size]):
+            other_bytes = b"".join(part[i::size] for i in range(size) if i != at)
+            if part and not any(other_bytes) and all(part[at::size]):
                 return f"{name}-{end}"
     return ""
 
@@ -331,7 +331,7 @@ def check_utf8(path: Path) -> None:
     """Check in one pass that a file can be decoded.
 
     Raises:
-        NotUtf8Error: neither UTF-8 nor the given encoding; the message has line and byte.
+        NotUtf8Error: neither UTF-8 nor the encoding that was set; the message has line and byte.
         DataError: the file is missing, unreadable, UTF-16, has NUL bytes or a line that is too long.
     """
     _check_decoded(path, encoding_of(path))
@@ -344,20 +344,20 @@ def _newline_in(pieces: Iterable[str]) -> str:
     """The ``newline`` argument for ``open``: ``""`` (CR also ends a line) if most lines end with CR alone, as
     in files of old Macs; otherwise ``"\\n"``, so that a stray CR within a text does not end a line.
     """
-    alone = ends = 0
-    carried = ""
+    lone_cr = line_feeds = 0
+    pending_cr = ""
     for piece in pieces:
-        part = carried + piece
-        carried = "\r" * (len(part) - len(part.rstrip("\r")))  # the next piece may begin with its LF
-        part = part[: len(part) - len(carried)]
-        ends += part.count("\n")
-        alone += part.count("\r") - part.count("\r\n") - part.count("\r\r\n")
-    return "" if alone + len(carried) > ends else "\n"
+        part = pending_cr + piece
+        pending_cr = "\r" * (len(part) - len(part.rstrip("\r")))  # the next piece may begin with its LF
+        part = part[: len(part) - len(pending_cr)]
+        line_feeds += part.count("\n")
+        lone_cr += part.count("\r") - part.count("\r\n") - part.count("\r\r\n")
+    return "" if lone_cr + len(pending_cr) > line_feeds else "\n"
 
 
 def _newline_of(path: Path, encoding: str) -> str:
     encoding = "latin-1" if encoding == UTF8 else encoding  # every byte is valid, and line ends are unchanged
-    with io.TextIOWrapper(opened(path), encoding=encoding, newline="", errors="replace") as text:
+    with io.TextIOWrapper(open_file(path), encoding=encoding, newline="", errors="replace") as text:
         return _newline_in(iter(lambda: text.read(_CHUNK), ""))
 
 
@@ -375,36 +375,36 @@ def _check_decoded(path: Path, encoding: str) -> None:
     name, fix = (
         ("UTF-8", "Save it as UTF-8 text") if encoding == UTF8 else (encoding, "Name another encoding")
     )
-    ends, alone, size = 0, 0, 0  # counts of LF and of lone CR; the more frequent one ends lines
+    feeds, returns, size = 0, 0, 0  # counts of LF and of lone CR; the more frequent one ends lines
 
     def where() -> str:
-        return f"{path}, line {1 + ends + alone * (alone > ends)}"
+        return f"{path}, line {1 + feeds + returns * (returns > feeds)}"
 
     try:
-        with opened(path) as raw:
+        with open_file(path) as raw:
             wide = _wide_encoding(raw.read(_HEADER)) if encoding == UTF8 else ""
         if wide:
             raise NotUtf8Error(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
-        with io.TextIOWrapper(opened(path), encoding=encoding, newline="", errors=ESCAPE) as file:
+        with io.TextIOWrapper(open_file(path), encoding=encoding, newline="", errors=ESCAPE) as file:
             while piece := file.readline(_CHUNK):
                 size += len(piece)
                 if "\0" in piece:
                     what = "a NUL byte: not a text file, or a damaged one"
                     fix = EXPORT if _is_binary(path) else fix
                     raise MalformedFileError(what, where=where(), fix=fix)
-                if not piece.isascii() and (found := NOT_UTF8(piece)):
-                    what = f"not {name}: byte 0x{ord(found[0]) - 0xDC00:02x}"
+                if not piece.isascii() and (invalid := NOT_UTF8(piece)):
+                    what = f"not {name}: byte 0x{ord(invalid[0]) - 0xDC00:02x}"
                     if _is_binary(path):
                         what = f"not a text file ({what})"
                         raise NotUtf8Error(what, where=str(path), fix=EXPORT)
                     raise NotUtf8Error(what, where=where(), fix=encoding_fix(path))
                 if size > MAX_LINE:
-                    fix = "Check that it is the file you mean, or break the line"
+                    fix = "Check that it is the intended file, or break the line"
                     raise MalformedFileError(
                         f"more than {MAX_LINE:,} characters in one line", where=where(), fix=fix
                     )
                 if piece[-1] in "\r\n":
-                    ends, alone, size = ends + (piece[-1] == "\n"), alone + (piece[-1] == "\r"), 0
+                    feeds, returns, size = (feeds + (piece[-1] == "\n"), returns + (piece[-1] == "\r"), 0)
     except UnicodeError as error:  # an encoding with units of several bytes
         what = f"not {name} ({getattr(error, 'reason', error)})"
         raise NotUtf8Error(what, where=where(), fix=encoding_fix(path)) from None
@@ -422,7 +422,7 @@ def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -
     """
     encoding = encoding_of(path)
     newline = _newline_of(path, encoding) if newline is None else newline
-    with io.TextIOWrapper(opened(path), encoding=encoding, newline=newline, errors=errors) as file:
+    with io.TextIOWrapper(open_file(path), encoding=encoding, newline=newline, errors=errors) as file:
         try:
             yield next(file, "").removeprefix("\ufeff")
             yield from file
@@ -435,34 +435,34 @@ class ReturningLines:
     """An iterator of lines that can go back to the second line of a malformed record."""
 
     def __init__(self, lines: Iterator[str]):
-        self.lines, self.taken, self.waiting = lines, [], deque[str]()
+        self.lines, self.record_lines, self.returned = lines, [], deque[str]()
         self.number = 0  # number of the last line, from 1
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self.waiting.popleft() if self.waiting else next(self.lines)
-        self.taken.append(line)
+        line = self.returned.popleft() if self.returned else next(self.lines)
+        self.record_lines.append(line)
         self.number += 1
         return line
 
     def go_back(self) -> None:
-        """Repeat the lines since ``taken`` was cleared, except the first."""
-        self.waiting.extendleft(reversed(self.taken[1:]))
-        self.number -= len(self.taken) - 1
-        self.taken.clear()
+        """Repeat the lines since ``record_lines`` was cleared, except the first."""
+        self.returned.extendleft(reversed(self.record_lines[1:]))
+        self.number -= len(self.record_lines) - 1
+        self.record_lines.clear()
 
 
-def read_utf8(path: Path, most: int | None = None) -> str:
-    """The text of a file of at most ``most`` bytes, without a byte order mark.
+def read_utf8(path: Path, max_bytes: int | None = None) -> str:
+    """The text of a file of at most ``max_bytes`` bytes, without a byte order mark.
 
     Raises:
         DataError: see ``check_utf8``; also a larger file.
     """
-    check_file(path, most)
+    check_file(path, max_bytes)
     check_utf8(path)
-    with opened(path) as file:
+    with open_file(path) as file:
         try:
             return file.read().decode(encoding_of(path)).removeprefix("\ufeff")
         except (OSError, UnicodeDecodeError) as error:

@@ -13,7 +13,7 @@ Severity = Literal["ok", "note", "warning"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check; ``code`` is the stable name of the check, ``fix`` says what to do."""
+    """The outcome of one check; ``code`` is the stable name of the check, ``fix`` what to do."""
 
     severity: Severity
     code: str
@@ -51,56 +51,56 @@ class DoctorReport:
 Check = Callable[[Mapping[str, Any], dict[str, Any]], Iterable[Finding]]
 
 
-def found(
+def finding_of(
     severity: Severity,
     code: str,
-    things: Sequence[Any],
+    items: Sequence[Any],
     message: str,
     fix: str = "",
     *,
     shown: Iterable[str] | None = None,
     ok: str = "",
 ) -> Iterable[Finding]:
-    """Yield a finding that counts ``things`` if there are any; otherwise one with the message ``ok``.
+    """Yield a finding that counts ``items``; if there are none, a finding "ok" with the message ``ok``.
 
     Args:
-        shown: examples; None: the first three of ``things``.
+        shown: examples; None: the first three of ``items``.
     """
-    if things:
-        examples = tuple(things[:3] if shown is None else shown)
-        yield Finding(severity, code, message, len(things), examples, fix)
+    if items:
+        examples = tuple(items[:3] if shown is None else shown)
+        yield Finding(severity, code, message, len(items), examples, fix)
     elif ok:
         yield Finding("ok", code, ok)
 
 
-def at_rows(split: Any, rows: Sequence[int], text: Callable[[int], str], most: int = 3) -> list[str]:
+def at_rows(split: Any, rows: Sequence[int], text: Callable[[int], str], limit: int = 3) -> list[str]:
     """File and row of the first examples in ``rows``, each with a text."""
-    return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:most]]
+    return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:limit]]
 
 
-def listed_in_part(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return between.join(names[:most]) + more
+def listed_in_part(names: Sequence[str], limit: int = 3, separator: str = ", ") -> str:
+    """The first names, and the number of further names."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return separator.join(names[:limit]) + more
 
 
 def in_lines(findings: Sequence[Finding]) -> list[str]:
-    """One sentence per check: its first finding in full, then the other splits that have the same finding."""
+    """One sentence per check: its first finding, and the names of other splits with the same finding."""
     lines: dict[Any, str] = {}
-    others: dict[Any, list[str]] = {}
+    other_splits: dict[Any, list[str]] = {}
     for i, finding in enumerate(findings):
         key = _line_of(finding.code, finding.message, i)
         if key in lines:
-            others.setdefault(key, []).append(finding.message.partition(": ")[0])
+            other_splits.setdefault(key, []).append(finding.message.partition(": ")[0])
         else:
             lines[key] = finding.sentence
-    for key, names in others.items():
+    for key, names in other_splits.items():
         lines[key] += f" (also in {' and '.join(names)})"
     return list(lines.values())
 
 
-def warnings_said(findings: Sequence[dict[str, Any]]) -> int:
-    """Number of lines that ``in_lines`` returns for the warnings; ``findings`` as in doctor.json."""
+def num_warnings(findings: Sequence[dict[str, Any]]) -> int:
+    """Number of lines that ``in_lines`` returns for the warnings among ``findings`` (as in doctor.json)."""
     warned = [f for f in findings if f["severity"] == "warning"]
     return len({_line_of(f["code"], f["message"], i) for i, f in enumerate(warned)})
 

@@ -16,8 +16,8 @@ from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, c
 from glassformer.data.files import MAX_TEXT, is_clutter, read_utf8
 from glassformer.data.image import is_image_name
 from glassformer.data.parquet import PARTITION
-from glassformer.data.rejected import SKIP, RejectedRow, or_else
-from glassformer.data.spreadsheet import other_kind, unread
+from glassformer.data.rejected import SKIP, RejectedRow, join_fixes
+from glassformer.data.spreadsheet import other_kind, unsupported_message
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import (
     DataError,
@@ -82,7 +82,7 @@ def files_of(
     if not path.exists() and path.suffix.lower() not in READERS:
         raise not_there(path, known)
     if path.suffix.lower() not in endings:
-        raise FileTypeError(unread(path), where=str(path), fix=other_kind(path.suffix, endings))
+        raise FileTypeError(unsupported_message(path), where=str(path), fix=other_kind(path.suffix, endings))
     return {"train": [path]}
 
 
@@ -250,7 +250,7 @@ def read_texts(
             labels.append(label)
         except DataError as error:
             if rejected is None:
-                fix = or_else(error.fix, f"leave such files out with {SKIP}")
+                fix = join_fixes(error.fix, f"leave such files out with {SKIP}")
                 where = error.where if error.where and str(path) in error.where else str(path)
                 raise error.but(where=where, fix=fix) from None
             rejected.append(RejectedRow(str(path), 1, error.what))

@@ -1,4 +1,4 @@
-"""Decode images of any source to upright 8-bit RGB, and find unreadable ones.
+"""Decode images of any source to upright 8-bit RGB, and find unreadable images.
 
 An image is a path, the bytes of a file, an open file (``open(path, "rb")``, ``BytesIO``, an upload), a
 ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8 tensor ``[C, H, W]``, or a mapping with
@@ -25,7 +25,7 @@ from glassformer.data.files import is_clutter
 from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tags
 from glassformer.data.image_range import FEW, RangeError, eight_bits, few_bits, scaled, white_of
 from glassformer.data.in_memory import read_rows, table_of
-from glassformer.data.rejected import or_else
+from glassformer.data.rejected import join_fixes
 from glassformer.errors import (
     BadImageError,
     CannotReadError,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 ImageRange = float | Literal["full"] | None
 MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder needs four copies
-MAX_BYTES = 256 * 2**20  # of one file
+MAX_BYTES = 256 * 2**20  # maximum size of a file
 MAX_RATIO = 64  # maximum ratio of the sides; more is a line, which is expensive to scale
 SUFFIXES = ".jpg .jpeg .png .gif .bmp .webp .tif .tiff .ppm .pgm .jfif .jpe .apng .pbm .pnm .tga".split()
 # Extensions of unsupported image formats: such files count as unreadable images and are not silently ignored.
@@ -57,7 +57,7 @@ NOT_READ = (
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
 WHITE = (255, 255, 255)  # background of transparent pixels
 ORIENTATION = 0x0112  # EXIF tag
-TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # its value -> Pillow's ``Transpose`` that undoes it
+TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # tag value -> Pillow's ``Transpose`` that undoes it
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Brightest:
         return "full"
 
 
-def open_picture(
+def open_image(
     source: Any,
     where: str = "picture",
     image_range: ImageRange = "full",
@@ -111,7 +111,7 @@ def open_picture(
     Args:
         image_range: the value of white for images of more than 8 bits that do not state it: a number; "full":
             65,535; None: 65,535, and an error for an image that would be nearly black.
-        brightest: records images whose white level is unknown, instead of that error.
+        brightest: records images whose white level is unknown; then such an image is not an error.
 
     Raises:
         DataError: not an image, truncated, damaged, too large to decode safely, or in an unsupported format.
@@ -122,8 +122,8 @@ def open_picture(
     if isinstance(source, Image.Image):
         _check_size(source.size, where)
         with decoding(where):
-            found = _decoded(source, reading)
-        return found.copy() if found is source else found
+            decoded = _decoded(source, reading)
+        return decoded.copy() if decoded is source else decoded
     source = file_of(in_memory(source, where))
     if isinstance(source, str | os.PathLike):
         where = where if where != "picture" else str(source)
@@ -140,11 +140,11 @@ def open_picture(
     raise BadImageError(f"{with_article(type(source).__name__)} is not an image", where=where, fix=fix)
 
 
-def picture_files(folder: Path) -> list[Path]:
+def image_files(folder: Path) -> list[Path]:
     """All files in a folder tree with the extension of an image, sorted by name.
 
     This includes unreadable images (HEIC, broken links), which raise an error in use, but not hidden files
-    and those of other programs (``._x.png``, ``__MACOSX``).
+    and files that other programs leave among data (``._x.png``, ``__MACOSX``).
 
     Raises:
         DataError: no permission to read a folder.
@@ -164,40 +164,40 @@ def files_below(folder: Path) -> list[Path]:
         what = f"the folder cannot be read: {error.strerror}"
         raise CannotReadError(what, where=str(error.filename), fix="Check its permissions")
 
-    found, seen = [], set()
+    paths, seen = [], set()
     for name, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
-        here = Path(name)
-        seen.add(os.path.realpath(here))  # links may form a cycle
-        found += [path for path in map(here.joinpath, files) if not is_clutter(path)]
-        inner = [sub for sub in folders if not is_clutter(here / sub)]
-        folders[:] = [sub for sub in inner if os.path.realpath(here / sub) not in seen]
-    return sorted(path for path in found if path.is_file() or path.is_symlink())
+        folder_path = Path(name)
+        seen.add(os.path.realpath(folder_path))  # links may form a cycle
+        paths += [path for path in map(folder_path.joinpath, files) if not is_clutter(path)]
+        inner = [sub for sub in folders if not is_clutter(folder_path / sub)]
+        folders[:] = [sub for sub in inner if os.path.realpath(folder_path / sub) not in seen]
+    return sorted(path for path in paths if path.is_file() or path.is_symlink())
 
 
-def check_pictures(
-    pictures: Iterable[Any], origin: str = "images", rows: Sequence[int] | None = None
+def check_images(
+    images: Iterable[Any], origin: str = "images", rows: Sequence[int] | None = None
 ) -> list[Any]:
     """The images as a list, not decoded; an array or tensor of images is split, open files are read.
 
     Raises:
-        DataError: there are no images, or one path or image instead of a list, or a file cannot be read.
+        DataError: there are no images; a single path or image instead of a list; or a file cannot be read.
     """
     from PIL import Image
 
-    one = isinstance(pictures, str | bytes | os.PathLike | Image.Image) or hasattr(pictures, "read")
-    if one or is_record(pictures):
-        raise DataError("one image where a list is expected", where=origin, fix="Put it into a list")
-    shape = None if table_of(pictures) is not None else getattr(pictures, "shape", None)
-    if shape is not None and len(shape) in (2, 3) and str(getattr(pictures, "dtype", "")) != "object":
-        array = isinstance(pictures, np.ndarray)
+    is_single = isinstance(images, str | bytes | os.PathLike | Image.Image) or hasattr(images, "read")
+    if is_single or is_record(images):
+        raise DataError("one image where a list is expected", where=origin, fix="Put the image into a list")
+    shape = None if table_of(images) is not None else getattr(images, "shape", None)
+    if shape is not None and len(shape) in (2, 3) and str(getattr(images, "dtype", "")) != "object":
+        array = isinstance(images, np.ndarray)
         if not (array and len(shape) == 3 and shape[2] not in (1, 3, 4)):
             what = f"{tuple(shape)} is one image where a list is expected"
             raise BadImageError(what, where=origin, fix=f"Give {'[n, H, W, C]' if array else '[n, C, H, W]'}")
-    given = read_rows(pictures, origin, "images", whole=is_record)
-    found = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(given)]
-    if not found:
-        raise MissingValueError("no images", where=origin, fix="Give at least one")
-    return found
+    given = read_rows(images, origin, "images", whole=is_record)
+    checked = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(given)]
+    if not checked:
+        raise MissingValueError("there are no images", where=origin, fix="Give at least one image")
+    return checked
 
 
 def in_memory(source: Any, where: str) -> Any:
@@ -215,10 +215,10 @@ def in_memory(source: Any, where: str) -> Any:
     name = os.fspath(name) if isinstance(name, str | os.PathLike) else None
     where = name or where
     try:
-        before = stream.tell()
+        position = stream.tell()
         stream.seek(0)
     except (OSError, AttributeError, NotImplementedError):  # a pipe is read from its current position
-        before = None
+        position = None
     except ValueError:
         raise BadImageError(
             "the file is closed", where=where, fix="Open it again, or give its path"
@@ -229,8 +229,8 @@ def in_memory(source: Any, where: str) -> Any:
         fix = "Open it with mode 'rb', or give its path"
         raise CannotReadError(f"cannot be read ({error})", where=where, fix=fix) from None
     finally:
-        if before is not None:
-            stream.seek(before)
+        if position is not None:
+            stream.seek(position)
     if not isinstance(content, bytes):
         raise BadImageError("the file is open as text", where=where, fix="Open it with mode 'rb'")
     if not content:
@@ -264,7 +264,7 @@ def is_record(row: Any) -> bool:
     return isinstance(row, Mapping) and bool(row) and row.keys() <= {"bytes", "path"}
 
 
-def picture_name(source: Any, origin: str, index: int, rows: Sequence[int] | None = None) -> str:
+def image_name(source: Any, origin: str, index: int, rows: Sequence[int] | None = None) -> str:
     """The name of an image in messages and tables: its file, or its position."""
     if isinstance(source, Mapping) and source.get("path"):
         source = str(source["path"])
@@ -280,14 +280,14 @@ def _read_file(path: Path) -> bytes:
             raise _too_many_bytes(str(path))
         return path.read_bytes()
     except FileNotFoundError:
-        raise _absent(path) from None
+        raise _missing_file_error(path) from None
     except OSError as error:
         fix = "Name a file" if path.is_dir() else "Check the path and its permissions"
         raise CannotReadError(error.strerror or "cannot be read", where=str(path), fix=fix) from None
 
 
-def _absent(path: Path) -> DataError:
-    """The error for a missing file, by its probable cause."""
+def _missing_file_error(path: Path) -> DataError:
+    """The error for a missing file, with its probable cause."""
     name = str(path)
     if path.is_symlink():
         fix = f"Put the image at {os.readlink(path)}, or remove the link"
@@ -363,11 +363,11 @@ def _decoded(image: Image, reading: _Reading, content: bytes = b"") -> Image:
 
     image.load()
     upright = eight_bits(_upright(image, reading.where), image, content, *reading.white)
-    mode, clear = upright.mode, "transparency" in upright.info
-    if clear or mode in ("RGBA", "LA", "PA", "RGBa", "La"):
-        seen = upright if mode == "RGBA" and not clear else upright.convert("RGBA")
-        white = Image.new("RGB", seen.size, WHITE)
-        white.paste(seen, mask=seen.getchannel("A"))
+    mode, transparent = upright.mode, "transparency" in upright.info
+    if transparent or mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        rgba = upright if mode == "RGBA" and not transparent else upright.convert("RGBA")
+        white = Image.new("RGB", rgba.size, WHITE)
+        white.paste(rgba, mask=rgba.getchannel("A"))
         return white
     return upright if mode == "RGB" else upright.convert("RGB")
 
@@ -407,12 +407,12 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
     if array.ndim == 2:
         array = array[None] if is_tensor else array[:, :, None]
     if array.ndim != 3:
-        wanted = "[C, H, W]" if is_tensor else "[H, W, C]"
-        raise BadImageError(f"an array {array.shape} is not an image", where=where, fix=f"Give {wanted}")
+        layout = "[C, H, W]" if is_tensor else "[H, W, C]"
+        raise BadImageError(f"an array {array.shape} is not an image", where=where, fix=f"Give {layout}")
     if is_tensor:
         array = array.transpose(1, 2, 0)
-    given = isinstance(reading.image_range, int | float) and array.dtype.kind in "iuf"
-    if array.dtype != np.uint8 and not given and array.dtype != np.uint16:
+    has_range = isinstance(reading.image_range, int | float) and array.dtype.kind in "iuf"
+    if array.dtype != np.uint8 and not has_range and array.dtype != np.uint16:
         what = f"pixels are {array.dtype} where uint8 from 0 to 255 is expected"
         fix = "Set image_range to the value of white, 1.0 for numbers from 0 to 1; or convert them"
         raise BadImageError(what, where=where, fix=fix)
@@ -432,19 +432,19 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def _check_size(size: tuple[int, int], where: str, most: int = MAX_PIXELS) -> None:
+def _check_size(size: tuple[int, int], where: str, max_pixels: int = MAX_PIXELS) -> None:
     width, height = size
     if min(size) < 1:
         raise BadImageError("the image has no pixels", where=where, fix="Remove it")
-    if width * height > most:
-        raise _too_large(f"{width:,} x {height:,} pixels are", where, most)
+    if width * height > max_pixels:
+        raise _too_large(f"{width:,} x {height:,} pixels are", where, max_pixels)
     if max(size) > MAX_RATIO * min(size) and max(size) > 1024:
         what = f"{width} x {height} pixels is more a line than an image"
         raise BadImageError(what, where=where, fix="Crop it or remove it")
 
 
-def _too_large(shown: str, where: str, most: int = MAX_PIXELS) -> DataError:
-    what = f"{shown} more than the {most // 1_000_000} million pixels that are decoded"
+def _too_large(shown: str, where: str, max_pixels: int = MAX_PIXELS) -> DataError:
+    what = f"{shown} more than the {max_pixels // 1_000_000} million pixels that are decoded"
     return TooLargeError(what, where=where, fix="Scale it down or remove it")
 
 
@@ -458,7 +458,7 @@ def _too_many_bytes(where: str) -> DataError:
 
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}  # the last bytes of a complete file
 SKIP = "leave such images out with --set broken=skip"
-DIM = 64  # of 255; images whose brightest pixel is below it use less than a quarter of the range
+DIM = 64  # of 255; images whose brightest pixel is below this use less than a quarter of the range
 SHOWN = 3  # maximum number of images that a message names
 
 
@@ -473,7 +473,7 @@ class Header:
     brightest: int | None = None  # brightest value of 0 to 255 after decoding; None: not decoded
 
 
-def look_at(
+def read_header(
     source: Any,
     where: str,
     decode: bool = False,
@@ -485,22 +485,22 @@ def look_at(
     Args:
         decode: always decode the image; otherwise only if its file seems incomplete, or has more than 8 bits
             per channel.
-        image_range, brightest: see ``open_picture``.
+        image_range, brightest: see ``open_image``.
 
     Raises:
         DataError: not an image, or truncated, damaged, or too large.
     """
     content = content_of(source)
     if content is None:
-        image = open_picture(source, where, image_range, brightest)
+        image = open_image(source, where, image_range, brightest)
         return Header("array", image.mode, image.size, brightest=_brightest(image))
     image = opened(content, where)
     kind, seen = image.format or "", None
-    frames = 2 if getattr(image, "is_animated", False) else 1  # counting them all would decode them
+    frames = 2 if getattr(image, "is_animated", False) else 1  # counting all frames would decode them
     ending = ENDS.get(kind)
-    whole = ending is not None and content[-64:].rstrip(b"\0\r\n").endswith(ending)
-    if decode or not whole or image.mode[0] in "IF" or (kind == "PNG" and content[24:25] == b"\x10"):
-        seen = _brightest(open_picture(content, where, image_range, brightest))
+    complete = ending is not None and content[-64:].rstrip(b"\0\r\n").endswith(ending)
+    if decode or not complete or image.mode[0] in "IF" or (kind == "PNG" and content[24:25] == b"\x10"):
+        seen = _brightest(open_image(content, where, image_range, brightest))
     return Header(kind, image.mode, image.size, frames, seen)
 
 
@@ -509,21 +509,21 @@ def _brightest(image: Any) -> int:
 
 
 def unreadable(
-    pictures: Sequence[Any],
+    images: Sequence[Any],
     origin: str,
     rows: Sequence[int] | None = None,
     decode: bool = False,
     image_range: ImageRange = "full",
     brightest: Brightest | None = None,
 ) -> dict[int, DataError]:
-    """Position -> error, for every unreadable image; see ``look_at``."""
-    found = {}
-    for i, source in enumerate(pictures):
+    """Position -> error, for every unreadable image; see ``read_header``."""
+    errors = {}
+    for i, source in enumerate(images):
         try:
-            look_at(source, picture_name(source, origin, i, rows), decode, image_range, brightest)
+            read_header(source, image_name(source, origin, i, rows), decode, image_range, brightest)
         except DataError as error:
-            found[i] = error
-    return found
+            errors[i] = error
+    return errors
 
 
 def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) -> None:
@@ -531,43 +531,45 @@ def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) ->
 
     Args:
         splits: the training split first; its images determine the white level of images of more than 8 bits.
-        image_range: the initial setting; see ``open_picture``.
+        image_range: the initial setting; see ``open_image``.
 
     Raises:
-        DataError: images are unreadable; the message has the first, their number, and how to leave them out.
+        DataError: images are unreadable; the message has the first, their number, and how to skip them.
     """
-    bad, learned = {}, Brightest()
+    errors_by_split, brightest = {}, Brightest()
     for name, split in splits.items():
-        note = None if bad else learned
-        bad[name] = unreadable(split.images, split.origin, split.rows, False, image_range, note)
-        image_range = learned.settle(image_range) if len(bad) == 1 else image_range
-    errors = [error for found in bad.values() for error in found.values()]
+        note = None if errors_by_split else brightest
+        errors_by_split[name] = unreadable(split.images, split.origin, split.rows, False, image_range, note)
+        image_range = brightest.settle(image_range) if len(errors_by_split) == 1 else image_range
+    errors = [error for failed in errors_by_split.values() for error in failed.values()]
     if not errors:
         return
     first = errors[0]
-    counts = ", ".join(f"{len(found):,} of {name}" for name, found in bad.items() if found)
+    counts = ", ".join(f"{len(failed):,} of {name}" for name, failed in errors_by_split.items() if failed)
     what = f"{first.what}; images that cannot be read: {counts}" if len(errors) > 1 else first.what
-    fix = or_else(first.fix or "Fetch it again or remove it", SKIP)
+    fix = join_fixes(first.fix or "Fetch it again or remove it", SKIP)
     raise first.but(what=what, fix=fix)
 
 
 def without_unreadable(
     split: Any, name: str, decode: bool = True, image_range: ImageRange = "full"
 ) -> tuple[Any, list[str]]:
-    """A split without unreadable images, and a list with a message about them (empty if there are none)."""
-    found = unreadable(split.images, split.origin, split.rows, decode, image_range)
-    if not found:
+    """A split without its unreadable images, and a list with one message about these images, or empty."""
+    errors = unreadable(split.images, split.origin, split.rows, decode, image_range)
+    if not errors:
         return split, []
-    shown = "; ".join(str(error) for error in list(found.values())[:SHOWN])
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    kept = split.select([i for i in range(len(split)) if i not in found])
+    shown = "; ".join(str(error) for error in list(errors.values())[:SHOWN])
+    more = f" and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
+    kept = split.select([i for i in range(len(split)) if i not in errors])
     if not len(kept):
-        raise BadImageError(f"no readable images for {name}", where=split.origin, fix="Download them again")
-    return kept, [f"{counted(len(found), 'image')} of {name} left out: {shown}{more}"]
+        raise BadImageError(
+            f"there are no readable images for {name}", where=split.origin, fix="Download them again"
+        )
+    return kept, [f"{counted(len(errors), 'image')} of {name} left out: {shown}{more}"]
 
 
-def leave_out(splits: Any, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
-    """The splits of a run without unreadable images, and messages about them.
+def drop_unreadable(splits: Any, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
+    """The splits of a run without unreadable images, and messages about these images.
 
     Images are removed after splitting, so that a resumed run has the same splits.
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.copies import Thumbs, digest, near_repeats
-from glassformer.data.doctor_checks import no_labels, odd_labels, run_checks, several_labels, twin_classes
-from glassformer.data.findings import DoctorReport, Finding, found
-from glassformer.data.image import DIM, SKIP, Brightest, Header, look_at
+from glassformer.data.copies import Thumbnails, digest, near_duplicates
+from glassformer.data.doctor_checks import multi_labels, odd_labels, run_checks, twin_classes, unlabeled_names
+from glassformer.data.findings import DoctorReport, Finding, finding_of
+from glassformer.data.image import DIM, SKIP, Brightest, Header, read_header
 from glassformer.data.image_range import FEW, FULL, likely_white
 from glassformer.data.image_sources import ImageSplit, absent_classes
-from glassformer.data.label_sets import are_sets, each
+from glassformer.data.label_sets import are_sets, flat_labels
 from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
 
@@ -34,7 +34,7 @@ STRETCHED = 1.5  # a note if the aspect ratio changes by more than this factor
 UPSCALED = 2.0  # a note if an image is enlarged by more than this factor
 
 
-def examine_pictures(
+def examine_images(
     name: str,
     splits: Mapping[str, ImageSplit],
     notes: Sequence[str] = (),
@@ -47,33 +47,33 @@ def examine_pictures(
 
     Args:
         rejected: rows of a table that were left out.
-        transform: the ``ImageTransform`` of a model; the report then says how much of the images it crops.
-        decode: decode every image, which finds all unreadable images and all near duplicates; otherwise only
-            the beginning and the end of each file are checked.
+        transform: the ``ImageTransform`` of a model; the report then states how much it crops.
+        decode: whether to decode every image, to find all unreadable images and near duplicates; otherwise
+            only the beginning and the end of each file are checked.
 
     ``figures`` of the report has ``splits``: split -> images, distinct, unreadable, classes, modes,
-    formats, width and height (least, median, most).
+    formats, width and height (each: minimum, median, maximum).
     """
-    said = dict.fromkeys([*notes, *absent_classes(splits)])
-    seen: dict[str, dict[str, list[int]]] = {}
+    messages = dict.fromkeys([*notes, *absent_classes(splits)])
+    places_by_split: dict[str, dict[str, list[int]]] = {}
 
-    def within(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
-        yield from (Finding("note", "source", note) for note in said)
+    def check_splits(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+        yield from (Finding("note", "source", note) for note in messages)
         figures["splits"] = {}
         for name, split in splits.items():
-            seen[name] = _places(split)
-            yield from _of_a_split(name, split, seen[name], transform, decode, figures["splits"])
+            places_by_split[name] = _places(split)
+            yield from _check_split(name, split, places_by_split[name], transform, decode, figures["splits"])
 
-    def between(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+    def compare_splits(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
         white = (transform and transform.image_range) or "full"
-        firsts = {name: [index[0] for index in places.values()] for name, places in seen.items()}
-        thumbs = {k: Thumbs.of(v.images, firsts[k], white) for k, v in splits.items()} if decode else {}
-        leaks = [*_leaks(splits, seen), *_near(splits, thumbs)]
+        firsts = {name: [index[0] for index in places.values()] for name, places in places_by_split.items()}
+        thumbs = {k: Thumbnails.of(v.images, firsts[k], white) for k, v in splits.items()} if decode else {}
+        leaks = [*_leakage(splits, places_by_split), *_near_duplicates(splits, thumbs)]
         yield from leaks
         if not any(finding.code in ("leak", "near-leak") for finding in leaks):
             yield Finding("ok", "leak", "no image is in two splits")
 
-    checks = [within, several_labels, odd_labels, twin_classes, no_labels, between]
+    checks = [check_splits, multi_labels, odd_labels, twin_classes, unlabeled_names, compare_splits]
     return run_checks(name, splits, checks, rejected)
 
 
@@ -86,7 +86,7 @@ def _places(split: ImageSplit) -> dict[str, list[int]]:
     return places
 
 
-def _of_a_split(
+def _check_split(
     name: str,
     split: ImageSplit,
     places: Mapping[str, list[int]],
@@ -99,14 +99,14 @@ def _of_a_split(
     refused: dict[int, DataError] = {}
     for i, (picture, file) in enumerate(zip(split.images, split.names(), strict=True)):
         try:
-            headers[i] = look_at(picture, file, decode, white, brightest)
+            headers[i] = read_header(picture, file, decode, white, brightest)
         except DataError as error:
             refused[i] = error
-    counts = Counter(map(str, each(split.labels)))
+    counts = Counter(map(str, flat_labels(split.labels)))
     figures[name] = {"pictures": len(split), "distinct": len(places), "unreadable": len(refused)}
     figures[name] |= _figures(headers) | counts
     yield from _unreadable(name, split, refused)
-    yield from _repeats(name, split, places)
+    yield from _duplicates(name, split, places)
     yield from () if are_sets(split.labels) else _balance(name, counts)
     yield from _shapes(name, split, headers, transform)
     yield from _range(name, headers, brightest)
@@ -138,21 +138,21 @@ def _unreadable(name: str, split: ImageSplit, refused: Mapping[int, DataError]) 
     yield Finding("warning", "unreadable", message, len(refused), examples, fix)
 
 
-def _repeats(name: str, split: ImageSplit, places: Mapping[str, list[int]]) -> Iterable[Finding]:
+def _duplicates(name: str, split: ImageSplit, places: Mapping[str, list[int]]) -> Iterable[Finding]:
     repeated = [index for index in places.values() if len(index) > 1]
     labels, names = split.labels, split.names() if repeated else []
     conflicting = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
-    examples = [_both(names, labels, index) for index in conflicting[:3]]
+    examples = [_two_names(names, labels, index) for index in conflicting[:3]]
     message = f"images of {name} that occur with different labels: {len(conflicting):,}"
-    fix = "keep each in the folder of one class"
-    yield from found("warning", "contradictions", conflicting, message, fix, shown=examples)
-    examples = [_both(names, labels, index) for index in repeated[:3]]
+    fix = "keep every image in the folder of only one class"
+    yield from finding_of("warning", "contradictions", conflicting, message, fix, shown=examples)
+    examples = [_two_names(names, labels, index) for index in repeated[:3]]
     message = f"duplicate images of {name}: {sum(len(index) - 1 for index in repeated):,}"
     fix, ok = "leave repeats out with --set drop_duplicates=true", f"{name}: no image occurs twice"
-    yield from found("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
+    yield from finding_of("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
 
 
-def _both(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
+def _two_names(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
     """The first two of some equal images, with their labels."""
     return " = ".join(f"{names[i]} ({labels[i]})" if labels else names[i] for i in index[:2])
 
@@ -166,18 +166,18 @@ def _balance(name: str, counts: Counter[str]) -> Iterable[Finding]:
     (most, n), (least, m) = counts.most_common()[0], counts.most_common()[-1]
     message = f"{name} is unbalanced: {n:,} of {most}, {m:,} of {least}; class_weight = balanced may help"
     severe = n > DOMINANT * counts.total()
-    message += f"; always answering {most} scores {n / counts.total():.1%}" if severe else ""
+    message += f"; always predicting {most} scores {n / counts.total():.1%}" if severe else ""
     yield Finding("warning" if severe else "note", "balance", message, n - m)
 
 
-def _leaks(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[int]]]) -> Iterable[Finding]:
+def _leakage(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[int]]]) -> Iterable[Finding]:
     for first, second in itertools.combinations(splits, 2):
-        both = sorted(seen[first].keys() & seen[second].keys())
-        names = splits[second].names() if both else []
-        shown = [names[seen[second][key][0]] for key in both[:3]]
-        message = f"images in both {first} and {second}: {len(both):,}; the score would be too good"
-        fix = f"leave them out of {first} with --set drop_duplicates=true"
-        yield from found("warning", "leak", both, message, fix, shown=shown)
+        shared = sorted(seen[first].keys() & seen[second].keys())
+        names = splits[second].names() if shared else []
+        shown = [names[seen[second][key][0]] for key in shared[:3]]
+        message = f"images in both {first} and {second}: {len(shared):,}; the score would be too high"
+        fix = f"drop them from {first} with --set drop_duplicates=true"
+        yield from finding_of("warning", "leak", shared, message, fix, shown=shown)
 
 
 # --- what the images look like --------------------------------------------------------------
@@ -199,14 +199,14 @@ def _shapes(name: str, split: ImageSplit, headers: Mapping[int, Header], transfo
         mode_counts = [
             f"{n:,} {m}" + (f" ({TURNED[m]})" if m in TURNED else "") for m, n in sorted(odd.items())
         ]
-        one = [names[i] for i, header in headers.items() if header.mode in odd]
-        message = f"{name}: not all are RGB: {', '.join(mode_counts)}"
-        yield Finding("note", "modes", message, sum(odd.values()), tuple(one[:3]))
-    moving = [names[i] for i, header in headers.items() if header.frames > 1]
-    message = f"{name}: {len(moving):,} have several frames or pages; the first is read"
-    yield from found("note", "animations", moving, message)
+        examples = [names[i] for i, header in headers.items() if header.mode in odd]
+        message = f"{name}: not all images are RGB: {', '.join(mode_counts)}"
+        yield Finding("note", "modes", message, sum(odd.values()), tuple(examples[:3]))
+    animated = [names[i] for i, header in headers.items() if header.frames > 1]
+    message = f"{name}: {len(animated):,} images have several frames or pages; only the first is read"
+    yield from finding_of("note", "animations", animated, message)
     if transform is not None:
-        yield from _through(name, sizes, transform)
+        yield from _transform_effects(name, sizes, transform)
 
 
 def _range(name: str, headers: Mapping[int, Header], brightest: Brightest) -> Iterable[Finding]:
@@ -219,26 +219,28 @@ def _range(name: str, headers: Mapping[int, Header], brightest: Brightest) -> It
             "warning", "range", f"{wide}: an error in training, since they look black", n, shown, fix
         )
         return
-    seen = [header.brightest for header in headers.values() if header.brightest is not None]
-    if len(seen) < len(headers) or not seen or max(seen) >= DIM:
+    pixels = [header.brightest for header in headers.values() if header.brightest is not None]
+    if len(pixels) < len(headers) or not pixels or max(pixels) >= DIM:
         return
     if brightest.pixel and brightest.images == len(headers):
         yield Finding("warning", "range", f"{wide}: to a model the images are almost black", n, shown, fix)
     else:
-        message = f"{name}: the brightest pixel is {max(seen)} of 255: to a model the images are almost black"
+        message = (
+            f"{name}: the brightest pixel is {max(pixels)} of 255: to a model the images are almost black"
+        )
         fix = "save the images with white at 255"
-        yield Finding("warning", "range", message, len(seen), fix=fix)
+        yield Finding("warning", "range", message, len(pixels), fix=fix)
 
 
-def _through(name: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
-    """How much of the images a transform crops, stretches or enlarges."""
+def _transform_effects(name: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
+    """The share of the images that a transform crops, and how many it stretches or enlarges."""
     height, width = transform.size
     ratio = np.maximum(sizes[:, 0] / sizes[:, 1] * height / width, sizes[:, 1] / sizes[:, 0] * width / height)
     if transform.fit == "crop":
-        inside = (max(height, width) / (transform.shorter or max(height, width))) ** 2
-        lost = 1 - inside / ratio
+        kept = (max(height, width) / (transform.shorter or max(height, width))) ** 2
+        lost = 1 - kept / ratio
         n = int((lost > CUT).sum())
-        message = f"{name}: the crop to {width} x {height} pixels takes away {np.median(lost):.0%} of an "
+        message = f"{name}: the crop to {width} x {height} pixels removes {np.median(lost):.0%} of an "
         message += f"image (median; {lost.max():.0%} at most), "
         message += f"and more than {CUT:.0%} of {n:,} of {len(sizes):,} images"
         if n:
@@ -247,7 +249,7 @@ def _through(name: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
     elif (n := int((ratio > STRETCHED).sum())) > 0:
         message = f"{name}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to fit "
         message += f"{width} x {height} pixels, {ratio.max():.1f} times at most"
-        yield Finding("note", "stretched", message, n, fix="--set framing=crop cuts out the middle instead")
+        yield Finding("note", "stretched", message, n, fix="--set framing=crop crops the middle instead")
     scale = np.minimum(width / sizes[:, 0], height / sizes[:, 1])
     if (n := int((scale > UPSCALED).sum())) > 0:
         size = f"{width} x {height} pixels"
@@ -256,24 +258,24 @@ def _through(name: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
         yield Finding("note", "blown-up", message, n, fix=fix)
 
 
-def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> Iterable[Finding]:
+def _near_duplicates(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbnails]) -> Iterable[Finding]:
     """Near duplicates: images that look alike but differ in their bytes (saved again, scaled, brightened)."""
     if not thumbs:
         return
     names = {name: split.names() for name, split in splits.items()}
-    for (first, second), pairs in near_repeats(thumbs).items():
+    for (first, second), pairs in near_duplicates(thumbs).items():
         shown = [f"{names[first][i]} ~ {names[second][j]}" for i, j in pairs[:3]]
         if first != second:
             message = f"images of {first} that look nearly the same as one of {second}: {len(pairs):,}"
-            fix = f"remove them from {first}: the score would be too good"
+            fix = f"remove them from {first}: the score would be too high"
             yield Finding("warning", "near-leak", message, len(pairs), tuple(shown), fix)
             continue
         message = f"pairs of images of {first} that look nearly the same: {len(pairs):,}"
         yield Finding("note", "near-repeats", message, len(pairs), tuple(shown))
-        labels, own = splits[first].labels or [], names[first]
+        labels, names_here = splits[first].labels or [], names[first]
         conflicting = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
-        shown = [f"{own[i]} ({labels[i]}) ~ {own[j]} ({labels[j]})" for i, j in conflicting[:3]]
+        shown = [f"{names_here[i]} ({labels[i]}) ~ {names_here[j]} ({labels[j]})" for i, j in conflicting[:3]]
         message = f"pairs of images of {first} that look nearly the same and have different labels: "
         message += f"{len(conflicting):,}"
         fix = "keep the right label of each"
-        yield from found("warning", "near-contradictions", conflicting, message, fix, shown=shown)
+        yield from finding_of("warning", "near-contradictions", conflicting, message, fix, shown=shown)

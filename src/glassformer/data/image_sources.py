@@ -31,11 +31,11 @@ from glassformer.data.folders import (
     split_folders,
     subfolders,
 )
-from glassformer.data.image import files_below, is_image_name, picture_name, without_unreadable
-from glassformer.data.label_kinds import one_spelling
-from glassformer.data.label_sets import each
+from glassformer.data.image import files_below, image_name, is_image_name, without_unreadable
+from glassformer.data.label_kinds import unify_spelling
+from glassformer.data.label_sets import flat_labels
 from glassformer.data.numbers import are_numbers, number_column
-from glassformer.data.rejected import RejectedRow, check_request, lenient_table, summary, without_bad_rows
+from glassformer.data.rejected import RejectedRow, check_request, keep_usable_rows, lenient_table, summary
 from glassformer.data.sources import LabelReader, joined, split_files
 from glassformer.data.splits import stratified_split, with_limit
 from glassformer.data.tables import READERS, Table
@@ -59,7 +59,7 @@ class ImageSplit(Split):
 
     def names(self) -> list[str]:
         """A name for each image."""
-        return [picture_name(x, self.origin, i, self.rows) for i, x in enumerate(self.images)]
+        return [image_name(x, self.origin, i, self.rows) for i, x in enumerate(self.images)]
 
 
 def load_image_dataset(
@@ -82,26 +82,26 @@ def load_image_dataset(
     Args:
         image_column, label_column: columns of a table; None: detect them by usual names, or by content.
         limit: use at most this many images of every split, stratified by class, in file order.
-        seed: seed of the choice of these images.
-        splits: load only these splits; the others are not read.
+        seed: seed for drawing these images.
+        splits: load only these splits; other splits are not read.
         broken: ``refuse``: an unreadable image raises an error when it is used; ``skip``: unreadable images,
-            and table rows with an unusable label, are left out now and listed in the notes.
-        on_bad_row: for tables: ``skip`` leaves out and lists ragged rows and rows with an unusable label.
+            and table rows with an unusable label, are skipped while loading, and listed in the notes.
+        on_bad_row: for tables: ``skip`` skips and lists ragged rows and rows with an unusable label.
         label_separator: for tables: separator between labels in a multi-label cell.
         numbers: read the labels as ``float`` (tables only).
         need_labels: raise an error for a table without a column of labels.
         image_range: with ``broken=skip``: the value of white in images of more than 8 bits; see
-            ``open_picture``.
+            ``open_image``.
 
     Raises:
         DataError: the data are unusable; the message has the file, the row and a fix.
     """
     check_request(source or ".", limit)
-    named = NAMED_IMAGES.get(str(source))
-    if named is not None and numbers:
+    known = NAMED_IMAGES.get(str(source))
+    if known is not None and numbers:
         raise WrongInputError(f"the images of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
-    if named is not None:
-        dataset = named.described(named.load(named, splits))
+    if known is not None:
+        dataset = known.described(known.load(known, splits))
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
         labels = _Labels(label_separator, numbers, column=label_column, needed=need_labels)
@@ -118,13 +118,14 @@ def load_image_dataset(
 
 
 def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
-    """Messages about training classes that are missing in another split, whose metrics then ignore them."""
-    train = set(each(splits["train"].labels)) if "train" in splits else set()
+    """Messages about training classes that are missing in another split, whose metrics ignore these
+    classes."""
+    train = set(flat_labels(splits["train"].labels)) if "train" in splits else set()
     out = []
     for name, split in splits.items():
         if name == "train" or not split.labels or are_numbers(split.labels):
             continue
-        if missing := train - set(each(split.labels)):
+        if missing := train - set(flat_labels(split.labels)):
             listed = ", ".join(sorted(map(str, missing))[:6])
             out.append(f"no image of {listed} in {name}: its metrics say nothing about that class")
     return out
@@ -152,7 +153,7 @@ def _load_path(
     source: str | Path,
     image_column: str | None,
     labels: _Labels,
-    wanted: Sequence[str] | None,
+    requested: Sequence[str] | None,
     rejected: list[RejectedRow] | None = None,
 ) -> Dataset:
     path = Path(source).expanduser()
@@ -162,13 +163,13 @@ def _load_path(
             raise WrongInputError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
         if not files:
             refuse_models(path)
-            return load_image_folder(path, wanted)
+            return load_image_folder(path, requested)
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
         files = {"train": [path]}
     else:
         raise not_there(source, NAMED_IMAGES)
-    chosen = choose_splits(files, wanted, str(path))
-    tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in chosen.items()}
+    files_of_split = choose_splits(files, requested, str(path))
+    tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in files_of_split.items()}
     name = path.name if path.is_dir() else path.stem
     return _from_tables(name, tables, image_column, labels, rejected)
 
@@ -187,28 +188,28 @@ def _from_tables(
         for i, table in enumerate(parts):
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
-                what = f"no column of images (columns: {listed(list(table.names))})"
+                what = f"there is no column of images (columns: {listed(list(table.names))})"
                 fix = "For texts use a text model (--text); otherwise name the column with image_column"
                 raise NoSuchColumnError(what, where=table.origin, fix=fix)
             table, label = kind.find(table, column)
             if rejected is not None and label is not None:
                 checks = kind.checks(table, label)
-                table = parts[i] = without_bad_rows(table, column, label, rejected, checks)
-            images += [beside(x, table.origin) for x in table.read(column)]
+                table = parts[i] = keep_usable_rows(table, column, label, rejected, checks)
+            images += [resolve_path(x, table.origin) for x in table.read(column)]
             if label not in (None, kind.column) and label.lower() not in LABEL_COLUMNS:
-                notes[f"detected by content: labels in {label!r}; label_column names another"] = 1
+                notes[f"detected by content: labels in {label!r}; or set label_column"] = 1
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += kind.read(table, label, class_names)
         splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
-    splits = splits if kind.numbers else one_spelling(splits)
+    splits = splits if kind.numbers else unify_spelling(splits)
     names = () if kind.numbers else tuple(map(str, class_names)) or _names(splits)
     return Dataset(name, splits, names, notes=tuple(notes))
 
 
-def beside(value: Any, origin: str) -> Any:
-    """Resolve a file name in a table, relative to the table's folder; ``\\`` is read as ``/`` if only that is
-    an existing file. URLs and values that are not strings are unchanged."""
+def resolve_path(value: Any, origin: str) -> Any:
+    """Resolve a file name in a table, relative to the table's folder; ``\\`` is read as ``/`` if only the
+    result is an existing file. URLs and values that are not strings are unchanged."""
     if not isinstance(value, str) or re.match(r"[a-z]{2,}://", value):
         return value
     path = Path(origin).parent / value
@@ -217,37 +218,37 @@ def beside(value: Any, origin: str) -> Any:
     return str(path)
 
 
-def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Dataset:
+def load_image_folder(folder: Path, requested: Sequence[str] | None = None) -> Dataset:
     """Load ``label/*.jpg`` or ``split/label/*.jpg``, sorted by name; the notes count ignored files.
 
     Raises:
-        DataError: no such folders, or a class without images.
+        DataError: the folder does not exist, or a class has no images.
     """
-    left: list[Path] = []
+    ignored: list[Path] = []
     parts = split_folders(folder, "images", "Put one folder of images for each class there")
-    below = [] if parts else subfolders(folder)
-    splits = [sub.name for sub in below if sub.name.lower() in SPLIT_OF and subfolders(sub)]
-    if splits:  # next to other folders: all of them would be read as classes
-        others = [sub.name for sub in below if sub.name not in splits]
+    folders = [] if parts else subfolders(folder)
+    splits = [sub.name for sub in folders if sub.name.lower() in SPLIT_OF and subfolders(sub)]
+    if splits:  # next to other folders: then all folders would be read as classes
+        others = [sub.name for sub in folders if sub.name not in splits]
         what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} does not"
-        fix = "Keep only train, validation and test there, or move the classes out of them"
+        fix = "Keep only train, validation and test in it, or move their classes up into the folder"
         raise DataError(what, where=str(folder), fix=fix)
     parts = parts or {"train": folder}
-    layout = {split: _class_files(part, folder, left) for split, part in parts.items()}
+    layout = {split: _class_files(part, folder, ignored) for split, part in parts.items()}
     loaded = {}
-    for split, classes in choose_splits(layout, wanted, str(folder)).items():
+    for split, classes in choose_splits(layout, requested, str(folder)).items():
         files = [(label, path) for label, paths in classes.items() for path in paths]
         loaded[split] = ImageSplit([str(p) for _, p in files], [label for label, _ in files], str(folder))
-    return Dataset(folder.name, loaded, _names(loaded), notes=tuple(_left_out(folder, left)))
+    return Dataset(folder.name, loaded, _names(loaded), notes=tuple(_left_out(folder, ignored)))
 
 
-def _left_out(folder: Path, left: Sequence[Path]) -> Iterable[str]:
-    """Messages about images outside of the class folders, and about other files inside."""
-    outside = [str(p.relative_to(folder)) for p in left if is_image_name(p)]
+def _left_out(folder: Path, ignored: Sequence[Path]) -> Iterable[str]:
+    """Messages about images outside of the class folders, and about files inside that are not images."""
+    outside = [str(p.relative_to(folder)) for p in ignored if is_image_name(p)]
     if outside:
         listed = ", ".join(outside[:SHOWN]) + (", ..." if len(outside) > SHOWN else "")
         yield f"images outside of the class folders, which are ignored: {len(outside):,} ({listed})"
-    if others := [p for p in left if not is_image_name(p)]:
+    if others := [p for p in ignored if not is_image_name(p)]:
         yield f"files without the extension of an image, which are ignored: {_extensions(others)}"
 
 
@@ -258,39 +259,39 @@ def _extensions(files: Iterable[Path]) -> str:
     return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(SHOWN)) + more
 
 
-def _class_files(folder: Path, given: Path, left: list[Path]) -> dict[str, list[Path]]:
-    """Class -> its images; other files, and images in ``folder`` itself, are added to ``left``."""
-    below = {sub.name: files_below(sub) for sub in subfolders(folder)}
-    if not below:
-        raise MissingValueError("no folders of images", where=str(folder), fix="Put one for each class there")
-    check_class_names(list(below), str(folder))
-    for name, files in below.items():
+def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, list[Path]]:
+    """Class -> its images; images in ``folder`` itself, and files that are not images, go to ``ignored``."""
+    by_class = {sub.name: files_below(sub) for sub in subfolders(folder)}
+    if not by_class:
+        raise MissingValueError("no folders of images", where=str(folder), fix="Create one folder per class")
+    check_class_names(list(by_class), str(folder))
+    for name, files in by_class.items():
         if not any(map(is_image_name, files)):
-            refuse_tables(given)
+            refuse_tables(root)
             what = f"class {name!r} has no images" + (f", only {_extensions(files)}" if files else "")
             raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
-    here = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
-    left += [*here, *(path for files in below.values() for path in files if not is_image_name(path))]
-    return {name: [path for path in files if is_image_name(path)] for name, files in below.items()}
+    loose = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
+    ignored += [*loose, *(path for files in by_class.values() for path in files if not is_image_name(path))]
+    return {name: [path for path in files if is_image_name(path)] for name, files in by_class.items()}
 
 
 def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
-    return tuple(map(str, sorted({x for s in splits.values() for x in each(s.labels)}, key=str)))
+    return tuple(map(str, sorted({x for s in splits.values() for x in flat_labels(s.labels)}, key=str)))
 
 
 # --- named sources ----------------------------------------------------------------------------
 
 
-def _load_stored(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
+def _load_stored(source: NamedSource, requested: Sequence[str] | None) -> Dataset:
     fix = (
         f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or images "
         f"(train/CLASS/*.jpg) into DIR/{source.folder}, and set GLASSFORMER_DATA=DIR"
     )
-    return _load_path(find_folder(source.folder, fix, where=""), None, _Labels(), wanted)
+    return _load_path(find_folder(source.folder, fix, where=""), None, _Labels(), requested)
 
 
-def _load_digits(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
-    """scikit-learn's digits, scaled from 0 - 16 to 0 - 255; a random fifth each is validation and test."""
+def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Dataset:
+    """scikit-learn's digits, scaled from 0 - 16 to 0 - 255; a random fifth is validation, another is test."""
     import numpy as np
     from sklearn.datasets import load_digits
 
@@ -298,8 +299,8 @@ def _load_digits(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
     pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # [1797, 8, 8]
     labels = [str(label) for label in digits.target.tolist()]
     rest, test = stratified_split(labels, 360, 0)
-    kept, held = stratified_split([labels[i] for i in rest], 287, 0)
-    parts = choose_splits({"train": rest[kept], "validation": rest[held], "test": test}, wanted, "digits")
+    train, held = stratified_split([labels[i] for i in rest], 287, 0)
+    parts = choose_splits({"train": rest[train], "validation": rest[held], "test": test}, requested, "digits")
     whole = ImageSplit([*pixels], labels, "digits", range(len(labels)))
     splits = {
         name: replace(whole.select(index.tolist()), origin=f"digits/{name}") for name, index in parts.items()

@@ -12,7 +12,7 @@ from glassformer.data.columns import COMPARED, LABEL_COLUMNS, TEXT_COLUMNS, usua
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.files import is_clutter, pass_over
 from glassformer.data.folders import refuse_models
-from glassformer.data.image import picture_files
+from glassformer.data.image import image_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
 from glassformer.data.pairs import (
     PAIR_SOURCES,
@@ -24,7 +24,7 @@ from glassformer.data.pairs import (
     plain_files,
 )
 from glassformer.data.sources import NAMED_SOURCES, split_files
-from glassformer.data.tables import NO_ROWS, READERS, Table, between_tabs, read_table
+from glassformer.data.tables import NO_ROWS, READERS, Table, is_tab_separated, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagged
 from glassformer.data.tags import marks_characters
 from glassformer.errors import DataError
@@ -32,7 +32,7 @@ from glassformer.errors import DataError
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
 NAMED: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
 NAMED |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
-SCORE_NAMES = SCORES[:4]  # not the others: a label or truth value next to two texts is a class
+SCORE_NAMES = SCORES[:4]  # not the other names: a label or boolean next to two texts is a class
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
@@ -42,10 +42,10 @@ def is_named(source: str | Path) -> bool:
 
 
 def kind_of(source: str | Path) -> Kind:
-    """The kind of a data set; texts if no other kind is recognized (reading them reports what is wrong).
+    """The kind of a data set; texts if no other kind is recognized (errors are reported when they are read).
 
     Raises:
-        DataError: a table cannot be read, or one of the two files of pairs is missing.
+        DataError: a table cannot be read, or one of two parallel files is missing.
     """
     if (known := NAMED_SOURCES.get(str(source))) is not None:
         return "tags" if known.tagged else "texts"
@@ -62,7 +62,7 @@ def kind_of(source: str | Path) -> Kind:
         files = [p for p in sorted(path.glob("*.txt")) if SPLIT_OF.get(p.stem.lower())]
         if files and looks_tagged(files[0]):
             return "tags"
-        if len(picture_files(path)) > sum(not is_clutter(p) for p in texts):  # there may be some text files
+        if len(image_files(path)) > sum(not is_clutter(p) for p in texts):  # there may be some text files
             return "images"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
             return "tags"
@@ -71,7 +71,7 @@ def kind_of(source: str | Path) -> Kind:
     elif path.is_file():
         if looks_tagged(path):
             return "tags"
-        return _kind_of_file(path) if path.suffix.lower() in READERS or between_tabs(path) else "texts"
+        return _kind_of_file(path) if path.suffix.lower() in READERS or is_tab_separated(path) else "texts"
     return "pairs" if str(source) and plain_files(path) else "texts"
 
 
@@ -111,7 +111,7 @@ def _kind_of_table(table: Table) -> Kind:
         columns = find_columns(table, None, None)
     except DataError:
         return "texts"
-    # Most values of a column of sentences have several words; labels have not.
+    # Most values in a column of sentences have several words; most labels have one.
     several = (sum(len(str(x).split()) > 1 for x in table.read(column)) for column in columns)
     return "pairs" if min(several) > len(table.rows) / 2 else "texts"
 

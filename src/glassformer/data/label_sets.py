@@ -29,16 +29,16 @@ class LabelSet(tuple[Any, ...]):
         return JOIN.join(map(str, self)) or NONE
 
 
-def labels_in(cell: str, known: Collection[str]) -> list[str]:
+def parse_labels(cell: str, known: Collection[str]) -> list[str]:
     """Parse ``str(LabelSet)``: the labels in it that are ``known``; a label may contain ``JOIN`` itself."""
-    parts, out, at = [] if cell == NONE else cell.split(JOIN), [], 0
+    parts, labels, at = [] if cell == NONE else cell.split(JOIN), [], 0
     while at < len(parts):
         ends = range(len(parts), at, -1)  # the longest first
         end = next((end for end in ends if JOIN.join(parts[at:end]) in known), None)
         if end is not None:
-            out.append(JOIN.join(parts[at:end]))
+            labels.append(JOIN.join(parts[at:end]))
         at = end or at + 1
-    return out
+    return labels
 
 
 class Unusable(NamedTuple):
@@ -71,11 +71,11 @@ def _is_set(label: Any) -> bool:
 
 
 def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
-    """Raise an error if ``y`` is a list of lists of 0 and 1, which is probably an indicator matrix: read as
+    """Raise an error if ``y`` is a list of lists of 0s and 1s, which is probably an indicator matrix: read as
     label sets, nearly every row would have both labels, 0 and 1.
 
     Raises:
-        DataError: ``y`` is ambiguous; the message says how to pass either kind.
+        DataError: ``y`` is ambiguous; the message says how to pass a matrix and how to pass label sets.
     """
     rows = [row for row in y if not (row is None or isinstance(row, float))]
     if any(isinstance(row, LabelSet) or not isinstance(row, list | tuple | np.ndarray) for row in rows):
@@ -83,9 +83,8 @@ def refuse_indicators(y: Iterable[Any], origin: str = "labels") -> None:
     if len({len(row) for row in rows}) == 1 < len(rows[0]) and all(
         isinstance(value, int | np.integer | np.bool_) and value in (0, 1) for row in rows for value in row
     ):
-        what = (
-            "every row is a list of 0 and 1 of one length, which can be an indicator matrix or sets of labels"
-        )
+        what = "all rows are lists of 0s and 1s of the same length: this may be an indicator matrix or "
+        what += "label sets"
         fix = (
             "Give an indicator matrix as np.array(y), or the names of each row's labels: [['a'], ['a', 'b']]"
         )
@@ -98,30 +97,30 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     Raises:
         DataError: the labels of an example are missing, not a set, or include an invalid label.
     """
-    sets, flat, owner = [], [], []
-    for index, given in enumerate(y):
+    sets, flat, example_of_label = [], [], []
+    for index, label_set in enumerate(y):
         what = ""
-        if isinstance(given, Unusable):
-            what, fix = given.reason, "Correct it or remove the row"
-        elif not _is_set(given):
-            kind = "missing" if is_missing(given) else f"not a list but {type(given).__name__}"
+        if isinstance(label_set, Unusable):
+            what, fix = label_set.reason, "Correct it or remove the row"
+        elif not _is_set(label_set):
+            kind = "missing" if is_missing(label_set) else f"not a list but {type(label_set).__name__}"
             fix = "Give a list of labels for every example, an empty list if it has none"
             what = f"the labels are {kind}"
-        elif NONE in map(str, given):
+        elif NONE in map(str, label_set):
             what = f"a label is called {NONE!r}, which stands for examples without labels"
             fix = "Give it another name, or give an empty list for an example without labels"
         if what:
             raise DataError(what, where=place(origin, index, rows), fix=fix)
-        sets.append(list(given))
+        sets.append(list(label_set))
         flat += sets[-1]
-        owner += [index] * len(sets[-1])
+        example_of_label += [index] * len(sets[-1])
     try:
         checked = check_labels(flat, "")
     except DataError as error:
         wrong = int((error.where or "[0]").strip("[]"))  # from ``place`` without an origin: "[i]"
-        raise error.but(where=place(origin, owner[wrong], rows)) from None
-    each_one = iter(checked)
-    return [LabelSet(sorted(set(islice(each_one, len(labels))))) for labels in sets]
+        raise error.but(where=place(origin, example_of_label[wrong], rows)) from None
+    remaining = iter(checked)
+    return [LabelSet(sorted(set(islice(remaining, len(labels))))) for labels in sets]
 
 
 def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[Any]]:
@@ -138,7 +137,7 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
         raise DataError(what, where=f"{where}[{k}]", fix=fix)
     labels = list(range(dense.shape[1])) if names is None else names
     if len(set(labels)) < len(labels):
-        raise DataError("two columns have one name", where=origin, fix="Rename one")
+        raise DataError("two columns have the same name", where=origin, fix="Rename one")
     if NONE in map(str, labels):
         what = f"a label is called {NONE!r}, which stands for examples without labels"
         raise DataError(what, where=origin, fix="Rename it")
@@ -151,16 +150,16 @@ def names_of_matrix(y: Any) -> tuple[Any, ...] | None:
     return None if table is None else table.labels
 
 
-def are_truths(y: Any) -> bool:
+def are_booleans(y: Any) -> bool:
     """Whether the targets, or all entries of a matrix, are booleans."""
     if is_matrix(y):
         dense = _dense(y)
-        return dense.dtype == bool or (dense.dtype == object and all(map(_is_truth, dense.flat)))
+        return dense.dtype == bool or (dense.dtype == object and all(map(_is_boolean, dense.flat)))
     first = next((label for label in y if not is_missing(label)), None)
-    return _is_truth(first)
+    return _is_boolean(first)
 
 
-def _is_truth(value: Any) -> bool:
+def _is_boolean(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
@@ -188,12 +187,12 @@ def split_cell(cell: Any, separator: str) -> list[str]:
             return [str(label) for label in json.loads(text)]
         except ValueError:
             pass
-    if _in_brackets(text) and (text[0] != "(" or separator in text):
+    if _is_bracketed(text) and (text[0] != "(" or separator in text):
         text = text[1:-1]
     return [part for raw in text.split(separator) if (part := raw.strip().strip("'\""))]
 
 
-def _in_brackets(text: str) -> bool:
+def _is_bracketed(text: str) -> bool:
     """Whether the text's first character is a bracket that its last character closes (not "(a)(b)")."""
     pairs, depth = {"[": "]", "(": ")", "{": "}"}, 0
     if text[:1] not in pairs or text[-1:] != pairs[text[0]]:
@@ -209,14 +208,15 @@ def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> No
     """Warn if no cell has the separator but some have another common one."""
     if any(not isinstance(v, str) or separator in v for v in values):
         return
-    others = Counter(mark for value in values for mark in "|;," if mark in value)
-    if others:
-        other = others.most_common(1)[0][0]
-        what = f"no cell of {column!r} has {separator!r}, and some have {other!r}: is that label_separator?"
+    counts = Counter(mark for value in values for mark in "|;," if mark in value)
+    if counts:
+        other = counts.most_common(1)[0][0]
+        what = f"no cell of {column!r} has {separator!r}, but some have {other!r}. "
+        what += f"Did you mean label_separator={other!r}?"
         warnings.warn(what, IdleSettingWarning, stacklevel=2)
 
 
-def of_column(values: Sequence[Any], separator: str | None, column: str | None = None) -> Sequence[Any]:
+def split_column(values: Sequence[Any], separator: str | None, column: str | None = None) -> Sequence[Any]:
     """Split each cell of a column into a list of labels; unchanged without a separator.
 
     Args:
@@ -234,31 +234,31 @@ def are_sets(labels: Sequence[Any] | None) -> bool:
     return bool(labels) and isinstance(next(iter(labels or ()), None), LabelSet)
 
 
-def each(labels: Iterable[Any] | None) -> list[Any]:
-    """All labels of the examples in one flat list, repeated as they occur; accepts sets and single labels."""
-    given = [] if labels is None else labels
-    return [label for item in given for label in (item if isinstance(item, LabelSet) else (item,))]
+def flat_labels(labels: Iterable[Any] | None) -> list[Any]:
+    """All labels of the examples in one flat list, with repetitions; accepts sets and single labels."""
+    examples = [] if labels is None else labels
+    return [label for item in examples for label in (item if isinstance(item, LabelSet) else (item,))]
 
 
-def strata(labels: Sequence[Any], held: int) -> Sequence[Any]:
-    """The stratum of each example, for a split that holds out ``held``: its label, or the rarest of its set.
+def strata(labels: Sequence[Any], num_held_out: int) -> Sequence[Any]:
+    """The stratum of each example (its label, or the rarest of its set), if ``num_held_out`` are held out.
 
-    Labels too rare for both sides share one stratum with the examples without labels.
+    Labels too rare to occur in both parts of the split share one stratum with the examples without labels.
     """
     if not are_sets(labels):
         return labels
-    n, counts = len(labels), Counter(each(labels))
-    least = max(2, math.ceil(n / max(min(held, n - held), 1)))
+    n, counts = len(labels), Counter(flat_labels(labels))
+    min_count = max(2, math.ceil(n / max(min(num_held_out, n - num_held_out), 1)))
     names = {label: str(i) for i, label in enumerate(sorted(counts))}
 
-    def rarest(given: LabelSet) -> str:
-        frequent = [label for label in given if counts[label] >= least]
+    def rarest(label_set: LabelSet) -> str:
+        frequent = [label for label in label_set if counts[label] >= min_count]
         return names[min(frequent, key=lambda label: (counts[label], names[label]))] if frequent else ""
 
     out = list(map(rarest, labels))
     sizes = Counter(out)
     (most, _), *_ = sizes.most_common(1)
-    return [name if sizes[name] >= least else most for name in out]
+    return [name if sizes[name] >= min_count else most for name in out]
 
 
 def indicator(sets: Sequence[Iterable[Any]], classes: Sequence[Any]) -> np.ndarray:
@@ -270,22 +270,23 @@ def indicator(sets: Sequence[Iterable[Any]], classes: Sequence[Any]) -> np.ndarr
     return out
 
 
-def as_sets(chosen: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+def as_sets(matrix: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
     """An indicator matrix ``[n, K]``, bool, as ``[n]`` label sets."""
-    out = np.empty(len(chosen), object)
-    for i, row in enumerate(chosen):
+    out = np.empty(len(matrix), object)
+    for i, row in enumerate(matrix):
         out[i] = LabelSet(classes[k] for k in np.flatnonzero(row).tolist())
     return out
 
 
-def together(sets: Sequence[Any], most: int = 10) -> list[dict[str, Any]]:
+def label_pairs(sets: Sequence[Any], max_pairs: int = 10) -> list[dict[str, Any]]:
     """The pairs of labels that occur together most often.
 
     Returns:
         For each pair ``labels`` (both), ``count``, ``of_first`` and ``of_second`` (share of the examples with
-        the first and the second label) and ``lift`` (count divided by that of independent labels).
+        the first and the second label) and ``lift`` (count divided by the count expected of independent
+        labels).
     """
-    single, pairs = Counter(each(sets)), Counter[tuple[Any, Any]]()
+    single, pairs = Counter(flat_labels(sets)), Counter[tuple[Any, Any]]()
     for labels in sets:
         pairs.update((a, b) for i, a in enumerate(labels) for b in labels[i + 1 :])
     n = len(sets)
@@ -297,5 +298,5 @@ def together(sets: Sequence[Any], most: int = 10) -> list[dict[str, Any]]:
             "of_second": count / single[b],
             "lift": count * n / (single[a] * single[b]),
         }
-        for (a, b), count in pairs.most_common(most)
+        for (a, b), count in pairs.most_common(max_pairs)
     ]

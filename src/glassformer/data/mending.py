@@ -10,19 +10,19 @@ from typing import Any
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import place
-from glassformer.data.copies import digest, same_but_for_case
+from glassformer.data.copies import case_insensitive_key, digest
 from glassformer.data.dataset import names_of
 from glassformer.data.findings import Finding, listed_in_part
 from glassformer.data.label_kinds import BETWEEN, NUMBER, plain_name
-from glassformer.data.label_sets import NONE, LabelSet, are_sets, each
+from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels
 from glassformer.errors import BadValueError, NotForThisModelError
 
 REST = "*"  # key of a ``merge_labels`` table: all labels that have no key
 SHOWN = 3  # examples in a sentence
-KEPT_FIRST = ("test", "validation")  # a duplicate is kept in these splits, and dropped from the others
+KEPT_FIRST = ("test", "validation")  # a duplicate is kept in these splits and dropped from other splits
 
 
-def mended(
+def apply_repairs(
     dataset: Any, merge_labels: str | Mapping[str, Any], drop_duplicates: bool
 ) -> tuple[Any, list[str]]:
     """Apply the requested repairs to a data set of texts or images.
@@ -39,20 +39,20 @@ def mended(
         The repaired data set, and one sentence per change.
 
     Raises:
-        ConfigError: invalid ``merge_labels``, or no class has a name in it.
+        ConfigError: ``merge_labels`` is invalid, or none of its names is a class.
     """
-    said: list[str] = []
+    messages: list[str] = []
     if merge_labels != "none":
-        dataset = _merged(dataset, merge_labels, said)
+        dataset = _merge_labels(dataset, merge_labels, messages)
     if drop_duplicates:
-        dataset = _without_repeats(dataset, said)
-    return dataset, said
+        dataset = _drop_duplicates(dataset, messages)
+    return dataset, messages
 
 
-def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
-    classes = {label for split in dataset.splits.values() for label in each(split.labels)}
+def _merge_labels(dataset: Any, how: str | Mapping[str, Any], messages: list[str]) -> Any:
+    classes = {label for split in dataset.splits.values() for label in flat_labels(split.labels)}
     if isinstance(how, Mapping) and how.get(NONE) == "" and NONE not in classes:
-        dataset = _without_empty(dataset, said)
+        dataset = _drop_unlabeled(dataset, messages)
         how = {old: name for old, name in how.items() if old != NONE}
         if not how:
             return dataset
@@ -66,92 +66,94 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
         unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
         if unknown is not None and not classes & {*how.values()}:
             raise BadValueError(
-                f"no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text])
+                f"there is no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text])
             )
-        new = {label: how.get(str(label), label) for label in classes}
+        new_names = {label: how.get(str(label), label) for label in classes}
         if rest:
-            new |= commonest(dataset.splits, [label for label in classes if str(label) not in how])
+            new_names |= usual_spelling(dataset.splits, [label for label in classes if str(label) not in how])
     elif how == "spelling":
-        new = commonest(dataset.splits)
+        new_names = usual_spelling(dataset.splits)
     else:
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
         raise BadValueError(f"{how!r} is not a way to merge labels", where="merge_labels", fix=fix)
-    changed = {old: name for old, name in new.items() if old != name}
+    changed = {old: name for old, name in new_names.items() if old != name}
     if not changed:
         return dataset
     merged = sorted(
         f"{old!r} is {name!r}" if name != "" else f"{old!r} is left out" for old, name in changed.items()
     )
     shown = listed_in_part(merged, 10)
-    said.append(f"merge_labels: {shown}; {len({*new.values()} - {''}):,} classes")
-    splits = {name: _renamed(split, new) for name, split in dataset.splits.items()}
+    messages.append(f"merge_labels: {shown}; {len({*new_names.values()} - {''}):,} classes")
+    splits = {name: _rename_labels(split, new_names) for name, split in dataset.splits.items()}
     return replace(dataset, splits=splits, label_names=names_of(splits))
 
 
-def _without_empty(dataset: Any, said: list[str]) -> Any:
+def _drop_unlabeled(dataset: Any, messages: list[str]) -> Any:
     """Drop the examples without a label from multi-label data."""
     if not any(are_sets(split.labels) for split in dataset.splits.values()):
         what = f"{NONE!r} means examples without a label, which only multi-label data have"
         raise NotForThisModelError(what, where="merge_labels", fix="Leave it out")
-    kept = {}
+    parts = {}
     for name, split in dataset.splits.items():
-        places = [i for i, own in enumerate(split.labels or ()) if own]
-        kept[name] = split.select(places) if are_sets(split.labels) and len(places) < len(split) else split
-        if kept[name] is not split:
-            of = f"{len(split) - len(places):,} of {len(split):,} of {name}"
-            said.append(f"merge_labels: {of} left out, which have no label")
-    return replace(dataset, splits=kept)
+        labeled = [i for i, own in enumerate(split.labels or ()) if own]
+        parts[name] = split.select(labeled) if are_sets(split.labels) and len(labeled) < len(split) else split
+        if parts[name] is not split:
+            count = f"{len(split) - len(labeled):,} of {len(split):,} of {name}"
+            messages.append(f"merge_labels: {count} left out, which have no label")
+    return replace(dataset, splits=parts)
 
 
-def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
+def _rename_labels(split: Any, new: Mapping[Any, Any]) -> Any:
     """Rename the labels of a split; an empty new name drops the example (or the label, if multi-label)."""
     if split.labels is None:
         return split
     if are_sets(split.labels):
-        sets = [LabelSet(sorted({new[x] for x in given} - {""})) for given in split.labels]
+        sets = [LabelSet(sorted({new[x] for x in label_set} - {""})) for label_set in split.labels]
         return replace(split, labels=sets)
     split = replace(split, labels=[new[label] for label in split.labels])
-    places = [i for i, label in enumerate(split.labels) if label != ""]
-    return split if len(places) == len(split) else split.select(places)
+    kept = [i for i, label in enumerate(split.labels) if label != ""]
+    return split if len(kept) == len(split) else split.select(kept)
 
 
-def commonest(splits: Mapping[str, Any], only: Collection[Any] | None = None) -> dict[Any, Any]:
+def usual_spelling(splits: Mapping[str, Any], only: Collection[Any] | None = None) -> dict[Any, Any]:
     """Map each label to the most frequent label that differs from it only in case and white space.
 
     Args:
         only: labels to map; None: all.
     """
-    labels = (label for split in splits.values() for label in each(split.labels))
+    labels = (label for split in splits.values() for label in flat_labels(split.labels))
     counts = Counter(label for label in labels if only is None or label in only)
-    ways: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}
     for label in counts:
         if isinstance(label, str):
-            ways.setdefault(plain_name(label), []).append(label)
-    best = {plain: min(names, key=lambda name: (-counts[name], name)) for plain, names in ways.items()}
+            spellings.setdefault(plain_name(label), []).append(label)
+    best = {plain: min(names, key=lambda name: (-counts[name], name)) for plain, names in spellings.items()}
     return {label: best[plain_name(label)] if isinstance(label, str) else label for label in counts}
 
 
-def _without_repeats(dataset: Any, said: list[str]) -> Any:
+def _drop_duplicates(dataset: Any, messages: list[str]) -> Any:
     order = [name for name in KEPT_FIRST if name in dataset.splits]
     order += [name for name in dataset.splits if name not in order]
-    elsewhere: dict[str, tuple[str, int]] = {}  # key -> split and position of the copy that is kept
-    kept: dict[str, Any] = {}
+    kept_copies: dict[str, tuple[str, int]] = {}  # key -> split and position of the copy that is kept
+    parts: dict[str, Any] = {}
     for name in order:
         split = dataset.splits[name]
-        seen, places, conflicting = dict(elsewhere), [], []
+        seen, kept, conflicting = dict(kept_copies), [], []
         for i, key in enumerate(_keys(split)):
             if key not in seen:
                 seen[key] = name, i
-                places.append(i)
+                kept.append(i)
             elif None not in (both := [_label(dataset, name, i), _label(dataset, *seen[key])]):
                 conflicting += [(i, seen[key])] if both[0] != both[1] else []
-        kept[name] = split.select(places) if len(places) < len(split) else split
-        if len(places) < len(split):
-            out = f"drop_duplicates: {len(split) - len(places):,} of {len(split):,} of {name} left out"
-            said.append(out + (f"; {_contradicted(dataset, name, conflicting)}" if conflicting else ""))
+        parts[name] = split.select(kept) if len(kept) < len(split) else split
+        if len(kept) < len(split):
+            out = f"drop_duplicates: {len(split) - len(kept):,} of {len(split):,} of {name} left out"
+            messages.append(
+                out + (f"; {_conflicts_message(dataset, name, conflicting)}" if conflicting else "")
+            )
         if name != "unsupervised":
-            elsewhere |= seen
-    return replace(dataset, splits={name: kept[name] for name in dataset.splits})
+            kept_copies |= seen
+    return replace(dataset, splits={name: parts[name] for name in dataset.splits})
 
 
 def _label(dataset: Any, split: str, i: int) -> Any:
@@ -160,14 +162,14 @@ def _label(dataset: Any, split: str, i: int) -> Any:
     return None if not labels else labels[i]
 
 
-def _contradicted(dataset: Any, name: str, conflicting: Sequence[tuple[int, tuple[str, int]]]) -> str:
-    """A message about dropped copies whose label differs from that of the kept copy."""
+def _conflicts_message(dataset: Any, name: str, conflicting: Sequence[tuple[int, tuple[str, int]]]) -> str:
+    """A message about dropped copies whose label differs from the label of the kept copy."""
     shown = []
     for i, (split, first) in conflicting[:SHOWN]:
-        left, kept = _where(dataset.splits[name], i), _where(dataset.splits[split], first)
+        dropped, kept = _where(dataset.splits[name], i), _where(dataset.splits[split], first)
         kept += f" of {split}" if split != name else ""
         labels = str(_label(dataset, name, i)), str(_label(dataset, split, first))
-        shown.append(f"{left} {labels[0]!r}, kept: {kept} {labels[1]!r}")
+        shown.append(f"{dropped} {labels[0]!r}, kept: {kept} {labels[1]!r}")
     more = f" and {len(conflicting) - SHOWN:,} more" if len(conflicting) > SHOWN else ""
     within = all(split == name for _, (split, _) in conflicting)
     which = "the first was kept" if within else "the first was kept, of validation and test before train"
@@ -184,7 +186,7 @@ def _where(split: Any, i: int) -> str:
 def _keys(split: Any) -> Sequence[str]:
     if hasattr(split, "images"):
         return list(map(digest, split.images))
-    return list(map(same_but_for_case, split.texts))
+    return list(map(case_insensitive_key, split.texts))
 
 
 # --- options that fix what the data doctor found --------------------------------------------------
@@ -207,23 +209,23 @@ FIRST = (
 )
 
 
-def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
+def fixing_options(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     """The command-line options that fix what the warnings report; empty if no option does."""
     warned = [f.code for f in findings if f.severity == "warning"]
     are_images = any(hasattr(split, "images") for split in splits.values())
     fixing = FIXING_OPTIONS | ({"bad-rows": FIXING_OPTIONS["unreadable"]} if are_images else {})
     rows = next((f for f in findings if f.code == "bad-rows"), None)
-    other = ENCODING(rows.fix) if rows else None
+    encoding = ENCODING(rows.fix) if rows else None
     alone = "(row " if rows and rows.count == 1 else f"({rows.count if rows else 0:,}: "
-    if rows and other and f"not UTF-8 {alone}" in rows.message:  # the other encoding reads all of them
+    if rows and encoding and f"not UTF-8 {alone}" in rows.message:  # the other encoding reads all bad rows
         del fixing["bad-rows"]
-    chosen: list[tuple[str, ...]] = [(other[1], other[2])] if other else []
+    chosen: list[tuple[str, ...]] = [(encoding[1], encoding[2])] if encoding else []
     kind = next((f for f in findings if f.code == "label-kind"), None)
     chosen += dict.fromkeys(fixing[code] for code in warned if code in fixing)
     if whites := [int(found[1]) for f in findings if (found := WHITE(f.fix))]:
         chosen.append(("--set", f"image_range={max(whites)}"))
-    if kind and (between := BETWEEN(kind.fix)):
-        chosen.append(("--label-separator", between[1]))
+    if kind and (separator := BETWEEN(kind.fix)):
+        chosen.append(("--label-separator", separator[1]))
     elif kind and NUMBER in kind.fix:
         chosen.append(tuple(NUMBER.split()))
     elif not kind and "twin-classes" in warned:
@@ -231,16 +233,16 @@ def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     return [word for options in chosen for word in options]
 
 
-def correct_first(findings: Sequence[Finding], options: Sequence[str], splits: Mapping[str, Any]) -> str:
-    """What must be corrected before training with ``options``; empty if nothing."""
+def needed_corrections(findings: Sequence[Finding], options: Sequence[str], splits: Mapping[str, Any]) -> str:
+    """What must be corrected before training with ``options``; empty if nothing must be."""
     warned = {f.code: f for f in findings if f.severity == "warning"}
-    first = [FIRST] if "contradictions" in warned and "drop_duplicates=true" in options else []
+    corrections = [FIRST] if "contradictions" in warned and "drop_duplicates=true" in options else []
     sets = any(are_sets(split.labels) for split in splits.values())
     if "lone-classes" in warned and not sets and not {"validation", "test"} <= splits.keys():
         labels = splits["train"].labels
-        merged = commonest(splits) if "merge_labels=spelling" in options else {x: x for x in labels}
+        merged = usual_spelling(splits) if "merge_labels=spelling" in options else {x: x for x in labels}
         lone = [str(label) for label, n in Counter(merged[x] for x in labels).items() if n == 1]
         if lone and options:
-            said = f"classes with one example ({listed(sorted(lone))})"
-            first.append(f"{said}: add examples first, a random split needs two")
-    return "; ".join(first)
+            classes = f"classes with one example ({listed(sorted(lone))})"
+            corrections.append(f"{classes}: add examples first, since a random split needs two per class")
+    return "; ".join(corrections)

@@ -14,7 +14,15 @@ from glassformer.data.checks import is_missing, place
 from glassformer.data.columns import find_column
 from glassformer.data.findings import Finding, excerpt
 from glassformer.data.in_memory import one_column
-from glassformer.data.label_kinds import LOOKS, Format, amount, doubtful, how_to_read, is_number, readings
+from glassformer.data.label_kinds import (
+    LIKE_AMOUNT,
+    Format,
+    ambiguous_values,
+    amount,
+    amount_setting,
+    is_number,
+    parse_amount,
+)
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.data.tables import Table
 from glassformer.errors import DataError, MissingValueError, NotANumberError, UnclearColumnError
@@ -59,7 +67,7 @@ def check_numbers(
 
 def _number(value: Any, form: Format) -> float:
     """The value as a float; NaN if it is not a number."""
-    if isinstance(value, str) and form != "plain" and readings(value):
+    if isinstance(value, str) and form != "plain" and parse_amount(value):
         found = amount(value, form)
         return math.nan if found is None else found
     try:
@@ -71,12 +79,12 @@ def _number(value: Any, form: Format) -> float:
 def _not_a_number(value: Any, form: Format, where: str) -> DataError:
     what = f"{str(value)[:40]!r} is not a number that can be learned"
     fix = "Write it as 3.5, without unit and with a point; classes are learned by a classifier"
-    if isinstance(value, str) and form == "amount" and (both := doubtful(value)):
+    if isinstance(value, str) and form == "amount" and (both := ambiguous_values(value)):
         what = f"{value[:40]!r} is not a number that can be learned: it could be {both}"
         fix = "Name the decimal mark: number_format=point or number_format=comma"
-    elif isinstance(value, str) and form == "plain" and not is_number(value) and readings(value):
-        what = f"{what}; {LOOKS}"
-        fix = f"Write it as 3.5, without unit and with a point, or {how_to_read([value])}"
+    elif isinstance(value, str) and form == "plain" and not is_number(value) and parse_amount(value):
+        what = f"{what}; {LIKE_AMOUNT}"
+        fix = f"Write it as 3.5, without unit and with a point, or {amount_setting([value])}"
     return NotANumberError(what, where=where, fix=fix)
 
 
@@ -157,7 +165,7 @@ def without_far(splits: Any, scale: Scale = "linear") -> Any:
     if not said:
         return splits
     dataset, line = splits.dataset, f"far from all others and left out: {', '.join(said)}"
-    return replace(splits, dataset=replace(dataset, said=(*dataset.said, line)), **parts)
+    return replace(splits, dataset=replace(dataset, messages=(*dataset.messages, line)), **parts)
 
 
 def wide_span(numbers: np.ndarray) -> tuple[float, float] | None:
@@ -197,16 +205,16 @@ def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), f
 
     def holding(form: Format) -> list[str]:
         """The columns of numbers that have usual names; if there are none, all columns of numbers."""
-        kind = is_number if form == "plain" else (lambda x: is_number(x) or bool(readings(str(x))))
+        kind = is_number if form == "plain" else (lambda x: is_number(x) or bool(parse_amount(str(x))))
         like = [name for name, values in cells.items() if sum(map(kind, values)) > MOST * len(values)]
         return [c for usual in NUMBER_COLUMNS for c in like if c.lower() == usual] or like
 
     like = holding(form)
     if not like and (priced := holding("amount")):
         column, values = priced[0], cells[priced[0]]
-        first = next(value for value in values if not is_number(value) and readings(str(value)))
+        first = next(value for value in values if not is_number(value) and parse_amount(str(value)))
         what = f"no column holds plain numbers: {column!r} holds amounts such as {first!r}"
-        fix = how_to_read(values)
+        fix = amount_setting(values)
         raise UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
     if len(like) == 1 or (like and like[0].lower() in NUMBER_COLUMNS):
         return like[0]

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
-from glassformer.data.findings import DoctorReport, Finding, Severity, at_rows, found
+from glassformer.data.findings import DoctorReport, Finding, Severity, at_rows, finding_of
 from glassformer.data.pairs import PairSplit, ScoredSplit
 from glassformer.data.rejected import RejectedRow
 
@@ -59,7 +59,7 @@ def _some(
     sides = _sides(split)
     shown = at_rows(split, rows, lambda i: " | ".join(sides[i]))
     message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
-    yield from found(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
+    yield from finding_of(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
 
 
 def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
@@ -68,7 +68,7 @@ def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
     message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
     fix = "fill them in, or leave such pairs out with --on-bad-row skip"
     # always a warning: training stops at the first such pair
-    yield from found("warning", "empty", rows, message, fix, shown=shown, ok=f"{name}: no side is empty")
+    yield from finding_of("warning", "empty", rows, message, fix, shown=shown, ok=f"{name}: no side is empty")
 
 
 def _repeats(name: str, split: Any) -> Iterable[Finding]:
@@ -115,7 +115,7 @@ def _shared_sources(splits: Mapping[str, PairSplit], figures: dict[str, Any]) ->
         shared = sorted(sources[a] & sources[b])
         message = f"distinct source texts in both {a} and {b}: {len(shared):,}"
         fix, ok = _too_good(a), f"no source text is in both {a} and {b}"
-        yield from found("warning", "leaks", shared, message, fix, ok=ok)
+        yield from finding_of("warning", "leaks", shared, message, fix, ok=ok)
 
 
 def _too_good(split: str) -> str:
@@ -184,8 +184,8 @@ def _shared_pairs(splits: Mapping[str, ScoredSplit], figures: dict[str, Any]) ->
         if rows:
             message = f"pairs in both {a} and {b}, in either order: {len(rows):,}"
             shown = [" | ".join(other[i]) for i in rows[:3]]
-            yield from found("warning", "leaks", rows, message, _too_good(a), shown=shown)
+            yield from finding_of("warning", "leaks", rows, message, _too_good(a), shown=shown)
             continue
         texts = sorted({x for key in keys[a] for x in key} & {x for key in keys[b] for x in key})
         message = f"texts in both {a} and {b}, on either side of other pairs: {len(texts):,}"
-        yield from found("note", "leaks", texts, message, ok=f"no text is in both {a} and {b}")
+        yield from finding_of("note", "leaks", texts, message, ok=f"no text is in both {a} and {b}")

@@ -319,7 +319,7 @@ class ScoredSplit(Split):
 
     @property
     def source(self) -> list[str]:
-        """The texts that ``groups_of`` keeps in one part of a random split."""
+        """The texts that ``copy_keys`` keeps in one part of a random split."""
         return self.first
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, more_room, opened
+from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, more_room, open_file
 from glassformer.errors import DataError, MalformedFileError, NotUtf8Error, TooLargeError
 
 # --- sizes in page headers ------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
 def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]) -> Pages:
     """Sizes of the pages of a column in these row groups, from their headers."""
     found, leaves, flat = Pages(), _leaves(file, column), True
-    with opened(Path(path)) as raw:
+    with open_file(Path(path)) as raw:
         for group in groups:
             about = file.metadata.row_group(group)
             if not about.num_rows:  # an empty row group has no pages

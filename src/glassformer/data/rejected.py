@@ -14,25 +14,25 @@ from typing import Any
 from glassformer.config import listed
 from glassformer.data.checks import NO_TEXT
 from glassformer.data.files import encoding_fix, not_text
-from glassformer.data.label_kinds import LOOKS, what_labels_are
+from glassformer.data.label_kinds import LIKE_AMOUNT, what_labels_are
 from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError, UnclearColumnError
 from glassformer.finite import json_text
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 
 SKIP = "on_bad_row=skip"
 
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """A skipped row: its place, and the reason."""
+    """A skipped row: its file and row number, and the reason."""
 
     file: str
     row: int
     reason: str
 
 
-def or_else(fix: str | None, other: str) -> str:
+def join_fixes(fix: str | None, other: str) -> str:
     """Combine two alternative fixes into one or two sentences."""
     fix = fix or "Correct it"
     if fix.startswith("Known: "):
@@ -43,7 +43,7 @@ def or_else(fix: str | None, other: str) -> str:
 def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
     """Read a table; rows with a wrong number of cells are skipped and added to ``rejected`` (None: raise)."""
     if rejected is None:
-        with way_out(None, partial(lenient_table, path)):
+        with hint_to_skip(None, partial(lenient_table, path)):
             return read_table(path)
     errors: list[DataError] = []
 
@@ -61,13 +61,13 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
 
 
 @contextmanager
-def way_out(
-    rejected: list[RejectedRow] | None, others: Callable[[list[RejectedRow]], Any] | None = None
+def hint_to_skip(
+    rejected: list[RejectedRow] | None, list_unusable: Callable[[list[RejectedRow]], Any] | None = None
 ) -> Iterator[None]:
-    """Add to the error of an unusable row that such rows can be skipped, unless they are being skipped.
+    """Add to the error for an unusable row that such rows can be skipped, unless they are being skipped.
 
     Args:
-        others: lists all unusable rows of the same table, for their number in the message.
+        list_unusable: lists all unusable rows of the same table, to state their number in the message.
     """
     try:
         yield
@@ -75,37 +75,38 @@ def way_out(
         if rejected is not None or not error.where or ", row " not in error.where:
             raise
         fix = error.fix or "Correct it"
-        fix = fix if SKIP in fix else or_else(fix, f"leave such rows out with {SKIP}")
-        bad: list[RejectedRow] = []
-        if others is not None:
+        fix = fix if SKIP in fix else join_fixes(fix, f"leave such rows out with {SKIP}")
+        unusable: list[RejectedRow] = []
+        if list_unusable is not None:
             with suppress(DataError):  # raised if no row can be used
-                others(bad)
-        raise error.but(what=with_others(error.what, len(bad)), fix=fix) from None
+                list_unusable(unusable)
+        raise error.but(what=with_num_unusable(error.what, len(unusable)), fix=fix) from None
 
 
-def with_others(what: str, bad: int) -> str:
-    """The problem of the first unusable row, and how many more such rows there are.
+def with_num_unusable(what: str, num_unusable: int) -> str:
+    """The problem of the first unusable row, and the number of other unusable rows.
 
     Args:
-        bad: number of unusable rows, including the first; 0: unknown.
+        num_unusable: number of unusable rows, including the first; 0: unknown.
     """
-    return what if bad < 2 else f"{what} ({bad - 1:,} more {'row' if bad == 2 else 'rows'} cannot be used)"
+    more = f"{num_unusable - 1:,} more {'row' if num_unusable == 2 else 'rows'}"
+    return what if num_unusable < 2 else f"{what} ({more} cannot be used)"
 
 
-def without_bad_rows(
+def keep_usable_rows(
     table: Table,
     text: str,
     label: str | None,
     rejected: list[RejectedRow],
     checks: dict[str, Callable],
 ) -> Table:
-    """The usable rows of a table; the others are added to ``rejected``.
+    """The usable rows of a table; unusable rows are added to ``rejected``.
 
     Args:
         checks: column -> function that raises DataError for an unusable value.
     """
     columns = {name: table.read(name) for name in {text, label or text, *checks}}
-    good, first = [], None
+    usable, first = [], None
     for i, row in enumerate(table.rows):
         try:
             for name, check in checks.items():
@@ -114,18 +115,22 @@ def without_bad_rows(
             rejected.append(RejectedRow(table.origin, row, error.what))
             first = first or error
         else:
-            good.append(i)
-    if not good:
+            usable.append(i)
+    if not usable:
         kind = what_labels_are(columns[label]) if label else None
         what = f"no row can be used; the first: {rejected[-len(table.rows)].reason}"
-        fix = first.fix if first and (LOOKS in first.what or NO_TEXT in first.what) else "Correct the table"
+        fix = (
+            first.fix
+            if first and (LIKE_AMOUNT in first.what or NO_TEXT in first.what)
+            else "Correct the table"
+        )
         what, fix = (f"{what}; {kind[0]}", kind[1]) if kind else (what, fix)
         raise DataError(what, where=table.origin, fix=fix)
-    chosen = {name: [values[i] for i in good] for name, values in columns.items()}
-    return replace(table, rows=[table.rows[i] for i in good], read=chosen.__getitem__)
+    usable_values = {name: [values[i] for i in usable] for name, values in columns.items()}
+    return replace(table, rows=[table.rows[i] for i in usable], read=usable_values.__getitem__)
 
 
-def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
+def reasons_in_words(rejected: Sequence[RejectedRow], limit: int = 5) -> str:
     """Skipped rows grouped by reason: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
     kinds: dict[str, list[RejectedRow]] = {}
     for row in rejected:  # reasons that differ only in their numbers are one kind
@@ -133,46 +138,46 @@ def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
         kinds.setdefault(kind, []).append(row)
     ranked = sorted(kinds.values(), key=lambda rows: -len(rows))
     parts = []
-    for rows in ranked[:most]:
-        like = " and the like" * (len({row.reason for row in rows}) > 1)
+    for rows in ranked[:limit]:
+        and_similar = " and the like" * (len({row.reason for row in rows}) > 1)
         shown = ", ".join(str(row.row) for row in rows[:3]) + (" ..." if len(rows) > 3 else "")
-        many = f"{len(rows):,}: rows" if len(rows) > 1 else "row"
-        parts.append(f"{rows[0].reason}{like} ({many} {shown})")
-    return ", ".join(parts) + (f" and {len(ranked) - most} more kinds" if len(ranked) > most else "")
+        count = f"{len(rows):,}: rows" if len(rows) > 1 else "row"
+        parts.append(f"{rows[0].reason}{and_similar} ({count} {shown})")
+    return ", ".join(parts) + (f" and {len(ranked) - limit} more kinds" if len(ranked) > limit else "")
 
 
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     """Write one JSON object per row: ``file``, ``row``, ``reason``."""
     lines = [json_text(vars(row)) + "\n" for row in rejected]
-    write_text_whole(path, "".join(lines))
+    write_text(path, "".join(lines))
 
 
 def summary(rejected: Sequence[Any], listed: bool = True) -> str:
-    """One line about the skipped rows: their number, and the first; ``listed``: mention rejected.jsonl."""
+    """One line about the skipped rows: their number, and the first; ``listed``: refer to rejected.jsonl."""
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     where = f"{first.file}, row {first.row}"
     out = f"{rows} left out{', listed in rejected.jsonl' * listed}"
-    return f"{out}; the first: {where}: {first.reason}{in_other_encoding(rejected)}"
+    return f"{out}; the first: {where}: {first.reason}{encoding_note(rejected)}"
 
 
-def in_other_encoding(rejected: Sequence[Any]) -> str:
-    """A clause for a message: how to read the rows that are not UTF-8; empty if there are none.
+def encoding_note(rejected: Sequence[Any]) -> str:
+    """A clause for a message: how to read the rows that are not UTF-8; empty if there are no such rows.
 
     Such rows are usable with the right encoding.
     """
     count = sum(row.reason == not_text() for row in rejected)
-    many = f"{count:,} of them {'is' if count == 1 else 'are'} {not_text()}"
-    return f"; {many}: {other_reading(rejected)}" if count else ""
+    subject = f"{count:,} of them {'is' if count == 1 else 'are'} {not_text()}"
+    return f"; {subject}: {encoding_hint(rejected)}" if count else ""
 
 
-def other_reading(rejected: Sequence[Any]) -> str:
-    """How to read the first file that has rows in another encoding; empty if there is none."""
+def encoding_hint(rejected: Sequence[Any]) -> str:
+    """How to read the first file that has rows in another encoding; empty if there is no such file."""
     file = next((row.file for row in rejected if row.reason == not_text()), None)
     if file is None:
         return ""
-    read = encoding_fix(Path(file)) if Path(file).is_file() else "Save it as UTF-8"
-    return read[0].lower() + read[1:]
+    fix = encoding_fix(Path(file)) if Path(file).is_file() else "Save it as UTF-8"
+    return fix[0].lower() + fix[1:]
 
 
 # --- examples of rows ---------------------------------------------------------------------------
@@ -184,40 +189,40 @@ Row = tuple[Callable[[], Any], int]
 def check_request(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
     """Raise DataError if ``source`` is empty (``fix`` lists what can be named) or ``limit`` is below 1."""
     if limit is not None and limit < 1:
-        raise DataError(f"{limit} {noun} per split", where="limit", fix="Give 1 or more")
+        raise DataError(f"limit = {limit} {noun} per split", where="limit", fix="Use 1 or more")
     if not str(source):
         raise DataError("no data set is named", where="source", fix=fix)
 
 
 def column_of(
     table: Table,
-    given: str | None,
+    requested: str | None,
     usual: Sequence[str],
     what: str,
     key: str,
     *,
     lists: Sequence[str] | None = None,
 ) -> str:
-    """The column of ``what``: the one given with the setting ``key``, or the first with a usual name.
+    """The column of ``what``: ``requested`` with the setting ``key``, or the first with a usual name.
 
     Args:
-        lists: candidates if no column has a usual name: the only one of them that contains lists is used.
+        lists: if no column has a usual name, the only one of these columns that contains lists is used.
 
     Raises:
         DataError: no such column, or none or several candidates.
     """
-    table.check_columns(given)
-    if given is not None:
-        return given
-    free = table.names if lists is None else lists
+    table.check_columns(requested)
+    if requested is not None:
+        return requested
+    candidates = table.names if lists is None else lists
     for name in usual:
-        if match := next((n for n in free if n.lower() == name), None):
+        if match := next((n for n in candidates if n.lower() == name), None):
             return match
-    found = [name for name in lists or () if isinstance(next(iter(table.read(name)), None), list)]
-    if len(found) == 1:
-        return found[0]
+    list_columns = [name for name in lists or () if isinstance(next(iter(table.read(name)), None), list)]
+    if len(list_columns) == 1:
+        return list_columns[0]
     fix = f"Name it with {key}: {listed(table.names)}"
-    raise UnclearColumnError(f"no column of {what} is found", where=table.origin, fix=fix)
+    raise UnclearColumnError(f"there is no column of {what}", where=table.origin, fix=fix)
 
 
 def read_rows(
@@ -229,30 +234,30 @@ def read_rows(
     """The examples of a split, their origin for messages, and the row number of each example.
 
     Args:
-        rejected: unusable rows are skipped and added to this list; None: the first one raises an error.
+        rejected: list to which unusable rows are added, which are then skipped; None: they raise an error.
 
     Raises:
         DataError: an unusable row, or no usable row.
     """
     examples: list[Any] = []
     rows: list[int] = []
-    before, fix = len(rejected or ()), ""
+    start, fix = len(rejected or ()), ""
     for file in files:
-        with way_out(rejected):
+        with hint_to_skip(rejected):
             for make, row in read(file):
                 try:
                     examples.append(make())
                 except DataError as error:
                     if rejected is None:
                         raise
-                    if len(rejected) == before:  # the row that the error names, if none can be used
+                    if len(rejected) == start:  # the row that the error names, if none can be used
                         fix = error.fix or ""
                     rejected.append(RejectedRow(str(file), row, error.what))
                 else:
                     rows.append(row)
     origin = " + ".join(map(str, files))
     if not examples:
-        skipped = rejected[before:] if rejected else []
+        skipped = rejected[start:] if rejected else []
         what = f"no {noun} can be used" + (f"; {summary(skipped, listed=False)}" if skipped else "")
         raise DataError(what, where=origin, fix=fix or "Correct the file")
     return examples, origin, rows if len(files) == 1 else range(1, len(rows) + 1)

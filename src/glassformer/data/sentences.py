@@ -37,7 +37,7 @@ from glassformer.errors import (
     TooFewExamplesError,
 )
 from glassformer.finite import json_text
-from glassformer.outputs import write_text_whole, written_whole
+from glassformer.outputs import atomic_write, write_text
 from glassformer.reading import NotRegularError, open_regular
 
 CHUNK = 10_000  # sentences converted to ids at a time
@@ -208,10 +208,10 @@ def _numbered(
     if folder is None:
         return Corpus(ids, starts, words, counts, raw)
     folder = Path(folder)
-    with written_whole(folder / "starts.npy") as draft, draft.open("wb") as file:
+    with atomic_write(folder / "starts.npy") as draft, draft.open("wb") as file:
         np.save(file, starts, allow_pickle=False)
     about = {"words": words, "counts": counts.tolist(), "raw_words": raw}
-    write_text_whole(folder / "words.json", json_text(about) + "\n")
+    write_text(folder / "words.json", json_text(about) + "\n")
     return Corpus.open(folder)
 
 
@@ -232,7 +232,7 @@ def _room(size: int, folder: str | Path | None) -> Iterator[np.ndarray]:
     if folder is None:
         yield np.empty(size, np.int32)
         return
-    with written_whole(Path(folder) / "ids.npy") as draft:
+    with atomic_write(Path(folder) / "ids.npy") as draft:
         array = np.lib.format.open_memmap(draft, "w+", np.int32, (size,))
         if hasattr(os, "posix_fallocate"):  # otherwise writing to the map on a full disk kills the process
             with open(draft, "rb+") as opened:

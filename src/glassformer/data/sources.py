@@ -21,16 +21,16 @@ from glassformer.data.columns import (
     LABEL_COLUMNS,
     NONE,
     Columns,
-    by_name,
     column_checks,
+    columns_for_pair_model,
     columns_of_pairs,
     find_columns,
-    named_together,
+    name_classes,
+    parse_columns,
     read_inputs,
     read_labels,
     row_checks,
-    trained_sides,
-    whole_numbers,
+    with_integer_labels,
     with_label_sets,
 )
 from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, names_of
@@ -46,10 +46,16 @@ from glassformer.data.folders import (
     split_files,
     text_files,
 )
-from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
+from glassformer.data.label_kinds import Format, amounts_message, unify_spelling
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column
-from glassformer.data.rejected import RejectedRow, check_request, lenient_table, way_out, without_bad_rows
+from glassformer.data.rejected import (
+    RejectedRow,
+    check_request,
+    hint_to_skip,
+    keep_usable_rows,
+    lenient_table,
+)
 from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS, Table, is_plain
 from glassformer.errors import DataError, NoSuchColumnError, NoSuchFileError, UnclearColumnError
@@ -71,7 +77,7 @@ def load_text_dataset(
     label_separator: str | None = None,
     numbers: bool = False,
     number_format: Format = "plain",
-    trained: Sequence[str] | None = None,
+    training_columns: Sequence[str] | None = None,
 ) -> TextDataset:
     """Load a data set by name or path.
 
@@ -80,8 +86,8 @@ def load_text_dataset(
         text_column, label_column: columns of a table; None: detect them by usual names, or by content
             (``find_columns`` of ``data/columns.py``).
         limit: use at most this many examples of every split, stratified by class, in file order.
-        seed: seed of the choice of these examples.
-        splits: load only these splits; the others are not read.
+        seed: seed for drawing these examples.
+        splits: load only these splits; other splits are not read.
         need_labels: raise an error for a table without a column of labels.
         on_bad_row: ``refuse`` raises an error for an unusable row; ``skip`` leaves it out and lists it.
         find_labels: detect labels by content even if they are not needed.
@@ -91,9 +97,9 @@ def load_text_dataset(
         label_separator: separator between labels in a multi-label cell; None: a cell is one label.
         numbers: read the labels as ``float``; their column is detected by name or content.
         number_format: format of these numbers, see ``check_numbers``.
-        trained: the text columns (for pairs, both) that a model was trained on; they are used if the table
-            has them and no others are given. For pairs see ``trained_sides``. Empty: the model does not know
-            them; None: there is no model.
+        training_columns: the text columns (for pairs, both) that a model was trained on; they are used if
+            the table has them and ``text_column`` is None. For pairs see ``columns_for_pair_model``. Empty:
+            the model has no column names; None: there is no model.
 
     Labels keep the type of the file: ``int`` if all are integers, otherwise ``str``; class names in a Parquet
     schema replace the numbers. Lists, and cells split at ``label_separator``, become ``LabelSet``.
@@ -103,15 +109,16 @@ def load_text_dataset(
     """
     check_request(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
-    skipped = rejected if on_bad_row == "skip" else None
-    detect, known = find_labels or need_labels, None if trained is None else tuple(trained)
+    skip_list = rejected if on_bad_row == "skip" else None
+    detect = find_labels or need_labels
+    known = None if training_columns is None else tuple(training_columns)
     kind = LabelReader(label_separator, numbers, number_format)
     columns = _Columns(
-        text_column, label_column, need_labels, skipped, detect, labels, pair_column, kind, known
+        text_column, label_column, need_labels, skip_list, detect, labels, pair_column, kind, known
     )
-    named = NAMED_SOURCES.get(str(source))
-    if named is not None:
-        dataset = named.load(named, columns, splits)
+    known_source = NAMED_SOURCES.get(str(source))
+    if known_source is not None:
+        dataset = known_source.load(known_source, columns, splits)
     else:
         dataset = _load_path(Path(source), columns, splits)
     if rejected:
@@ -137,12 +144,12 @@ class LabelReader:
         return column_checks(table, label, self.separator)
 
     def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
-        """The labels; numbers become class names, if this file or an earlier one has names for them."""
+        """The labels; numbers become class names, if this file or an earlier file has class names."""
         if self.numbers:
             return check_numbers(table.read(label), table.origin, table.rows, self.form)
-        own = table.class_names.get(label, ())
-        found = read_labels(table, label, own, self.separator)
-        return found if own else by_name(found, class_names, table)
+        own_names = table.class_names.get(label, ())
+        labels = read_labels(table, label, own_names, self.separator)
+        return labels if own_names else name_classes(labels, class_names, table)
 
 
 @dataclass(frozen=True)
@@ -150,39 +157,39 @@ class _Columns:
     text: str | None = None
     label: str | None = None
     need_labels: bool = False
-    rejected: list[RejectedRow] | None = None  # list of skipped rows; None: the first raises an error
+    rejected: list[RejectedRow] | None = None  # skipped rows; None: an unusable row raises an error
     find_labels: bool = False  # detect labels by content
     labels: bool = True  # read the labels
     pair: str = NONE
     kind: LabelReader = LabelReader()
-    trained: tuple[str, ...] | None = None  # text columns in training
+    training_columns: tuple[str, ...] | None = None  # text columns in training
 
     def table(self, path: Path) -> Table:
         """Read a file, without ragged rows if skipping was requested."""
         return lenient_table(path, self.rejected)
 
 
-def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+def _load_path(path: Path, columns: _Columns, requested: Sequence[str] | None) -> TextDataset:
     path = path.expanduser()
     name, tables = path.stem, {"train": [path]}
     if path.is_dir():
         name, tables = path.name, split_files(path)
     elif not path.exists() and path.suffix.lower() not in READERS:
         raise not_there(path, NAMED_SOURCES)
-    chosen: dict[str, Any] = choose_splits(tables or text_files(path), wanted, str(path))
+    chosen: dict[str, Any] = choose_splits(tables or text_files(path), requested, str(path))
     if not tables:
         splits = {split: read_texts(split, own, path, columns.rejected) for split, own in chosen.items()}
     elif path.is_file() and is_plain(path):
         if columns.need_labels:
-            fix = "Give a table (CSV, TSV, JSONL, Parquet), or write each text, a tab and its label "
-            fix += "in one line"
+            fix = "Give a table (CSV, TSV, JSONL, Parquet), or write a text, a tab and its label "
+            fix += "in every line"
             raise UnclearColumnError("one text in each line, without labels", where=str(path), fix=fix)
         lines, rows = read_lines(path)
         checked = check_texts(lines, str(path), rows)
         splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
     else:
-        read = {split: list(map(columns.table, files)) for split, files in chosen.items()}
-        return _from_tables(name, read, columns)
+        tables_of_split = {split: list(map(columns.table, files)) for split, files in chosen.items()}
+        return _from_tables(name, tables_of_split, columns)
     return TextDataset(name, splits, names_of(splits))
 
 
@@ -202,57 +209,59 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
                 table = parts[i] = _usable(table, found, columns, columns.rejected)
-            others = partial(_usable, table, found, columns)
-            with way_out(columns.rejected, others):
+            list_unusable = partial(_usable, table, found, columns)
+            with hint_to_skip(columns.rejected, list_unusable):
                 texts += read_inputs(table, found)
             if found.label is None:
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
                 continue
             class_names = table.class_names.get(found.label, class_names)
-            with way_out(columns.rejected, others):
+            with hint_to_skip(columns.rejected, list_unusable):
                 labels += columns.kind.read(table, found.label, class_names)
             if columns.kind.numbers:
-                amounts.append(said_of_amounts(table.read(found.label), columns.kind.form))
+                amounts.append(amounts_message(table.read(found.label), columns.kind.form))
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     if not columns.kind.numbers:
-        splits = whole_numbers(one_spelling(splits), untyped)
+        splits = with_integer_labels(unify_spelling(splits), untyped)
     names = () if columns.kind.numbers else class_names or names_of(splits)
-    read_as = dict.fromkeys(table.said for parts in tables.values() for table in parts)
-    said = tuple(line for line in (*read_as, first.said if first else "", *amounts) if line)
-    used = (first.text, first.label) if first else (None, None)
-    about: dict[str, Any] = {"columns": used, "said": said, "pair_column": first.pair if first else None}
-    about |= {"label_candidates": first.candidates, "number_column": first.numbers} if first else {}
-    return TextDataset(name, splits, names, notes=tuple(notes), **about)
+    read_as = dict.fromkeys(table.message for parts in tables.values() for table in parts)
+    messages = tuple(line for line in (*read_as, first.message if first else "", *amounts) if line)
+    names_used = (first.text, first.label) if first else (None, None)
+    extra: dict[str, Any] = {"columns": names_used, "messages": messages}
+    if first:
+        extra |= {"pair_column": first.pair, "label_candidates": first.candidates}
+        extra["number_column"] = first.numbers
+    return TextDataset(name, splits, names, notes=tuple(notes), **extra)
 
 
 def _without_label(
     error: DataError, split: str, first: Columns | None, columns: _Columns, tables: dict[str, list[Table]]
 ) -> DataError:
-    """A specific error for a split without labels if an earlier split has labels; otherwise ``error``."""
-    missing = tuple(f"no column {name!r}" for name in ("label", columns.label) if name)
-    before, parts = next(iter(tables.items()))
+    """A more specific error if an earlier split has labels but this split has not; otherwise ``error``."""
+    missing = tuple(f"there is no column {name!r}" for name in ("label", columns.label) if name)
+    first_split, parts = next(iter(tables.items()))
     if first is None or first.label is None or not columns.need_labels:
         return error
-    if before == split or not error.what.startswith(missing):
+    if first_split == split or not error.what.startswith(missing):
         return error
-    alone = parts[0].origin if len(parts) == 1 else f"the files of {before!r}"
-    what = f"the split {split!r} has no labels: no column {first.label!r}, which {before!r} has"
-    fix = f"Give {alone} alone, or move this file out of the folder, or add its labels"
+    training_files = parts[0].origin if len(parts) == 1 else f"the files of {first_split!r}"
+    what = f"the split {split!r} has no labels: it lacks the column {first.label!r} of {first_split!r}"
+    fix = f"Use only {training_files}, or move this file out of the folder, or add its labels"
     return NoSuchColumnError(what, where=error.where, fix=fix)
 
 
 def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:
-    """The usable rows of a table; the others are added to ``rejected``."""
+    """The usable rows of a table; unusable rows are added to ``rejected``."""
     checks = row_checks(found) | (columns.kind.checks(table, found.label) if found.label else {})
-    return without_bad_rows(table, found.text, found.label, rejected, checks)
+    return keep_usable_rows(table, found.text, found.label, rejected, checks)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> tuple[Table, Columns]:
-    """The columns of a split's table, and the table, with one column of lists if labels are 0/1 columns.
+    """A split's table and its columns; labels in several 0/1 columns become one column of lists.
 
-    Columns are detected in the first split, which is the largest; later splits use the same ones.
+    Columns are detected in the first split, which is the largest; later splits use the same columns.
     """
     if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
@@ -263,14 +272,14 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
     text, label, pair, read_as = columns.text, columns.label, columns.pair, ""
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
-        known = first.label in table.names or named_together(table.names, first.label)
-        label = label or (first.label if known else None)
+        has_label = first.label in table.names or parse_columns(table.names, first.label)
+        label = label or (first.label if has_label else None)
         pair = NONE if first.pair is None else first.pair
-    elif columns.trained is not None and len(columns.trained) == 2:
-        sides = trained_sides(table.names, text, pair, table.origin, columns.trained)
-        text, pair, read_as = sides.first, sides.second, sides.said
+    elif columns.training_columns is not None and len(columns.training_columns) == 2:
+        sides = columns_for_pair_model(table.names, text, pair, table.origin, columns.training_columns)
+        text, pair, read_as = sides.first, sides.second, sides.message
     elif text is None and pair == NONE:
-        text = next((name for name in columns.trained or () if name in table.names), None)
+        text = next((name for name in columns.training_columns or () if name in table.names), None)
     if columns.kind.numbers and split != "unsupervised" and label not in table.names:
         taken = [name for name in (text, pair) if name is not None]
         label = number_column(table, columns.label, taken, columns.kind.form)
@@ -278,47 +287,47 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
     guess = any(options.values()) and not columns.kind.numbers and columns.kind.separator is None
     table, label, said = with_label_sets(table, label, (text, pair), guess=guess)
     found = columns_of_pairs(table, text, label, pair, **options)
-    found = found or find_columns(table, text, label, pairs=columns.trained is None, **options)
-    found = replace(found, said="; ".join(filter(None, (read_as, said, found.said))))
+    found = found or find_columns(table, text, label, pairs=columns.training_columns is None, **options)
+    found = replace(found, message="; ".join(filter(None, (read_as, said, found.message))))
     return table, found if columns.labels else replace(found, label=None)
 
 
 # --- named sources ----------------------------------------------------------------------------
 
 
-def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+def _load_downloadable(source: NamedSource, columns: _Columns, names: Sequence[str] | None) -> TextDataset:
     folder = folder_here(source.folder) if source.hub else find_folder(source.folder)
     if folder is not None:
         files = split_files(folder)
         if "train" not in files:
-            fix = "Complete the folder, or set GLASSFORMER_DATA to another"
-            raise DataError("no train.parquet here", where=str(folder), fix=fix)
+            fix = "Complete the folder, or set GLASSFORMER_DATA to another folder"
+            raise DataError("there is no train.parquet", where=str(folder), fix=fix)
     else:
-        remote = choose_splits(dict(source.files), wanted, source.folder)
+        remote = choose_splits(dict(source.files), names, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
-    tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
+    tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, names, source.folder).items()}
     return source.described(_from_tables(source.folder, tables, columns))
 
 
 def _download(source: NamedSource, path: str) -> Path:
     from huggingface_hub import constants, hf_hub_download
 
-    away = None if constants.HF_HUB_OFFLINE else unreachable(constants.ENDPOINT)
+    offline_reason = None if constants.HF_HUB_OFFLINE else unreachable(constants.ENDPOINT)
     # Offline, the library would retry for half a minute.
-    local: dict[str, Any] = {"local_files_only": True} if away else {}
+    cache: dict[str, Any] = {"local_files_only": True} if offline_reason else {}
     try:
-        return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision, **local))
+        return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision, **cache))
     except Exception as error:  # offline, proxy, disk, Hub: each has its own exception type
-        reason = away or (str(error).splitlines() or [type(error).__name__])[0]
+        reason = offline_reason or (str(error).splitlines() or [type(error).__name__])[0]
         what = f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})"
         fix = f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the parent "
         fix += "folder, or go online"
         raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
-def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+def _load_composed(source: NamedSource, columns: _Columns, requested: Sequence[str] | None) -> TextDataset:
     """Like ``_load_downloadable``, with texts in Unicode's composed form (NFC): one spelling per letter."""
-    dataset = _load_downloadable(source, columns, wanted)
+    dataset = _load_downloadable(source, columns, requested)
     splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
     return replace(dataset, splits=splits)
 
@@ -326,10 +335,10 @@ def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str]
 def _generated(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
     """The loader of a generated data set; ``make`` returns its splits, class names and further notes."""
 
-    def load(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    def load(source: NamedSource, columns: _Columns, requested: Sequence[str] | None) -> TextDataset:
         splits, classes, notes = make()
-        found = choose_splits(splits, wanted, name)
-        return source.described(TextDataset(name, found, classes, notes=notes))
+        selected = choose_splits(splits, requested, name)
+        return source.described(TextDataset(name, selected, classes, notes=notes))
 
     return load
 

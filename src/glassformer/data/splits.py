@@ -12,19 +12,19 @@ import numpy as np
 
 from glassformer.config import nearest
 from glassformer.data.columns import refuse_target_columns
-from glassformer.data.copies import distinct, groups_of
+from glassformer.data.copies import copy_keys, distinct
 from glassformer.data.dataset import Dataset
 from glassformer.data.findings import listed_in_part
-from glassformer.data.label_kinds import FEW, about_labels, hardly_classes, what_labels_are, without_class
+from glassformer.data.label_kinds import FEW, about_labels, drop_class_hint, too_many_classes, what_labels_are
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
 from glassformer.data.numbers import are_numbers, strata_of
 from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFewExamplesError
 
 D = TypeVar("D", bound=Dataset)
-APART = (None, "apart")  # values of ``copies`` with which copies of an example may be in both splits
-Labels = Sequence[Any]  # each a str, an int or a ``LabelSet``
-MANY = 5  # at most this many classes in a proposed setting that drops them; more would be unreadable
+MAY_SEPARATE = (None, "apart")  # values of ``copies`` that allow copies of an example in both splits
+Labels = Sequence[Any]  # every label is a str, an int or a ``LabelSet``
+MANY = 5  # maximum number of classes in a proposed setting that drops classes; more would be unreadable
 BLOCKS = 4  # runs of neighboring rows per class in a split that is held out in blocks
 
 
@@ -34,7 +34,7 @@ def _count(size: float, n: int) -> int:
     if not 0 < count < n or (size >= 1 and size != count):
         sizes = f", a share between 0 and 1, or a whole number from 1 to {n - 1}" if n > 1 else ""
         fix = f"Give more examples{sizes}"
-        raise TooFewExamplesError(f"a part of {size:g} out of {n} examples", where="split size", fix=fix)
+        raise TooFewExamplesError(f"cannot hold out {size:g} of {n} examples", where="split size", fix=fix)
     return count
 
 
@@ -45,38 +45,39 @@ def _strata(labels: Labels, size: float) -> Sequence[Any]:
     return labels
 
 
-def strata(labels: Labels, held: int) -> Sequence[Any]:
-    """Values that stratify a choice of ``held`` examples: class, rarest label of a set, rank of a number."""
+def strata(labels: Labels, held_size: int) -> Sequence[Any]:
+    """The strata for drawing ``held_size`` examples: class, rarest label of a set, or rank of a number."""
     if are_numbers(labels):
-        return strata_of(labels, min(held, len(labels) - held))
-    return strata_of_sets(labels, held)
+        return strata_of(labels, min(held_size, len(labels) - held_size))
+    return strata_of_sets(labels, held_size)
 
 
-def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError | None:
-    """The error for classes with one example, which cannot be in both splits; None: there are none."""
+def _single_example_error(labels: Labels, where: str, all_labels: Counter | None = None) -> DataError | None:
+    """The error for classes with one example, which cannot be in both splits; None if there are none."""
     counts = Counter(labels)
-    lone = [label for label, count in counts.items() if count == 1]
-    if not lone:
+    single = [label for label, count in counts.items() if count == 1]
+    if not single:
         return None
-    copies, total = (1, 0) if every is None else (every[lone[0]], every.total())
-    distinct = "" if every is None else "distinct "
-    what = f"class {lone[0]!r} has one {distinct}example"
+    copies, total = (1, 0) if all_labels is None else (all_labels[single[0]], all_labels.total())
+    distinct = "" if all_labels is None else "distinct "
+    what = f"class {single[0]!r} has one {distinct}example"
     what += f" ({copies} copies of it)" if copies > 1 else ""
-    fix = f"Add examples of it, or {'set copies=apart' if copies > 1 else without_class(lone[0])}"
-    if hardly_classes(labels) and what_labels_are(labels) is None:
+    fix = f"Add examples of the class, or {'set copies=apart' if copies > 1 else drop_class_hint(single[0])}"
+    if too_many_classes(labels) and what_labels_are(labels) is None:
         what = f"{len(counts):,} classes for {len(labels):,} {distinct}examples, "
-        what += f"{len(lone):,} of them with one"
+        what += f"{len(single):,} of which have one example"
         fix = "Are these the labels? Name the column of classes with label_column"
     elif FEW * len(labels) < total:
         what = f"{len(labels):,} distinct examples in {total:,} rows; {what}"
-        fix = "Is that their column? Name it with text_column or image_column, or set copies=apart"
-    elif len(lone) > 1:
-        names = listed_in_part(list(map(repr, lone)))
-        what = f"{len(lone):,} of {len(counts):,} classes have one {distinct}example ({names})"
-        fix = f"Add examples of them, or {'set copies=apart' if copies > 1 else without_class(*lone[:MANY])}"
-    if copies == 1 and len(counts) - len(lone) < 2:  # fewer than two classes remain without them
+        fix = "Check the column of examples: name it with text_column or image_column, or set copies=apart"
+    elif len(single) > 1:
+        names = listed_in_part(list(map(repr, single)))
+        what = f"{len(single):,} of {len(counts):,} classes have one {distinct}example ({names})"
+        hint = "set copies=apart" if copies > 1 else drop_class_hint(*single[:MANY])
+        fix = f"Add examples of these classes, or {hint}"
+    if copies == 1 and len(counts) - len(single) < 2:  # dropping the classes would leave fewer than two
         fix = "Add examples: each class needs two or more"
-    what, fix = what_labels_are(labels) or (f"{what}, which cannot be in both parts", fix)
+    what, fix = what_labels_are(labels) or (f"{what}, which cannot be in both splits", fix)
     return TooFewExamplesError(what, where=where, fix=fix)
 
 
@@ -84,7 +85,7 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     """Two disjoint sets of indices, ``(rest, held)``, each int64 and ascending.
 
     Args:
-        labels: one per example.
+        labels: one label per example.
         size: size of ``held``: a share (< 1) or a count (>= 1).
 
     Raises:
@@ -93,14 +94,14 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     from sklearn.model_selection import StratifiedShuffleSplit
 
     labels = list(_strata(labels, size))
-    if error := _lone(labels, "split"):
+    if error := _single_example_error(labels, "split"):
         raise error
-    held, classes = _count(size, len(labels)), len(set(labels))
-    if min(held, len(labels) - held) < classes:
-        what = f"a part of {min(held, len(labels) - held)} examples cannot have {classes} classes"
+    num_held_out, classes = _count(size, len(labels)), len(set(labels))
+    if (smaller := min(num_held_out, len(labels) - num_held_out)) < classes:
+        what = f"a part of {smaller} examples cannot have {classes} classes"
         what, fix = about_labels(labels, what, "Choose another size")
         raise TooFewExamplesError(what, where="split size", fix=fix)
-    split = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed)
+    split = StratifiedShuffleSplit(n_splits=1, test_size=num_held_out, random_state=seed)
     rest_idx, held_idx = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
     return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
 
@@ -126,21 +127,21 @@ def random_split(
 def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Like ``stratified_split``, but ``held`` consists of up to four runs of neighboring rows of every class.
 
-    For tables in which related rows (reviews of one film, comments of one author) are adjacent: except at the
-    ends of the runs, no such group has rows in both parts. Neighbors are rows of one class with no other row
-    of that class between them.
+    For tables in which related rows (reviews of the same film, comments of the same author) are adjacent:
+    except at the ends of the runs, no such group has rows in both parts. Neighbors are rows of the same class
+    with no other row of that class between them.
 
     For arguments and errors see ``stratified_split``.
     """
     labels = [0] * len(labels) if are_numbers(labels) else list(_strata(labels, size))
-    _, of_class = stratified_split(labels, size, seed)  # checks the arguments, and sets the number per class
-    wanted = Counter(labels[i] for i in of_class.tolist())
+    _, drawn = stratified_split(labels, size, seed)  # checks the arguments, and sets the number per class
+    sizes = Counter(labels[i] for i in drawn.tolist())
     rng, held = np.random.default_rng(seed), []
-    for name in sorted(wanted, key=str):
+    for name in sorted(sizes, key=str):
         rows = np.flatnonzero([label == name for label in labels])
-        runs = min(BLOCKS, wanted[name])
-        gaps = np.sort(rng.integers(0, len(rows) - wanted[name] + 1, runs))  # rows left out before each run
-        lengths = np.array([len(part) for part in np.array_split(np.arange(wanted[name]), runs)])
+        runs = min(BLOCKS, sizes[name])
+        gaps = np.sort(rng.integers(0, len(rows) - sizes[name] + 1, runs))  # rows left out before each run
+        lengths = np.array([len(part) for part in np.array_split(np.arange(sizes[name]), runs)])
         starts = gaps + np.cumsum(lengths) - lengths
         held += [rows[start : start + length] for start, length in zip(starts, lengths)]
     held_idx = np.sort(np.concatenate(held)).astype(np.int64)
@@ -152,8 +153,8 @@ def grouped_split(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Like ``stratified_split`` (or ``block_split``), with all examples of a group in the same part.
 
-    A group's class is the label of its first example. If all groups have one example, the result is that of
-    the split without groups.
+    A group's class is the label of its first example. If all groups have one example, the result is the same
+    as without groups.
 
     Args:
         groups: one key per example.
@@ -163,33 +164,33 @@ def grouped_split(
         DataError: an impossible size, or a class has only one group, which cannot be in both parts.
     """
     split = block_split if blocks else stratified_split
-    labels, first = list(labels), distinct(groups)
-    if len(first) in (1, len(labels)):  # for one group, the check of classes reports the error
+    labels, first_indices = list(labels), distinct(groups)
+    if len(first_indices) in (1, len(labels)):  # for one group, the check of classes reports the error
         return split(labels, size, seed)
-    kept = list(_strata([labels[i] for i in first], size if size < 1 else size / len(labels)))
-    every = Counter(kept) if are_sets(labels) or are_numbers(labels) else Counter(labels)
-    if error := _lone(kept, "split", every):
+    group_labels = list(_strata([labels[i] for i in first_indices], size if size < 1 else size / len(labels)))
+    all_labels = Counter(group_labels) if are_sets(labels) or are_numbers(labels) else Counter(labels)
+    if error := _single_example_error(group_labels, "split", all_labels):
         raise error
-    classes = len(set(kept))
-    wanted = round(_count(size, len(labels)) / len(labels) * len(first))
-    most = max(len(first) - classes, 1)
-    _, held = split(kept, float(min(max(wanted, classes), most)), seed)
-    chosen = {groups[first[i]] for i in held.tolist()}
-    inside = np.array([key in chosen for key in groups])
-    return np.flatnonzero(~inside).astype(np.int64), np.flatnonzero(inside).astype(np.int64)
+    classes = len(set(group_labels))
+    num_groups = round(_count(size, len(labels)) / len(labels) * len(first_indices))
+    max_groups = max(len(first_indices) - classes, 1)
+    _, held = split(group_labels, float(min(max(num_groups, classes), max_groups)), seed)
+    held_groups = {groups[first_indices[i]] for i in held.tolist()}
+    is_held_out = np.array([key in held_groups for key in groups])
+    return np.flatnonzero(~is_held_out).astype(np.int64), np.flatnonzero(is_held_out).astype(np.int64)
 
 
 def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
     """Sorted positions, int64, of about ``count`` random examples without labels; groups are not divided.
 
-    If all groups have one example, these are the first ``count`` of numpy's permutation.
+    If all groups have one example, the positions are the first ``count`` of numpy's permutation.
     """
-    first = distinct(groups)
-    wanted = count if len(first) == len(groups) else round(count / len(groups) * len(first))
-    wanted = min(max(wanted, 1), max(len(first) - 1, 1))
-    order = np.random.default_rng(seed).permutation(len(first))[:wanted]
-    chosen = {groups[first[i]] for i in order.tolist()}
-    return np.flatnonzero([key in chosen for key in groups]).astype(np.int64)
+    firsts = distinct(groups)
+    num_groups = count if len(firsts) == len(groups) else round(count / len(groups) * len(firsts))
+    num_groups = min(max(num_groups, 1), max(len(firsts) - 1, 1))
+    order = np.random.default_rng(seed).permutation(len(firsts))[:num_groups]
+    chosen_groups = {groups[firsts[i]] for i in order.tolist()}
+    return np.flatnonzero([key in chosen_groups for key in groups]).astype(np.int64)
 
 
 def stratified_folds(
@@ -198,8 +199,8 @@ def stratified_folds(
     """The fold of each example, int64 [n] in ``0..folds-1``, stratified by class.
 
     Args:
-        groups: one key per example; examples of a group share a fold, stratified by the label of the first.
-        blocks: each fold has one run of neighboring rows per class (``block_split``); the seed has no effect.
+        groups: one key per example; examples of a group are in the same fold. Its class is its first label.
+        blocks: whether a fold is one run of neighboring rows per class (``block_split``); ignores ``seed``.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.
@@ -207,26 +208,26 @@ def stratified_folds(
     from sklearn.model_selection import StratifiedKFold
 
     keys = list(range(len(labels))) if groups is None else list(groups)
-    first = distinct(keys)
-    kept = list(strata([labels[i] for i in first], len(first) // folds))
-    kept = [0] * len(kept) if blocks and are_numbers(labels) else kept
-    rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
-    if seen < folds:
-        if hardly_classes(kept) and (error := _lone(kept, "folds")):
+    firsts = distinct(keys)
+    group_labels = list(strata([labels[i] for i in firsts], len(firsts) // folds))
+    group_labels = [0] * len(group_labels) if blocks and are_numbers(labels) else group_labels
+    rare, num_examples = min(Counter(group_labels).items(), key=lambda item: item[1])
+    if num_examples < folds:
+        if too_many_classes(group_labels) and (error := _single_example_error(group_labels, "folds")):
             raise error
-        what = f"class {rare!r} has {seen} distinct examples for {folds} folds"
-        fix = f"Use {seen} folds or fewer, or add examples"
-        fix = fix if seen > 1 else f"Add examples of it, or {without_class(rare)}"
-        what, fix = about_labels(kept, what, fix)
+        what = f"class {rare!r} has {num_examples} distinct examples for {folds} folds"
+        fix = f"Use {num_examples} folds or fewer, or add examples"
+        fix = fix if num_examples > 1 else f"Add examples of the class, or {drop_class_hint(rare)}"
+        what, fix = about_labels(group_labels, what, fix)
         raise TooFewExamplesError(what, where="folds", fix=fix)
-    maker = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
-    split = maker.split(np.zeros(len(kept)), np.asarray(kept))
-    fold_of = {keys[first[i]]: number for number, (_, held) in enumerate(split) for i in held.tolist()}
+    splitter = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
+    split = splitter.split(np.zeros(len(group_labels)), np.asarray(group_labels))
+    fold_of = {keys[firsts[i]]: number for number, (_, held) in enumerate(split) for i in held.tolist()}
     return np.array([fold_of[key] for key in keys], np.int64)
 
 
 def stratified_subset(labels: Labels, size: float, seed: int) -> np.ndarray:
-    """Ascending indices of ``size`` examples (share or count), or of all if there are fewer.
+    """Ascending indices of ``size`` examples (share or count), or of all examples if there are fewer.
 
     The choice is stratified by class, or purely random if classes are too small.
     """
@@ -253,7 +254,7 @@ def split_by_distinct_text(
         DataError: the shares do not add up to 1, or a part would be empty.
     """
     if not sizes or min(sizes.values()) <= 0 or abs(sum(sizes.values()) - 1) > 1e-9:
-        fix = 'Give {"train": 0.8, "test": 0.2}'
+        fix = 'Use shares such as {"train": 0.8, "test": 0.2}'
         raise DataError("the shares do not add up to 1", where="sizes", fix=fix)
     copies, by_class = defaultdict[str, list[int]](list), defaultdict[Any, list[str]](list)
     for index, text in enumerate(texts):
@@ -263,16 +264,16 @@ def split_by_distinct_text(
     rng = random.Random(seed)
     parts: dict[str, list[int]] = {name: [] for name in sizes}
     for label in sorted(by_class, key=str):
-        own = sorted(by_class[label])
-        rng.shuffle(own)
+        texts_of_class = sorted(by_class[label])
+        rng.shuffle(texts_of_class)
         start, share = 0, 0.0
         for name, size in sizes.items():
             share += size
-            stop = round(share * len(own))
-            parts[name] += [index for text in own[start:stop] for index in copies[text]]
+            stop = round(share * len(texts_of_class))
+            parts[name] += [index for text in texts_of_class[start:stop] for index in copies[text]]
             start = stop
     if empty := [name for name, indices in parts.items() if not indices]:
-        fix = "Give more texts or a larger share"
+        fix = "Give more texts, or use a larger share"
         raise TooFewExamplesError(f"part {empty[0]!r} would be empty", where="sizes", fix=fix)
     return {name: np.sort(np.asarray(indices, dtype=np.int64)) for name, indices in parts.items()}
 
@@ -300,33 +301,35 @@ class Splits:
         return ", ".join(f"{len(split):,} {name}" for name, split in self.parts().items())
 
 
-def as_they_are(dataset: Any) -> Splits:
-    """Splits of other data: nothing is held out, and the test split or else the first split is evaluated."""
+def without_holding_out(dataset: Any) -> Splits:
+    """Splits of other data: nothing is held out; the test split, or else the first split, is evaluated."""
     splits = dataset.splits
     judged = splits.get("test") or next(iter(splits.values()))
     return Splits(dataset, splits.get("train"), splits.get("validation"), judged, "test")
 
 
-def labelled(split: Any | None) -> Any | None:
+def if_labeled(split: Any | None) -> Any | None:
     """The split if it has labels, otherwise None."""
     return None if split is None or split.labels is None else split
 
 
-def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | None] = APART) -> Splits:
+def make_splits(
+    dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | None] = MAY_SEPARATE
+) -> Splits:
     """The splits of a data set, including those held out of its training split.
 
     Args:
         d: the section ``data`` of a recipe.
         judged_name: name of the split that is evaluated.
-        apart: values of ``d.copies`` with which copies of an example may be in both splits.
+        may_separate: values of ``d.copies`` that allow copies of an example in both splits.
 
     Raises:
-        DataError: no training split, or a split that cannot be held out.
-        ConfigError: no split has that name.
+        DataError: there is no training split, or a split cannot be held out.
+        ConfigError: there is no split ``judged_name``.
     """
     splits = dict(dataset.splits)
     if "train" not in splits:
-        raise NoSuchSplitError(f"no train split, only {', '.join(splits)}", where=d.source)
+        raise NoSuchSplitError(f"there is no train split, only {', '.join(splits)}", where=d.source)
     try:
         for name, size in (("test", d.test_size), ("validation", d.validation_size)):
             if size is not None and (name == "validation" or name not in splits):
@@ -339,29 +342,29 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
         raise error.but(where=where) from None
     train = splits["train"]
     if d.train_size is not None and d.train_size < len(train):
-        train = train.select(_drawn(train, d.train_size, d.split_seed, shuffled=train.SHUFFLED).tolist())
+        train = train.select(_draw(train, d.train_size, d.split_seed, shuffled=train.SHUFFLED).tolist())
     if (pair := getattr(dataset, "pair_column", None)) is not None:
         refuse_target_columns(train, (dataset.columns[0], pair))
-    name = choose_judged(judged_name, [*splits])
+    name = choose_evaluated_split(judged_name, [*splits])
     judged = splits.get(name)
     if judged is None and judged_name == "validation":
-        fix = "Set validation_size, such as 0.1"
-        raise NoSuchSplitError("no validation split to evaluate on", where=d.source, fix=fix)
+        fix = "Set validation_size, for example to 0.1"
+        raise NoSuchSplitError("there is no validation split to evaluate on", where=d.source, fix=fix)
     return Splits(dataset, train, splits.get("validation"), judged, name)
 
 
-def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APART) -> tuple[Any, Any]:
-    """Divide a split into the examples to keep and to hold out; for arguments and errors see ``split_up``."""
+def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = MAY_SEPARATE) -> tuple[Any, Any]:
+    """Divide a split into the examples to keep and to hold out; for arguments see ``make_splits``."""
     copies, seed = getattr(d, "copies", None), d.split_seed
-    groups = None if copies in apart else groups_of(train, copies == "sides")
+    groups = None if copies in apart else copy_keys(train, copies == "sides")
     if not train.STRATIFIED:
         held = grouped_choice(groups or range(len(train)), _count(size, len(train)), seed)
         kept = np.setdiff1d(np.arange(len(train)), held)
         return train.select(kept.tolist()), train.select(held.tolist())
     labels, blocks = train.labels or [], d.hold_out == "blocks"
     if not labels:
-        fix = "Name their column with label_column"
-        raise DataError("no labels to stratify the held-out split by", where=train.origin, fix=fix)
+        fix = "Name the column of labels with label_column"
+        raise DataError("there are no labels to stratify the held-out split by", where=train.origin, fix=fix)
     if groups is not None:
         kept, held = grouped_split(labels, groups, size, seed, blocks)
     else:
@@ -369,7 +372,7 @@ def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APAR
     return train.select(kept.tolist()), train.select(held.tolist())
 
 
-def _drawn(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
+def _draw(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
     """Ascending positions of ``count`` random examples, drawn by the method for this kind of split."""
     if split.STRATIFIED:
         return stratified_subset(split.labels or [0] * len(split), count, seed)
@@ -379,23 +382,25 @@ def _drawn(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
     return np.sort(rng.choice(len(split), count, replace=False))
 
 
-def choose_judged(wanted: str, splits: Sequence[str]) -> str:
+def choose_evaluated_split(name: str, splits: Sequence[str]) -> str:
     """Name of the split to evaluate: the requested one, or validation if there is no test split.
 
     Raises:
         ConfigError: another requested split does not exist (the message suggests a similar name).
     """
-    if wanted not in (*splits, "test", "validation"):
-        raise BadValueError(f"no split {wanted!r}", where="evaluate.split", fix=nearest(wanted, [*splits]))
-    return wanted if wanted in splits else "validation"
+    if name not in (*splits, "test", "validation"):
+        raise BadValueError(
+            f"there is no split {name!r}", where="evaluate.split", fix=nearest(name, [*splits])
+        )
+    return name if name in splits else "validation"
 
 
 def with_limit(dataset: D, limit: int | None, seed: int) -> D:
-    """At most ``limit`` examples of each split, stratified by class and in file order; None: all."""
+    """At most ``limit`` examples of each split, stratified by class and in file order; None: all examples."""
     if limit is None:
         return dataset
     splits = dict(dataset.splits)
     for name, split in splits.items():
         if len(split) > limit:
-            splits[name] = split.select(_drawn(split, limit, seed, shuffled=False).tolist())
+            splits[name] = split.select(_draw(split, limit, seed, shuffled=False).tolist())
     return replace(dataset, splits=splits)

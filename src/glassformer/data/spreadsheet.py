@@ -19,8 +19,8 @@ REVIEWED = "review:"  # prefix of the columns that a label review adds; all cell
 _SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
-# A program that splits at semicolons or tabs sees further cells inside ours: after a run of separators,
-# blanks and quotes. The pattern tries each run once, from its start, so that it takes linear time.
+# A program that splits at semicolons or tabs finds further cells inside one of our cells: after a run of
+# separators, blanks and quotes. The pattern tries each run once, from its start, so it takes linear time.
 _INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
 _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -29,7 +29,7 @@ _LIMIT = threading.RLock()
 
 
 class csv_rows:
-    """Like ``csv.reader``, with cells of up to ``longest`` characters.
+    """Like ``csv.reader``, with cells of at most ``longest`` characters.
 
     Python has one such limit per process. It is set for one record at a time and then restored, so that other
     readers and threads keep their limit.
@@ -48,11 +48,11 @@ class csv_rows:
 
     def __next__(self) -> list[str]:
         with _LIMIT:
-            before = csv.field_size_limit(self._longest)
+            old_limit = csv.field_size_limit(self._longest)
             try:
                 return next(self._records)
             finally:
-                csv.field_size_limit(before)
+                csv.field_size_limit(old_limit)
 
 
 def csv_dicts(lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
@@ -82,25 +82,25 @@ def _opens_cell(match: re.Match[str]) -> bool:
     return match.start() == 0 or _SEPARATORS.search(match[1]) is not None
 
 
-def plain_under(names: Sequence[str]) -> Callable[[str], str]:
+def cell_reader(names: Sequence[str]) -> Callable[[str], str]:
     """The function that reads the cells of a table: ``csv_plain`` for label reviews, otherwise ``str``."""
-    return csv_plain if _ours(names) else str
+    return csv_plain if _is_label_review(names) else str
 
 
-def guard_under(names: Sequence[str]) -> Callable[[str], str]:
-    """The function that writes the cells of such a table: the inverse of ``plain_under``."""
-    return csv_safe if _ours(names) else str
+def cell_writer(names: Sequence[str]) -> Callable[[str], str]:
+    """The function that writes the cells of a table: the inverse of ``cell_reader``."""
+    return csv_safe if _is_label_review(names) else str
 
 
-def _ours(names: Sequence[str]) -> bool:
+def _is_label_review(names: Sequence[str]) -> bool:
     return any(name.startswith(REVIEWED) for name in names)
 
 
-def unread(path: Path) -> str:
+def unsupported_message(path: Path) -> str:
     """The error message for a file whose extension is not that of a table."""
     if path.suffix:
-        return f"files of type {path.suffix!r} are not read"
-    return "the file's name has no ending such as .csv, so its type is not known"
+        return f"files of type {path.suffix!r} are not supported"
+    return "the file name has no extension such as .csv, so its type is unknown"
 
 
 def other_kind(suffix: str, known: Iterable[str]) -> str:

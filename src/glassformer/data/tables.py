@@ -3,8 +3,8 @@
 Rows are counted from 1: in CSV and TSV the header is row 1, in JSONL each line is a row, in Parquet row 1 is
 the first record. ``StreamedTable`` iterates over the rows of a file of any size without keeping them.
 
-Long because only the reader of a row can name it, and because CSV and TSV files do not state their delimiter,
-whether they have a header, or what other lines they contain.
+This module is long because only the reader knows the number of a faulty row, and because CSV and TSV files do
+not state their delimiter, whether they have a header, or what other lines they contain.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from glassformer.data.files import (
     check_utf8,
     encoding_fix,
     not_text,
-    opened,
+    open_file,
     pass_over,
     read_utf8,
     readable,
     reading,
-    said,
-    said_of_tables,
+    reading_setting,
+    reading_settings,
     stop,
     text_lines,
 )
@@ -62,7 +62,7 @@ from glassformer.data.parquet import (
     partitions,
     read_column,
 )
-from glassformer.data.spreadsheet import SEPARATOR, csv_rows, other_kind, plain_under, unread
+from glassformer.data.spreadsheet import SEPARATOR, cell_reader, csv_rows, other_kind, unsupported_message
 from glassformer.errors import (
     DataError,
     FileTypeError,
@@ -93,17 +93,17 @@ class Table:
     origin: str
     names: tuple[str, ...]
     rows: Sequence[int]  # row number of each record in the file
-    read: Callable[[str], list[Any]]  # column name -> its values, one per record
+    read: Callable[[str], list[Any]]  # reads the values of a column by its name, one per record
     typed: bool = True  # False: every value is text (CSV, TSV)
-    said: str = ""  # message to the user about how the file is read
-    class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> names of its ints
+    message: str = ""  # message to the user about how the file is read
+    class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> class names
 
     def check_columns(self, *names: str | None) -> None:
         """Raise DataError for a column that does not exist; None is ignored."""
         for name in names:
             if name is not None and name not in self.names:
                 raise NoSuchColumnError(
-                    f"no column {name!r}", where=self.origin, fix=nearest(name, self.names)
+                    f"there is no column {name!r}", where=self.origin, fix=nearest(name, self.names)
                 )
 
 
@@ -111,20 +111,20 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
-        refuse: called with a row that is ragged or not a JSON object; if it returns, the row is left out, and
-            a key that a JSON object lacks is None. Rows with bytes that are not UTF-8 or with broken quoting
-            are treated likewise; reading then continues on the line after the beginning of such a row.
+        refuse: called with the error for a row that is ragged, not a JSON object, not UTF-8 or has broken
+            quoting. If it returns, the row is left out, and reading continues on the line after its first.
+            With a ``refuse`` other than ``stop``, keys that a JSON object lacks become None.
 
     Raises:
-        DataError: no such file, another kind of file, not UTF-8, damaged, ragged, or without rows.
+        DataError: the file is missing, of an unsupported type, not UTF-8, damaged, ragged, or without rows.
     """
     path = Path(path)
     reader = READERS.get(path.suffix.lower())
-    if reader is None and between_tabs(path):
+    if reader is None and is_tab_separated(path):
         reader = _read_text
     if reader is None:
         fix = other_kind(path.suffix, READERS)
-        raise FileTypeError(unread(path), where=str(path), fix=fix)
+        raise FileTypeError(unsupported_message(path), where=str(path), fix=fix)
     table = reader(path, refuse)
     if not table.rows:
         raise no_rows(path, header=bool(table.names) and not table.typed)
@@ -132,18 +132,18 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
 
 
 def no_rows(path: Path, header: bool) -> DataError:
-    """The error for a file without rows; ``header``: it has one, which may have been meant as a row."""
+    """The error for a file without rows; ``header``: whether it has a header, which may be meant as a row."""
     fix = "Give at least one example"
-    fix += "; the first row is taken for the header, unless --header no says that there is none" * header
+    fix += "; the first row is read as the header: if the file has no header, add --header no" * header
     return MissingValueError(NO_ROWS, where=str(path), fix=fix)
 
 
 def is_plain(path: Path) -> bool:
     """Whether a file has one text per line: a ``.txt`` file that is not a table."""
-    return path.suffix.lower() == PLAIN and not between_tabs(path)
+    return path.suffix.lower() == PLAIN and not is_tab_separated(path)
 
 
-def between_tabs(path: Path) -> bool:
+def is_tab_separated(path: Path) -> bool:
     """Whether a ``.txt`` file is a table: all lines have the same number of tabs, at least one."""
     if path.suffix.lower() != PLAIN or not path.is_file():
         return False
@@ -153,21 +153,22 @@ def between_tabs(path: Path) -> bool:
 
 
 # --- files that can be parsed, but probably wrongly -----------------------------------------------
-# The content of the columns decides. A line within a quoted cell counts as a separate row if it has as many
-# cells as the header and its cells fit the columns of labels, numbers and dates, which prose never does.
-# The first row counts as data if it has such values, or if the names of all text columns are sentences.
+# The content of the columns decides whether a file was parsed correctly. A line in a quoted cell is a
+# separate row if it has as many cells as the header and its cells fit the columns of labels, numbers and
+# dates, which prose never does. The first row is data if it has such cells, or if all names of text columns
+# are sentences.
 
-SAMPLE = 1_000  # number of rows that show what the columns hold
-HEAD = 200  # number of rows compared with the first row, to decide whether it is one of them
+SAMPLE = 1_000  # number of rows from which the content of the columns is inferred
+HEAD = 200  # number of rows compared with the first row, to decide whether the first row is data
 ENOUGH = 10  # number of rows after which a column's labels are known well enough to exclude other values
 MOSTLY = 0.75  # minimum share of the lines of a cell that look like rows
-# Minimum number of lines of a cell, all of which must look like rows, if no column holds labels or numbers:
-# for tabs, for commas, and if every other row has several lines.
+# Minimum number of lines of a cell, all of which must look like rows, if no column has labels or numbers:
+# for tabs, for commas, and if all other rows span several lines.
 LINES = 2, 3, 8
-SENTENCE = 4  # words; names of columns have fewer
+SENTENCE = 4  # minimum number of words of a sentence; names of columns have fewer words
 QUESTIONS = 0.2  # minimum share of texts that end like questions
 MAX_CHECKED = 64  # columns whose content is checked
-MANY = 10  # this many different numbers are not classes
+MANY = 10  # maximum number of different numbers that can be classes
 WORD = re.compile(r"[^\W\d][\w/-]*").fullmatch
 # Names that occur in headers and rarely in rows.
 OTHERS = (
@@ -177,7 +178,7 @@ OTHERS = (
 USUAL_NAMES = frozenset((*LABEL_COLUMNS, *TEXT_COLUMNS, *OTHERS))
 OPENS = "a double quote opens in line"
 ROWS_FIX = (
-    'If each line is a row, correct the quote in line {} (inside a quoted cell it is written ""), or read '
+    'If each line is a row, correct the quote in line {} (inside a quoted cell, write ""), or read '
     "quotes as plain characters with --quoting none; if the cell has line breaks, add --quoting csv"
 )
 HEADER_FIX = (
@@ -188,15 +189,15 @@ First = Literal["header", "row", "unclear"]
 
 
 @dataclass(frozen=True)
-class Held:
-    """Content of a column that prose does not have: labels or other words, else numbers or dates."""
+class ColumnContent:
+    """What distinguishes a column from prose: its labels or single words, or that it has numbers or dates."""
 
     labels: frozenset[str]
-    repeat: bool  # the labels repeat, so that the sample has all of them
+    repeat: bool  # whether the labels repeat, so that the sample has all of them
     numbers: bool
     dates: bool
-    words: bool  # the labels have one word each
-    spaced: bool  # cells are surrounded by blanks, as in ``text, label``
+    words: bool  # whether every label is one word
+    spaced: bool  # whether cells are surrounded by blanks, as in ``text, label``
 
     def holds(self, cell: str) -> bool:
         cell = cell.strip('"')
@@ -207,69 +208,71 @@ class Held:
         return (self.numbers and are_numbers([cell])) or (self.dates and are_dates([cell]))
 
 
-def held_by(cells: Sequence[str]) -> Held | None:
-    """Content of a column, by some of its cells; None: texts, or nothing that sets rows apart from prose."""
-    there = [cell for cell in cells if cell.strip()]
-    if len(there) < 2:
+def infer_content(cells: Sequence[str]) -> ColumnContent | None:
+    """The content of a column, inferred from some cells; None if they could also be prose."""
+    filled = [cell for cell in cells if cell.strip()]
+    if len(filled) < 2:
         return None
-    spaced = any(cell != cell.strip() for cell in there)
-    numbers, dates = are_numbers(there), are_dates(there)
-    if looks_like_labels(there) and text_size(there) is None and (not numbers or len(set(there)) <= MANY):
-        return Held(frozenset(there), True, numbers, False, all(map(WORD, there)), spaced)
-    if all(map(WORD, there)):
-        return Held(frozenset(there), False, False, False, True, spaced)
-    return Held(frozenset(), False, numbers, dates, False, spaced) if numbers or dates else None
+    spaced = any(cell != cell.strip() for cell in filled)
+    numbers, dates = are_numbers(filled), are_dates(filled)
+    if looks_like_labels(filled) and text_size(filled) is None and (not numbers or len(set(filled)) <= MANY):
+        return ColumnContent(frozenset(filled), True, numbers, False, all(map(WORD, filled)), spaced)
+    if all(map(WORD, filled)):
+        return ColumnContent(frozenset(filled), False, False, False, True, spaced)
+    return ColumnContent(frozenset(), False, numbers, dates, False, spaced) if numbers or dates else None
 
 
 # --- rows within a quoted cell ----------------------------------------------------------------
 
 
-class Cells:
+class ColumnContents:
     """Content of the columns of a file, determined on first use."""
 
     def __init__(self, path: Path, delimiter: str, errors: str):
         self.path, self.delimiter, self.errors = path, delimiter, errors
         self.width = 0  # number of cells of the header; 0: not known yet
-        self._held: list[Held | None] | None = None
+        self._contents: list[ColumnContent | None] | None = None
         self._spaced = False  # whether cells begin with a blank
 
     def are_rows(self, lines: Sequence[str]) -> bool:
-        """Whether the lines of one record look like rows of their own."""
+        """Whether each line of one record looks like a separate row."""
         rows = [line.rstrip("\r\n").split(self.delimiter) for line in lines if line.strip()]
         fitting = [row for row in rows if len(row) == self.width]
         if self.width < 2 or len(rows) < 2 or len(fitting) < MOSTLY * len(rows):
             return False
         if len(rows[0]) != self.width:  # a multi-line cell: its first line is not followed by a label
             return False
-        if self._held is None:
+        if self._contents is None:
             sample = list(islice(self._single_lines(), SAMPLE))
-            self._held = [held_by(cells) for cells in zip(*sample, strict=True)]
+            self._contents = [infer_content(cells) for cells in zip(*sample, strict=True)]
             self._spaced = any(cell[:1] == " " for row in sample for cell in row[1:])
-        if not self._spaced:  # as after the commas of prose
+        if not self._spaced:  # a cell that begins with a blank is probably prose after a comma
             fitting = [row for row in fitting if not any(cell[:1] == " " for cell in row[1:])]
-        telling = [(i, held) for i, held in enumerate(self._held) if held is not None]
-        if not telling:
-            tabs, commas, alone = LINES
-            least = alone if not self._held else tabs if self.delimiter == "\t" else commas
+        known = [(i, content) for i, content in enumerate(self._contents) if content is not None]
+        if not known:
+            tabs, commas, multiline = LINES
+            least = multiline if not self._contents else tabs if self.delimiter == "\t" else commas
             return len(fitting) == len(rows) >= least
-        return sum(all(held.holds(row[i]) for i, held in telling) for row in fitting) >= MOSTLY * len(rows)
+        return sum(all(content.holds(row[i]) for i, content in known) for row in fitting) >= MOSTLY * len(
+            rows
+        )
 
     def _single_lines(self) -> Iterator[list[str]]:
         """The records that are one line long, without the header."""
-        taken: list[str] = []
+        record_lines: list[str] = []
 
         def lines() -> Iterator[str]:
             for line in text_lines(self.path, newline="", errors=self.errors):
-                taken.append(line)
+                record_lines.append(line)
                 yield line
 
-        begun = False
+        header_seen = False
         with suppress(csv.Error):
             for record in csv_rows(lines(), MAX_TEXT, delimiter=self.delimiter):
-                if len(taken) == 1 and len(record) == self.width and begun:
+                if len(record_lines) == 1 and len(record) == self.width and header_seen:
                     yield record
-                begun = begun or len(record) == self.width
-                taken.clear()
+                header_seen = header_seen or len(record) == self.width
+                record_lines.clear()
 
 
 # --- the header -------------------------------------------------------------------------------
@@ -284,39 +287,39 @@ def first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[Firs
     """
     columns = list(zip(*rows, strict=True))[:MAX_CHECKED]
     names = names[: len(columns)]
-    counted = list(map(str, range(len(names))))  # pandas' names for columns without a name
-    if not columns or [*filter(None, names)] in (counted, counted[:-1]):
+    numbered = list(map(str, range(len(names))))  # pandas' names for columns without a name
+    if not columns or [*filter(None, names)] in (numbered, numbered[:-1]):
         return "unclear", ""
-    both = list(zip(names, columns, strict=True))
-    if any(name.strip().lower() in USUAL_NAMES and name not in cells for name, cells in both):
+    named_columns = list(zip(names, columns, strict=True))
+    if any(name.strip().lower() in USUAL_NAMES and name not in cells for name, cells in named_columns):
         return "header", ""
-    alike: list[str] = []  # names that also occur as values of their columns
-    for name, cells in both:
-        held = held_by(cells)
-        if held is None or (held.labels and not held.repeat):
+    repeats: list[str] = []  # names that also occur as values of their columns
+    for name, cells in named_columns:
+        content = infer_content(cells)
+        if content is None or (content.labels and not content.repeat):
             continue
-        if name in held.labels or (not held.words and held.holds(name)):
-            alike.append(name)
+        if name in content.labels or (not content.words and content.holds(name)):
+            repeats.append(name)
         elif len(cells) >= ENOUGH or are_numbers(cells):
             return "header", ""
-    if found := next((name for name in alike if not are_numbers([name])), None):
-        return "row", f"{found!r} is also a value of its column"
-    texts = [(name, cells) for name, cells in both if text_size(cells) is not None]
-    if alike and texts and all(len(name.split()) > 1 for name, _ in texts):
-        return "row", f"{alike[0]!r} is also a value of its column, and {_short(texts[0][0])!r} is a text"
-    if not alike and texts and all(_like(name, cells) for name, cells in texts):
+    if repeated := next((name for name in repeats if not are_numbers([name])), None):
+        return "row", f"{repeated!r} is also a value of its column"
+    texts = [(name, cells) for name, cells in named_columns if text_size(cells) is not None]
+    if repeats and texts and all(len(name.split()) > 1 for name, _ in texts):
+        return ("row", f"{repeats[0]!r} is also a value of its column, and {_short(texts[0][0])!r} is a text")
+    if not repeats and texts and all(_reads_like(name, cells) for name, cells in texts):
         return "row", f"{_short(texts[0][0])!r} reads like the other texts of its column"
     return "unclear", ""
 
 
-def _like(name: str, cells: Sequence[str]) -> bool:
+def _reads_like(name: str, cells: Sequence[str]) -> bool:
     """Whether the name of a column reads like its texts."""
     words = len(name.split())
-    asks = sum(cell.rstrip().endswith(("?", ":")) for cell in cells) >= QUESTIONS * len(cells)
+    has_questions = sum(cell.rstrip().endswith(("?", ":")) for cell in cells) >= QUESTIONS * len(cells)
     if name in cells:
         return True
     if name.rstrip().endswith(("?", ":")):  # as in the questions of a form
-        return words >= SENTENCE and asks
+        return words >= SENTENCE and has_questions
     return words >= SENTENCE or (words > 1 and bool(re.search(r"[.!\u3002]\s*$", name)))
 
 
@@ -326,8 +329,8 @@ def _short(text: str) -> str:
 
 # --- lines above and within the table -------------------------------------------------------------
 
-MIN_ROWS = 4  # rows with content that a table below other lines must have
-MAX_HEAD = 1 << 20  # characters at the beginning of a file that are checked
+MIN_ROWS = 4  # minimum number of non-empty rows of a table preceded by other lines
+MAX_HEAD = 1 << 20  # number of characters at the beginning of a file that are checked
 MAX_NAMED = 5  # rows that a message names
 _HTML = re.compile(r"\s*<(!doctype html|html|head|body|table)\b", re.IGNORECASE).match
 Row = tuple[int, list[str]]
@@ -335,7 +338,7 @@ Row = tuple[int, list[str]]
 
 def check_head(path: Path, errors: str) -> None:
     """Raise DataError for an HTML page, and for lines above the header unless ``--header`` is given."""
-    if said("header"):
+    if reading_setting("header"):
         return
     lines, _ = _beginning(path, errors, HEAD)
     if _HTML(next(filter(str.strip, lines), "")):
@@ -344,7 +347,7 @@ def check_head(path: Path, errors: str) -> None:
         raise FileTypeError(what, where=str(path), fix=fix)
     if SEPARATOR("".join(lines[:1])):
         return
-    how = csv.QUOTE_NONE if said("quoting") == "none" else csv.QUOTE_MINIMAL
+    how = csv.QUOTE_NONE if reading_setting("quoting") == "none" else csv.QUOTE_MINIMAL
     for sign in ",;\t":
         try:
             records = [*enumerate(csv.reader(lines, delimiter=sign, quoting=how), 1)]
@@ -356,8 +359,8 @@ def check_head(path: Path, errors: str) -> None:
         for _, cells in filled:
             while not cells[-1]:
                 cells.pop()
-        if found := _header_below(filled):
-            (first, cells), (row, names) = filled[0], found
+        if header := _header_below(filled):
+            (first, cells), (row, names) = filled[0], header
             what = f"row {first} is not a header but a line above the table ({sign.join(cells)[:40]!r}); "
             what += f"row {row} looks like the header: {listed(names)}"
             above = f"the {row - 1} rows" if row > 2 else "the row"
@@ -365,10 +368,10 @@ def check_head(path: Path, errors: str) -> None:
             raise MalformedFileError(what, where=str(path), fix=fix)
 
 
-def _beginning(path: Path, errors: str, most: int | None = None) -> tuple[list[str], bool]:
-    """The first ``most`` lines of a file, at most ``MAX_HEAD`` characters; and whether these cut them off."""
+def _beginning(path: Path, errors: str, max_lines: int | None = None) -> tuple[list[str], bool]:
+    """The first ``max_lines`` lines of a file; and whether they stop early, after ``MAX_HEAD`` characters."""
     lines, size = [], 0
-    for line in islice(text_lines(path, newline="", errors=errors), most):
+    for line in islice(text_lines(path, newline="", errors=errors), max_lines):
         lines.append(line)
         size += len(line)
         if size > MAX_HEAD:
@@ -377,7 +380,7 @@ def _beginning(path: Path, errors: str, most: int | None = None) -> tuple[list[s
 
 
 def _header_below(rows: Sequence[Row]) -> Row | None:
-    """The row that looks like the header if the first row is a title or a comment above it; else None."""
+    """The row that looks like the header if the first row is a title or comment above it; else None."""
     if len(rows) < MIN_ROWS:
         return None
     first, below = rows[0][1], rows[1:]
@@ -391,7 +394,7 @@ def _header_below(rows: Sequence[Row]) -> Row | None:
     return alike[0] if what == "header" else None
 
 
-class HeaderAgain:
+class RepeatedHeaders:
     """Repeated header rows below the header, as in concatenated tables.
 
     Args:
@@ -403,33 +406,33 @@ class HeaderAgain:
         self.names, self.path = [name.strip() for name in names], path
         self._sorted = sorted(self.names)
 
-    def without(self, records: Iterable[Row], refuse: Refuse) -> Iterator[Row]:
-        """The records that do not repeat the header; ``refuse`` is called with each that does.
+    def remove_from(self, records: Iterable[Row], refuse: Refuse) -> Iterator[Row]:
+        """The records that do not repeat the header; ``refuse`` is called for every record that does.
 
         Raises:
-            DataError: a record is the header in another order, so that the cells below it have other names.
+            DataError: a record has the header's names in another order, so it begins another table.
         """
         records = iter(records)
         for row, record in records:
-            if not self.holds(record):
+            if not self.is_repeat(record):
                 yield row, record
             elif [cell.strip() for cell in record] != self.names:
-                what = f"row {row} is a second header, in another order ({','.join(record)}), and begins "
-                what += f"another table than that of row 1 ({','.join(self.names)})"
+                what = f"row {row} is a second header, in another order ({','.join(record)}), so another "
+                what += f"table than the one with the header in row 1 ({','.join(self.names)}) begins there"
                 fix = f"Save the rows from row {row} on as another file, or bring their columns into "
                 fix += "the order of the first header"
                 raise MalformedFileError(what, where=str(self.path), fix=fix)
             else:
                 what = "the header again, where a row is expected"
                 if refuse is stop:
-                    more = (n for n, cells in records if [cell.strip() for cell in cells] == self.names)
-                    rows = [str(n) for n in islice(chain([row], more), MAX_NAMED + 1)]
+                    later = (n for n, cells in records if [cell.strip() for cell in cells] == self.names)
+                    rows = [str(n) for n in islice(chain([row], later), MAX_NAMED + 1)]
                     shown = ", ".join(rows[:MAX_NAMED]) + ", ..." * (len(rows) > MAX_NAMED)
                     what += f" (rows {shown})" if len(rows) > 1 else ""
                 fix = "Remove the rows that repeat the header"
                 refuse(RowError(what, where=f"{self.path}, row {row}", fix=fix), row)
 
-    def holds(self, record: Sequence[str]) -> bool:
+    def is_repeat(self, record: Sequence[str]) -> bool:
         """Whether a record has the names of the header as its cells, in any order."""
         if len(record) != len(self.names) or len(record) < 2 or record[0].strip() not in self._sorted:
             return False
@@ -439,7 +442,7 @@ class HeaderAgain:
 # --- the delimiter --------------------------------------------------------------------------------
 
 MAX_COLUMNS = 1 << 16
-USUAL, RARE = ",;\t", "|^~\x01\x1f"  # rare delimiters count only if the header has no usual one
+USUAL, RARE = ",;\t", "|^~\x01\x1f"  # rare delimiters are tried only if the header has no usual one
 CHECKED_LINES = 20  # lines in which a rare delimiter must occur as often as in the header
 _QUOTED = re.compile(r'"[^"]*"')
 BLANK_QUOTE = re.compile(' +"').match  # an unquoted cell rarely begins like this
@@ -450,11 +453,11 @@ _JOINED = re.compile(rf"{_NAME}\s*([^\w\s]+)\s*{_NAME}", re.IGNORECASE)
 def delimiter_of(path: Path, errors: str) -> str:
     """The delimiter of a file, by its first line: the header, or Excel's ``sep=;``.
 
-    Blank lines before the header are skipped, and delimiters in double quotes are not counted. A pipe and
-    other rare delimiters count if the header has no comma, semicolon or tab, and most lines have as many.
+    Blank lines before the header are skipped, and delimiters in double quotes are not counted. A pipe or
+    other rare delimiter needs a header without comma, semicolon and tab, and the same count in most lines.
 
     Raises:
-        DataError: too many columns, a header of two usual names with something else between them, or a file
+        DataError: too many columns, a header of two usual names with an unsupported separator, or a file
             that ``check_head`` rejects.
     """
     check_head(path, errors)
@@ -463,11 +466,11 @@ def delimiter_of(path: Path, errors: str) -> str:
     if separator := SEPARATOR(header):
         return separator[1]
     header = header if header.strip() else next(filter(str.strip, lines), "")
-    if said("quoting") != "none":
-        while header.count('"') % 2 and len(header) < MAX_HEAD and (more := next(lines, "")):
-            header += more  # a line end within quotes belongs to a name
-        bare = _QUOTED.sub("", header)
-        header = bare if any(map(bare.count, USUAL + RARE)) else header
+    if reading_setting("quoting") != "none":
+        while header.count('"') % 2 and len(header) < MAX_HEAD and (line := next(lines, "")):
+            header += line  # a line end within quotes belongs to a name
+        unquoted = _QUOTED.sub("", header)
+        header = unquoted if any(map(unquoted.count, USUAL + RARE)) else header
     delimiter = "\t" if path.suffix.lower() in (".tsv", ".txt") else max(USUAL, key=header.count)
     if delimiter not in header:
         delimiter = _rare(path, header, lines, delimiter)
@@ -491,36 +494,36 @@ def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
 
 
 def blanks_at_quotes(path: Path, delimiter: str, errors: str) -> tuple[bool, bool]:
-    """Whether blanks before an opening quote, and after a closing one, do not belong to cells. They do not if
-    without them each such row at the beginning of the file has as many cells as the header."""
+    """Whether to strip blanks before an opening quote, and after a closing one: yes if every row with such
+    blanks, at the beginning of the file, then has as many cells as the header."""
     lines, cut = _beginning(path, errors)  # possibly cut within a row
     lines = lines[1:] if SEPARATOR("".join(lines[:1])) else lines
-    before = re.compile(re.escape(delimiter) + ' +"').search
-    bare = list(without_blanks_behind_quotes(lines, delimiter))
-    if bare != lines and _fit(bare, delimiter, blank_behind_quote(delimiter), lines, cut):
-        return any(map(before, lines)), True
-    if not any(map(before, lines)):
+    blank_before = re.compile(re.escape(delimiter) + ' +"').search
+    stripped = list(without_blanks_behind_quotes(lines, delimiter))
+    if stripped != lines and _fit(stripped, delimiter, blank_behind_quote(delimiter), lines, cut):
+        return any(map(blank_before, lines)), True
+    if not any(map(blank_before, lines)):
         return False, False
     try:
         if not any(BLANK_QUOTE(cell) for row in csv.reader(lines, delimiter=delimiter) for cell in row):
             return False, False
     except csv.Error:
         return cut, False
-    return _fit(lines, delimiter, before, lines, cut), False
+    return _fit(lines, delimiter, blank_before, lines, cut), False
 
 
 def _fit(
-    lines: list[str], delimiter: str, found: Callable[[str], Any], written: list[str], cut: bool
+    lines: list[str], delimiter: str, matches: Callable[[str], Any], original: list[str], cut: bool
 ) -> bool:
-    """Whether all rows whose ``written`` lines match ``found`` have as many cells as the first row."""
-    rows, before = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
+    """Whether all rows whose ``original`` lines have a match have as many cells as the first row."""
+    rows, row_start = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
     width = 0
     try:
         for row in rows:
             width = width or len(row)
-            if len(row) != width and any(map(found, written[before : rows.line_num])):
+            if len(row) != width and any(map(matches, original[row_start : rows.line_num])):
                 return False
-            before = rows.line_num
+            row_start = rows.line_num
     except csv.Error:
         return cut
     return True
@@ -535,36 +538,36 @@ def without_blanks_behind_quotes(lines: Iterable[str], delimiter: str) -> Iterat
     """The lines of a file without the blanks between the closing quote of a cell and the separator."""
     sign = re.escape(delimiter)
     cell = rf'(?:[^"]++|"")*+)(?:(") *(?={sign}|[\r\n]*\Z)|\Z)'
-    begun = re.compile(rf'((?:\A|{sign}) *"{cell}')
-    within = re.compile(rf'((?:\A|{sign} *"){cell}')  # the line begins in a quoted cell
+    outside = re.compile(rf'((?:\A|{sign}) *"{cell}')
+    inside = re.compile(rf'((?:\A|{sign} *"){cell}')  # the line begins in a quoted cell
     open_ = False
     for line in lines:
         last = ""
-        for match in (within if open_ else begun).finditer(line):
+        for match in (inside if open_ else outside).finditer(line):
             last = match[2] or "open"
-        yield (within if open_ else begun).sub(lambda m: m[1] + (m[2] or ""), line) if '"' in line else line
+        yield (inside if open_ else outside).sub(lambda m: m[1] + (m[2] or ""), line) if '"' in line else line
         open_ = last == "open" or (open_ and not last)
 
 
 def too_many(count: int, where: str) -> DataError:
     what = f"{count:,} columns, and at most {MAX_COLUMNS:,} are read"
-    return TooLargeError(what, where=where, fix="Keep the columns of texts and labels")
+    return TooLargeError(what, where=where, fix="Keep only the columns of texts and labels")
 
 
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
 def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> Iterator[tuple[int, list[str]]]:
-    """The checked names of the columns, then the records that have one cell for each of them.
+    """The checked names of the columns, then the records that have one cell per column.
 
     Args:
-        refuse: called with each other row.
+        refuse: called with the error for every record that does not.
 
     Raises:
         DataError: names that occur twice or are too long, or a first row that looks like data although the
             user has not stated whether there is a header.
     """
-    cells = Cells(path, delimiter, errors)
+    cells = ColumnContents(path, delimiter, errors)
     records = _records(path, delimiter, refuse, errors, cells)
     for row, first in records:
         blank = not first or (len(first) == 1 and first[0].isspace())
@@ -572,18 +575,18 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
             break
     else:
         return
-    cells.width, header = len(first), said("header")
+    cells.width, header = len(first), reading_setting("header")
     rows = [] if header else list(islice(records, HEAD))
     records = chain(rows, records)
-    again = HeaderAgain(first, path)
-    below = [record for _, record in rows if len(record) == len(first) and not again.holds(record)]
-    what, why = first_row(first, below)
-    if what == "header" or header == "yes":
-        records = again.without(records, refuse)
-    if header == "no" or (not header and path.suffix.lower() == PLAIN and what != "header"):
+    repeated = RepeatedHeaders(first, path)
+    below = [record for _, record in rows if len(record) == len(first) and not repeated.is_repeat(record)]
+    kind, why = first_row(first, below)
+    if kind == "header" or header == "yes":
+        records = repeated.remove_from(records, refuse)
+    if header == "no" or (not header and path.suffix.lower() == PLAIN and kind != "header"):
         names, records = [f"column{i}" for i in range(1, len(first) + 1)], chain([(row, first)], records)
         row = 0
-    elif what == "row":
+    elif kind == "row":
         what = f"the first row looks like data, not like a header: {why}"
         raise MalformedFileError(what, where=f"{path}, row {row}", fix=HEADER_FIX)
     else:
@@ -621,30 +624,30 @@ def _fitting(
 
 
 def _records(
-    path: Path, delimiter: str, refuse: Refuse, errors: str, cells: Cells
+    path: Path, delimiter: str, refuse: Refuse, errors: str, cells: ColumnContents
 ) -> Iterator[tuple[int, list[str]]]:
     """All rows of the file with their numbers from 1, including the header and blank rows."""
-    row, given = 0, _cells_counted(path, delimiter, errors)
-    quotes = said("quoting") or ("none" if path.suffix.lower() == PLAIN else "")
+    row, source = 0, _limit_separators(path, delimiter, errors)
+    quotes = reading_setting("quoting") or ("none" if path.suffix.lower() == PLAIN else "")
     options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quotes == "none" else {"strict": True}
     if quotes != "none":
-        options["skipinitialspace"], behind = blanks_at_quotes(path, delimiter, errors)
-        given = without_blanks_behind_quotes(given, delimiter) if behind else given
-    lines, blank_behind = ReturningLines(given), blank_behind_quote(delimiter)
+        options["skipinitialspace"], strip_behind = blanks_at_quotes(path, delimiter, errors)
+        source = without_blanks_behind_quotes(source, delimiter) if strip_behind else source
+    lines, blank_behind = ReturningLines(source), blank_behind_quote(delimiter)
     while True:
         try:
             for record in csv_rows(lines, MAX_TEXT, delimiter=delimiter, **options):
                 row += 1
-                if not quotes and len(lines.taken) > 1 and cells.are_rows(lines.taken):
-                    first = lines.number - len(lines.taken) + 1
-                    what = f"{OPENS} {first} and closes in line {lines.number}, which makes one row of them, "
-                    what += "though each of these lines looks like a row"
+                if not quotes and len(lines.record_lines) > 1 and cells.are_rows(lines.record_lines):
+                    first = lines.number - len(lines.record_lines) + 1
+                    what = f"{OPENS} {first} and closes in line {lines.number}, so that lines {first} to "
+                    what += f"{lines.number} are read as one row, but each of these lines looks like a row"
                     refuse(
                         MalformedFileError(what, where=f"{path}, row {row}", fix=ROWS_FIX.format(first)), row
                     )
                     lines.go_back()
                     break
-                lines.taken.clear()
+                lines.record_lines.clear()
                 yield row, record
             else:
                 return
@@ -653,13 +656,13 @@ def _records(
             unclosed = "end of data" in str(error)
             what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
             fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
-            fix = BLANK_BEHIND_FIX if any(map(blank_behind, lines.taken[:1])) else fix
+            fix = BLANK_BEHIND_FIX if any(map(blank_behind, lines.record_lines[:1])) else fix
             refuse(MalformedFileError(what, where=f"{path}, row {row}", fix=fix), row)
             lines.go_back()
 
 
 def encoding_errors(path: Path, refuse: Refuse) -> str:
-    """Error handler for bytes that are not UTF-8: an exception, or marks by which their rows are rejected."""
+    """How to decode a file: ``strict``, or ``surrogateescape``, which marks the bytes that are not UTF-8."""
     try:
         check_utf8(path)
     except NotUtf8Error:
@@ -669,26 +672,26 @@ def encoding_errors(path: Path, refuse: Refuse) -> str:
     return STRICT
 
 
-def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
+def _limit_separators(path: Path, delimiter: str, errors: str) -> Iterator[str]:
     lines = text_lines(path, newline="", errors=errors)
     if path.stat().st_size <= MAX_VALUES:
         return lines
 
-    def counted() -> Iterator[str]:
+    def checked() -> Iterator[str]:
         for number, line in enumerate(lines, 1):
             if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
                 what, where = f"more than {MAX_VALUES:,} separators in one line", f"{path}, line {number}"
-                raise MalformedFileError(what, where=where, fix="Check that it is the file you mean")
+                raise MalformedFileError(what, where=where, fix="Check that it is the intended file")
             yield line
 
-    return counted()
+    return checked()
 
 
 def check_names(names: Sequence[str], where: str, delimited: bool = False) -> None:
     """Raise DataError for too many names, a name that occurs twice, or a name that is a text.
 
     Args:
-        delimited: for CSV and TSV, in which a row of data may be in the place of the header.
+        delimited: whether the file is CSV or TSV, where the first row may be data instead of a header.
     """
     without = f"; if the table has no header: {READING['header'][0]} no" if delimited else ""
     if len(names) > MAX_COLUMNS:
@@ -703,7 +706,7 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
     for i, name in enumerate(names, 1):
         if len(name) > MAX_NAME:
             what = f"the name of column {i} has {len(name):,} characters"
-            fix = f"The first row must be the header, with a short name each{without}"
+            fix = f"The first row must be the header, with a short name for each column{without}"
             raise MalformedFileError(what, where=where, fix=fix)
 
 
@@ -712,43 +715,43 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
 
 def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with their row numbers; other values are passed to ``refuse``."""
-    array = path.suffix.lower() == ".json" and _begins_array(path)
-    if path.suffix.lower() == ".json" and not array:
-        _refuse_whole(path)
-    for row, found in _elements(path) if array else _json_lines(path, refuse, errors):
-        if isinstance(found, dict):
-            yield row, found
+    is_array = path.suffix.lower() == ".json" and _begins_array(path)
+    if path.suffix.lower() == ".json" and not is_array:
+        _refuse_single_object(path)
+    for row, value in _elements(path) if is_array else _json_lines(path, refuse, errors):
+        if isinstance(value, dict):
+            yield row, value
         else:
-            where, fix = f"{path}, row {row}", 'Write {"text": ...} a line'
+            where, fix = f"{path}, row {row}", 'Write one object per line: {"text": ...}'
             refuse(MalformedFileError("not a JSON object", where=where, fix=fix), row)
 
 
-def _refuse_whole(path: Path) -> None:
-    """Raise DataError for a ``.json`` file that is one object, as SQuAD's or a table stored by column."""
+def _refuse_single_object(path: Path) -> None:
+    """Raise DataError for a ``.json`` file with one object, such as SQuAD or a table stored by column."""
     check_file(path)
     if path.stat().st_size > MAX_TEXT:
         return
     try:
-        whole = json.loads(read_utf8(path))
+        content = json.loads(read_utf8(path))
     except (DataError, ValueError, RecursionError):  # JSON Lines, whose reader reports the error
         return
-    nested = [v for v in whole.values() if isinstance(v, dict | list)] if isinstance(whole, dict) else []
+    nested = [v for v in content.values() if isinstance(v, dict | list)] if isinstance(content, dict) else []
     if not nested:  # one row
         return
     if any(isinstance(v, list) and v and isinstance(v[0], dict) and "paragraphs" in v[0] for v in nested):
         what = "question-answering data in the format of SQuAD, where a table is expected"
         fix = f"For question answering: glassformer train facts-minilm --data {shlex.quote(str(path))}"
         raise MalformedFileError(what, where=str(path), fix=fix)
-    if len(nested) == len(whole) or "\n" in read_utf8(path).strip():
+    if len(nested) == len(content) or "\n" in read_utf8(path).strip():
         what = "one JSON object, where an array of objects is expected, one for each row"
-        fix = 'Write [{"text": ..., "label": ...}, ...]; pandas does with to_json(orient="records")'
+        fix = 'Write [{"text": ..., "label": ...}, ...]; in pandas: to_json(orient="records")'
         raise MalformedFileError(what, where=str(path), fix=fix)
 
 
 def _begins_array(path: Path) -> bool:
-    if said("encoding"):
+    if reading_setting("encoding"):
         return next((s for s in text_lines(path, errors="replace") if s.strip()), "").lstrip().startswith("[")
-    with opened(path) as file:
+    with open_file(path) as file:
         piece = file.read(_CHUNK).removeprefix(codecs.BOM_UTF8)
         while piece and not (start := piece.lstrip()):
             piece = file.read(_CHUNK)
@@ -765,16 +768,16 @@ def _json_lines(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, 
             error = RowError(not_text(), where=f"{path}, row {row}", fix=fix)
             error.code = NotUtf8Error.code
             with suppress(DataError):  # not JSON either: the row is unreadable
-                found = _parse(readable(line), "")
-                error.values = found if isinstance(found, dict) else {}
+                value = _parse(readable(line), "")
+                error.values = value if isinstance(value, dict) else {}
             refuse(error, row)
             continue
         try:
-            found = _parse(line, f"{path}, row {row}")
+            value = _parse(line, f"{path}, row {row}")
         except DataError as error:
             refuse(error, row)
         else:
-            yield row, found
+            yield row, value
 
 
 def _elements(path: Path) -> Iterator[tuple[int, Any]]:
@@ -786,8 +789,8 @@ def _elements(path: Path) -> Iterator[tuple[int, Any]]:
         at, sign = at + 1, "]"
     while sign == ",":
         row += 1
-        found, at = _element(text, _BLANKS(text, at).end(), f"{path}, row {row}", fix)
-        yield row, found
+        value, at = _element(text, _BLANKS(text, at).end(), f"{path}, row {row}", fix)
+        yield row, value
         at = _BLANKS(text, at).end() + 1
         sign = text[at - 1 : at]
     if sign != "]":
@@ -798,13 +801,13 @@ def _elements(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
-    """The value that begins at ``at``, and its end; parsed from the shortest piece that holds all of it."""
+    """The value that begins at ``at``, and its end; parsed from the shortest piece that contains it."""
     size = 1 << 16
     while True:
-        piece = _counted(text[at : at + size], where)
+        piece = _check_size(text[at : at + size], where)
         try:
-            found, end = _DECODER.raw_decode(piece)
-            return found, at + end
+            value, end = _DECODER.raw_decode(piece)
+            return value, at + end
         except RecursionError:
             raise MalformedFileError("nested too deeply", where=where, fix="Write flat objects") from None
         except ValueError as error:
@@ -820,8 +823,8 @@ _BLANKS: Callable[[str, int], re.Match[str]] = re.compile(r"[ \t\r\n]*").match  
 _DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
-def _counted(text: str, where: str) -> str:
-    """Return ``text`` unchanged; raise an error if it may hold more values than one object is allowed."""
+def _check_size(text: str, where: str) -> str:
+    """Return ``text`` unchanged; raise an error if it may have more values than one object may have."""
     if len(text) > MAX_VALUES and sum(map(text.count, ",[{")) > MAX_VALUES:
         raise TooLargeError(
             f"more than {MAX_VALUES:,} values in one row", where=where, fix="Write flat objects"
@@ -830,7 +833,7 @@ def _counted(text: str, where: str) -> str:
 
 
 def _parse(text: str, where: str) -> Any:
-    _counted(text, where)
+    _check_size(text, where)
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError:
@@ -879,7 +882,7 @@ class _Rows:
         self._delimiter = "" if self.typed else delimiter_of(path, self.errors)
         self.names: dict[str, None] = {}  # a set in order of appearance
 
-    def through(self, refuse: Refuse) -> Iterator[tuple[int, Any]]:
+    def records(self, refuse: Refuse) -> Iterator[tuple[int, Any]]:
         """Each readable row, with its number; ``names`` is complete after the last row."""
         if not self.typed:
             records = whole_records(self.path, self._delimiter, refuse, self.errors)
@@ -895,27 +898,27 @@ class _Rows:
 
     def cell(self, name: str) -> Callable[[Any], Any]:
         """A function that returns the value of a column in a row."""
-        at, plain = list(self.names).index(name), plain_under(tuple(self.names))
+        at, plain = list(self.names).index(name), cell_reader(tuple(self.names))
         return (lambda record: record.get(name)) if self.typed else (lambda record: plain(record[at]))
 
 
 def _read_text(path: Path, refuse: Refuse) -> Table:
     file = _Rows(path, refuse)
-    kept: list[Any] | None = []
+    cached: list[Any] | None = []
     rows = array("q")  # a fifth of a list's memory
-    for row, record in file.through(refuse):
+    for row, record in file.records(refuse):
         rows.append(row)
-        kept = kept if len(file.names) <= KEPT_COLUMNS else None
-        if kept is not None:
-            kept.append(record)
+        cached = cached if len(file.names) <= KEPT_COLUMNS else None
+        if cached is not None:
+            cached.append(record)
     names = tuple(file.names)
     check_names(names, str(path))
-    settings, lenient = said_of_tables(), not file.typed or refuse is not stop
+    settings, lenient = reading_settings(), not file.typed or refuse is not stop
 
     def read(name: str) -> list[Any]:
         values, cell = [], file.cell(name)
         with reading(**settings):  # the settings with which the other columns were read
-            records = (record for _, record in file.through(pass_over)) if kept is None else kept
+            records = (record for _, record in file.records(pass_over)) if cached is None else cached
             for row, record in zip(rows, records, strict=True):
                 if not lenient and name not in record:
                     where, fix = f"{path}, row {row}", "Give every row the key"
@@ -939,16 +942,15 @@ READERS: dict[str, Callable[[Path, Refuse], Table]] = {
 
 
 # --- streamed tables ------------------------------------------------------------------------------
-# The rows of ``read_table``, one at a time.
-# The file is read several times (encoding, names, a sample of the columns, rows) instead of kept in memory.
+# The same rows as from ``read_table``, one at a time. Instead of being kept in memory, the file is read
+# several times: to check its encoding, and for its names, a sample of its columns, and its rows.
 
 STREAMED = (*DELIMITED, *JSON[:2])  # .json is one array, and Parquet has separate readers
 
 
 def names_in(path: Path) -> tuple[str, ...] | None:
-    """The column names of a CSV, TSV or Parquet file, read without its rows; None: it has none, or cannot be
-    read, which its reader reports.
-    """
+    """The column names of a CSV, TSV or Parquet file, read without its rows; None if the file has no names or
+    cannot be read (the error is reported when the rows are read)."""
     suffix = path.suffix.lower()
     if not path.is_file() or suffix not in (*DELIMITED, ".parquet"):
         return None
@@ -966,8 +968,8 @@ class StreamedTable:
 
     Args:
         path: a file with one of the extensions ``STREAMED``.
-        refuse: called, only in the first pass, with a row that is ragged or not a JSON object; if it returns,
-            the row is left out. A key that a JSON object lacks is None.
+        refuse: called, only in the first pass, with the error for an unusable row; if it returns, the row is
+            left out. Keys that a JSON object lacks become None.
 
     Raises:
         DataError: see ``read_table``.
@@ -975,7 +977,7 @@ class StreamedTable:
 
     def __init__(self, path: Path, refuse: Refuse):
         self.path, self._file = path, _Rows(path, refuse)
-        self.count = sum(1 for _ in self._file.through(refuse))
+        self.count = sum(1 for _ in self._file.records(refuse))
         self.names = tuple(self._file.names)
         check_names(self.names, str(path))
         if not self.count:
@@ -984,19 +986,19 @@ class StreamedTable:
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The number of each readable row, and its values by column."""
         cells = {name: self._file.cell(name) for name in self.names}
-        for row, record in self._file.through(pass_over):
+        for row, record in self._file.records(pass_over):
             yield row, {name: cell(record) for name, cell in cells.items()}
 
     def sample(self) -> Table:
-        """A table of about 2,000 rows from the whole file, which shows what its columns hold."""
-        places = sampled_rows(self.count)
-        kept: list[tuple[int, dict[str, Any]]] = []
+        """A table of about 2,000 rows from the whole file, to infer the content of its columns."""
+        indices = sampled_rows(self.count)
+        sampled: list[tuple[int, dict[str, Any]]] = []
 
         def read(name: str) -> list[Any]:
-            if not kept:
-                wanted = set(places)
-                kept.extend(row for i, row in enumerate(self.rows()) if i in wanted)
-            return [values[name] for _, values in kept]
+            if not sampled:
+                selected = set(indices)
+                sampled.extend(row for i, row in enumerate(self.rows()) if i in selected)
+            return [values[name] for _, values in sampled]
 
-        rows = [i + 1 for i in places]
+        rows = [i + 1 for i in indices]
         return Table(str(self.path), self.names, rows, read, self._file.typed)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from glassformer.data.doctor_checks import counted_texts, leaks, repeats, run_checks, written_twice
-from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, found, percent
+from glassformer.data.doctor_checks import counted_texts, duplicates, leakage, run_checks, written_twice
+from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, finding_of, percent
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, kind_of_tag, malformed, read_tags, spans_of
 from glassformer.errors import DataError
@@ -27,7 +27,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     given = [tags for split in splits.values() for tags in split.tags or ()]
     try:
         reading = read_tags(given, scheme)
-        scheme_findings = [Finding("note", "tag-scheme", reading.said)] if reading.said else []
+        scheme_findings = [Finding("note", "tag-scheme", reading.message)] if reading.message else []
     except DataError as error:  # then the tags are counted without reading them as spans
         reading = read_tags(given, "plain")
         scheme_findings = [Finding("warning", "tag-scheme", error.what, fix=error.fix or "")]
@@ -47,12 +47,12 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
         Finding("warning", "one-sentence", what, 1, fix="put an empty line after each sentence")
         for what in dataset.unended
     )
-    notes = [*(Finding("note", "columns", said) for said in dataset.said), *unended, *scheme_findings]
+    notes = [*(Finding("note", "columns", line) for line in dataset.messages), *unended, *scheme_findings]
     checks = [
         lambda _splits, _figures: notes,
         *map(of_tags, (_twin_kinds, _not_tagged)),
-        _with_fix("leave repeats out", partial(repeats, say_rows=False)),
-        _with_fix("leave them out of training", leaks),
+        _with_fix("leave repeats out", partial(duplicates, say_rows=False)),
+        _with_fix("leave them out of training", leakage),
         *map(of_tags, (_malformed, _balance, _known_entities, _contradictions)),
     ]
     return run_checks(dataset.name, every, checks, dataset.rejected, figures)
@@ -81,7 +81,7 @@ def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[F
     twins = [" and ".join(map(repr, names)) for names in written_twice(kinds)]
     message = f"kinds whose names differ only in case or white space: {'; '.join(twins[:3])}"
     fix = "they are learned as different kinds: use one spelling"
-    yield from found("warning", "twin-kinds", twins, message, fix, shown=twins[:10])
+    yield from finding_of("warning", "twin-kinds", twins, message, fix, shown=twins[:10])
 
 
 def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
@@ -121,12 +121,14 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
         yield Finding("note", "tag-balance", message, inside)
     rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < RARE]
     message = f"train: kinds of fewer than {RARE} spans: {', '.join(rare)}"
-    yield from found("warning", "rare-kinds", rare, message, "few examples are hard to learn from", shown=())
+    yield from finding_of(
+        "warning", "rare-kinds", rare, message, "few examples are hard to learn from", shown=()
+    )
     for name, split in splits.items():
         own_kinds = {kind_of_tag(tag, scheme) for own in split.tags or () for tag in own} - {""}
         strange = sorted(own_kinds - kinds.keys())
         message = f"{name}: kinds that train does not have: {', '.join(strange)}"
-        yield from found("warning", "unseen-kinds", strange, message, "no model can find them", shown=())
+        yield from finding_of("warning", "unseen-kinds", strange, message, "no model can find them", shown=())
 
 
 def _known_entities(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
@@ -159,4 +161,4 @@ def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterab
     message = f"sentences that occur with different tags: {len(twice):,}"
     shown, ok = map(excerpt, twice[:3]), "no sentence occurs with different tags"
     fix = "give each one set of tags"
-    yield from found("warning", "contradictions", twice, message, fix, shown=shown, ok=ok)
+    yield from finding_of("warning", "contradictions", twice, message, fix, shown=shown, ok=ok)

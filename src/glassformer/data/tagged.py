@@ -112,7 +112,7 @@ def load_tagged(
     reader = _Reader(words_column, tags_column, need_tags, [] if on_bad_row == "skip" else None)
     files = choose_splits(files_of(path, [*tagged], ENDINGS, NAMES, BESIDES), None, str(source))
     splits = {split: reader.split(own) for split, own in files.items()}
-    about = {"said": reader.said(), "unended": tuple(reader.unended), "columns": reader.columns}
+    about = {"messages": reader.messages(), "unended": tuple(reader.unended), "columns": reader.columns}
     name = path.stem if known is None else str(source)
     dataset = TaggedDataset(name, splits, rejected=tuple(reader.rejected or ()), **about)
     return with_limit(dataset if known is None else known.described(dataset), limit, seed)
@@ -131,7 +131,7 @@ class _Reader:
     reading: str = ""  # message about how columns were converted or chosen
     unended: list[str] = field(default_factory=list)
 
-    def said(self) -> tuple[str, ...]:
+    def messages(self) -> tuple[str, ...]:
         """Messages to the user about how the files were read."""
         reading = (self.reading,) if self.reading else ()
         if not (count := len(self.blanks)):

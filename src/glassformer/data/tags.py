@@ -357,7 +357,7 @@ class TagReading(NamedTuple):
 
     tags: list[list[str]]
     scheme: Scheme
-    said: str = ""
+    message: str = ""
 
 
 class _Spelling(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.image import DIM, Brightest, ImageRange, open_picture, picture_name
+from glassformer.data.image import DIM, Brightest, ImageRange, image_name, open_image
 from glassformer.data.image_range import likely_white
 from glassformer.errors import ConfigError, DimImagesWarning
 
@@ -71,8 +71,8 @@ class ImageTransform:
             raise ConfigError(what, where="resize")
 
     def picture(self, source: Any, where: str = "picture", brightest: Brightest | None = None) -> np.ndarray:
-        """One image as uint8 ``[C, H, W]``; for ``brightest`` see ``open_picture``."""
-        image = open_picture(source, where, self.image_range, brightest)
+        """One image as uint8 ``[C, H, W]``; for ``brightest`` see ``open_image``."""
+        image = open_image(source, where, self.image_range, brightest)
         image = self._scaled(image.convert("L") if self.channels == 1 else image)
         if self.fit != "squash":
             (height, width), (w, h) = self.size, image.size
@@ -263,14 +263,14 @@ def read_pictures(
     rows: Sequence[int] | None = None,
     brightest: Brightest | None = None,
 ) -> PixelTable:
-    """Decode, resize and crop all images; for ``brightest`` see ``open_picture``.
+    """Decode, resize and crop all images; for ``brightest`` see ``open_image``.
 
     Raises:
         DataError: an image is unreadable; the message has its file or position.
     """
     out = np.empty((len(pictures), transform.channels, *transform.size), np.uint8)
     for i, source in enumerate(pictures):
-        out[i] = transform.picture(source, picture_name(source, origin, i, rows), brightest)
+        out[i] = transform.picture(source, image_name(source, origin, i, rows), brightest)
     return PixelTable(out)
 
 

@@ -23,8 +23,8 @@ from glassformer.runtime import computing
 # --- TF-IDF features ------------------------------------------------------------------------------
 
 
-def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
-    """Fit a vectorizer and transform the training texts: ``[n, W]`` sparse.
+def fit_vectorizer(vectorizer: Any, train: Sequence[Any]) -> Any:
+    """Fit a vectorizer; returns the features of the training texts, ``[n, W]`` sparse.
 
     Raises:
         DataError: the texts contain no word.
@@ -32,10 +32,10 @@ def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
     try:
         return vectorizer.fit_transform(train)
     except ValueError as error:  # "empty vocabulary"
-        raise TooFewExamplesError(f"no words to count ({error})", where="TF-IDF baseline") from None
+        raise TooFewExamplesError(f"there are no words ({error})", where="TF-IDF baseline") from None
 
 
-class BothSides:
+class PairVectorizer:
     """Vectorizer of text pairs: ``[a, b, a * b, |a - b|]`` from the features of both texts.
 
     Args:
@@ -58,7 +58,7 @@ class BothSides:
         return hstack([a, b, a.multiply(b), abs(a - b)], format="csr")
 
 
-def word_features(train: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
+def word_features(train: Sequence[Any], *other_texts: Sequence[Any]) -> list[Any]:
     """TF-IDF features of words and word bigrams of texts or text pairs; sparse, fp32.
 
     Raises:
@@ -67,25 +67,25 @@ def word_features(train: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer: Any = TfidfVectorizer(
-        token_pattern=r"(?u)\b\w+\b",  # one-letter words count too
+        token_pattern=r"(?u)\b\w+\b",  # include words of one letter
         ngram_range=(1, 2),
         sublinear_tf=True,
         dtype=cast(Any, np.float32),
         min_df=2 if len(train) >= 1000 else 1,
     )
     if are_pairs(train):
-        vectorizer = BothSides(vectorizer)
-    learned = counted(vectorizer, train)
-    return [learned, *(vectorizer.transform(texts) if len(texts) else learned[:0] for texts in others)]
+        vectorizer = PairVectorizer(vectorizer)
+    features = fit_vectorizer(vectorizer, train)
+    return [features, *(vectorizer.transform(texts) if len(texts) else features[:0] for texts in other_texts)]
 
 
-def pixels(pictures: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
+def pixels(images: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
     """Pixels of images scaled to 16 x 16, from 0 to 1, ``[n, channels * 256]``; ``image_range``: see
-    ``open_picture``."""
+    ``open_image``."""
     from glassformer.data.transform import ImageTransform, read_pictures
 
-    table = read_pictures(pictures, ImageTransform((side, side), image_range=image_range))
-    return table.pixels.reshape(len(pictures), -1).astype(np.float32) / 255
+    table = read_pictures(images, ImageTransform((side, side), image_range=image_range))
+    return table.pixels.reshape(len(images), -1).astype(np.float32) / 255
 
 
 def pixel_features(train: Sequence[Any], *others: Sequence[Any], image_range: Any = "full") -> list[Any]:
@@ -117,8 +117,8 @@ def tfidf_logistic(
         y: [n] class indices in [0, K).
         test_texts: [m].
         num_classes: K; by default one more than the largest index in ``y``.
-        strengths: candidates for C; the one with the best ``measure`` on a held-out fifth of the training
-            texts is chosen, then the model is fitted on all of them.
+        strengths: candidates for C; the candidate with the best ``measure`` on a held-out fifth of the
+            training texts is chosen, and the model is fitted on all training texts.
         seed: random seed of the held-out fifth.
         sample_weight: [n] weights of the training texts; None: all equal.
         measure: metric that selects C.
@@ -187,10 +187,10 @@ def bag_of_embeddings(
     Args:
         train: n texts as token ids; no text is empty.
         y: [n] class indices in [0, K).
-        test: m texts likewise.
+        test: m texts, in the same form.
         vocab_size: number of embeddings.
         num_classes: K; by default one more than the largest index in ``y``.
-        epochs: None: as many as are needed for 100 steps.
+        epochs: number of epochs; None: enough for 100 steps.
         lr: initial learning rate, which decreases linearly to 0.
         dim: width of the embeddings.
         seed: random seed of the initial weights and the order of the texts.
@@ -244,7 +244,7 @@ def bag_of_embeddings(
 def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, int]:
     y = np.asarray(y).astype(np.int64)
     if y.shape != (n,):
-        raise ShapeError(f"{n} texts and labels {y.shape} do not fit")
+        raise ShapeError(f"{n} texts, but labels of shape {y.shape}")
     if len(np.unique(y)) < 2:
         raise OneClassError("a classifier needs two classes or more", where="baseline")
     return y, max(int(y.max()) + 1, num_classes or 0)
@@ -258,11 +258,11 @@ def _ragged(texts: TokenTable) -> tuple[torch.Tensor, torch.Tensor]:
 def pixel_logistic(
     train: Sequence[Any],
     targets: np.ndarray,
-    judged: Sequence[Any],
+    test: Sequence[Any],
     *,
     num_classes: int,
     side: int = 16,
-    most: int = 10_000,
+    max_images: int = 10_000,
     sample_weight: np.ndarray | None = None,
     image_range: Any = "full",
 ) -> tuple[np.ndarray, str]:
@@ -273,7 +273,7 @@ def pixel_logistic(
         targets: ``[n]`` class numbers of the training images.
         most: maximum number of training images, a stratified subset; then the name includes it.
         sample_weight: ``[n]`` weights of the training images; None: all equal.
-        image_range: see ``open_picture``.
+        image_range: see ``open_image``.
 
     Returns:
         Probabilities ``[m, C]`` and the name of the baseline.
@@ -283,14 +283,14 @@ def pixel_logistic(
     from sklearn.preprocessing import StandardScaler
 
     name = f"logistic regression on {side} x {side} pixels"
-    if len(train) > most:
-        name += f" ({most:,} images)"
-        chosen = stratified_subset(targets.tolist(), most, 0)
-        train, targets = [train[i] for i in chosen.tolist()], targets[chosen]
-        sample_weight = None if sample_weight is None else sample_weight[chosen]
+    if len(train) > max_images:
+        name += f" ({max_images:,} images)"
+        subset = stratified_subset(targets.tolist(), max_images, 0)
+        train, targets = [train[i] for i in subset.tolist()], targets[subset]
+        sample_weight = None if sample_weight is None else sample_weight[subset]
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100))
     with without_warnings(r"sklearn\."), one_thread():
         model.fit(pixels(train, side, image_range), targets, logisticregression__sample_weight=sample_weight)
-    out = np.zeros((len(judged), num_classes))
-    out[:, model.classes_] = model.predict_proba(pixels(judged, side, image_range))
+    out = np.zeros((len(test), num_classes))
+    out[:, model.classes_] = model.predict_proba(pixels(test, side, image_range))
     return out, name

@@ -1,9 +1,9 @@
 """Calibration: expected calibration error, temperature scaling, and decision thresholds.
 
 Temperature scaling (Guo et al., 2017) divides all logits by one number that minimizes the log loss on
-validation data. It changes probabilities, but without a threshold no predicted label. With few or no errors
-the temperature would approach 0, so targets are smoothed by one pseudo-error, as in Platt (1999); decision
-0172 compares alternatives.
+validation data. It changes probabilities but, unless there is a threshold, not the predicted labels. With few
+or no errors the temperature would approach 0, so targets are smoothed by one pseudo-error, as in Platt
+(1999); decision 0172 compares alternatives.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Bin:
     accuracy: float
 
 
-def _fitting(values: ArrayLike, targets: ArrayLike, noun: str = "probabilities") -> tuple[Any, Any]:
-    """Values ``[n, K]``, fp64, and targets ``[n]``; raises ShapeError if they do not fit."""
+def _checked(values: ArrayLike, targets: ArrayLike, noun: str = "probabilities") -> tuple[Any, Any]:
+    """Values ``[n, K]``, fp64, and targets ``[n]``; raises ShapeError if their numbers differ."""
     p, y = np.asarray(values, np.float64), np.asarray(targets)
     if p.ndim != 2 or y.shape != p.shape[:1]:
         raise ShapeError(f"{noun} {p.shape} and targets {y.shape} do not fit")
@@ -47,7 +47,9 @@ def _fitting(values: ArrayLike, targets: ArrayLike, noun: str = "probabilities")
 
 def _check_metric(metric: str) -> None:
     if metric not in get_args(Metric):
-        raise BadValueError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
+        raise BadValueError(
+            f"unknown metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric))
+        )
 
 
 def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) -> float:
@@ -59,17 +61,17 @@ def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) ->
 
 
 def smoothing(n: int) -> float:
-    """The target probability of the other classes with ``n`` examples: one error in ``n + 2`` predictions."""
+    """The target probability of all wrong classes together, for ``n`` examples: one error in ``n + 2``."""
     return 1 / (n + 2)
 
 
 def smoothed_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) -> float:
-    """Log loss with targets smoothed by ``smoothing(n)``, spread evenly over the other classes."""
+    """Log loss with smoothed targets: ``smoothing(n)`` is spread evenly over the wrong classes."""
     z, y = np.asarray(logits, np.float64) / temperature, np.asarray(targets)
     n, classes = z.shape
-    own = z[np.arange(n), y]
-    others = (z.sum(1) - own) / max(classes - 1, 1)
-    return log_loss(z, y) + smoothing(n) * float((own - others).mean())
+    true = z[np.arange(n), y]
+    rest = (z.sum(1) - true) / max(classes - 1, 1)
+    return log_loss(z, y) + smoothing(n) * float((true - rest).mean())
 
 
 def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
@@ -87,9 +89,9 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     """
     from scipy.optimize import minimize_scalar
 
-    z, y = _fitting(logits, targets, "logits")
+    z, y = _checked(logits, targets, "logits")
     if not len(y):
-        raise DataError("no example to calibrate on", where="calibrate")
+        raise DataError("there is no example to calibrate on", where="calibrate")
     # The loss is convex in the inverse temperature, so it is unimodal in the logarithm.
     result = minimize_scalar(
         lambda log_t: smoothed_loss(z, y, float(np.exp(log_t))),
@@ -101,43 +103,43 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
 
 
 def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[Bin]:
-    """The reliability curve: bins of equal width of the largest probability, without empty ones.
+    """The reliability curve: bins of equal width of the largest probability, without empty bins.
 
     Args:
         probabilities: [n, K].
         targets: [n] class indices.
 
     Raises:
-        ShapeError: they do not fit.
+        ShapeError: probabilities and targets differ in number.
     """
-    p, y = _fitting(probabilities, targets)
-    stated, right = p.max(1), p.argmax(1) == y
-    place = _place(stated, bins)
+    p, y = _checked(probabilities, targets)
+    confidence, right = p.max(1), p.argmax(1) == y
+    bin_of = _bin_of(confidence, bins)
     return [
         Bin(
             k / bins,
             (k + 1) / bins,
-            int(inside.sum()),
-            float(stated[inside].mean()),
-            float(right[inside].mean()),
+            int(in_bin.sum()),
+            float(confidence[in_bin].mean()),
+            float(right[in_bin].mean()),
         )
         for k in range(bins)
-        if (inside := place == k).any()
+        if (in_bin := bin_of == k).any()
     ]
 
 
 def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
     """Expected calibration error: the gap between stated probability and accuracy, weighted by bin."""
-    p, y = _fitting(probabilities, targets)
+    p, y = _checked(probabilities, targets)
     return gap_over_bins(p.max(1), p.argmax(1) == y, bins)
 
 
 def gap_over_bins(stated: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
-    """Mean gap between probabilities ``[n]`` and outcomes over bins of equal width, weighted by size."""
-    return _over_bins(_place(stated, bins), stated - right, bins)
+    """Mean gap between probabilities ``[n]`` and outcomes over bins of equal width, weighted by bin size."""
+    return _over_bins(_bin_of(stated, bins), stated - right, bins)
 
 
-def _place(stated: np.ndarray, bins: int) -> np.ndarray:
+def _bin_of(stated: np.ndarray, bins: int) -> np.ndarray:
     """The bin of each probability: (low, high], as in the paper."""
     return np.clip(np.ceil(stated * bins).astype(int) - 1, 0, bins - 1)
 
@@ -186,29 +188,29 @@ def error_interval(
     Args:
         stated: [n] probabilities.
         right: [n] outcomes, 0 or 1.
-        groups: [n] group numbers from 0 of examples that are drawn together; None: each by itself.
+        groups: [n] group numbers from 0 of examples that are drawn together; None: every example by itself.
     """
     from scipy.stats import t
 
-    place, gaps = _place(stated, bins), stated - right
-    number = np.arange(len(stated)) if groups is None else np.asarray(groups)
-    count, rng = int(number.max()) + 1, np.random.default_rng(seed)
-    sizes, estimate = np.bincount(number, minlength=count), gap_over_bins(stated, right, bins)
+    place, gaps = _bin_of(stated, bins), stated - right
+    group_of = np.arange(len(stated)) if groups is None else np.asarray(groups)
+    count, rng = int(group_of.max()) + 1, np.random.default_rng(seed)
+    sizes, estimate = np.bincount(group_of, minlength=count), gap_over_bins(stated, right, bins)
     if not resamples:
         return [estimate, estimate]
     drawn = np.empty(resamples)
     for i in range(resamples):
-        times = np.bincount(rng.integers(0, count, count), minlength=count)
-        drawn[i] = _over_bins(place, times[number] * gaps, bins) * len(gaps) / max(times @ sizes, 1)
+        draws = np.bincount(rng.integers(0, count, count), minlength=count)
+        drawn[i] = _over_bins(place, draws[group_of] * gaps, bins) * len(gaps) / max(draws @ sizes, 1)
     chance = [
-        _over_bins(place, rng.choice([-1.0, 1.0], count)[number] * gaps, bins) for _ in range(resamples)
+        _over_bins(place, rng.choice([-1.0, 1.0], count)[group_of] * gaps, bins) for _ in range(resamples)
     ]
-    few = float(t.ppf(0.975, count - 1) / NORMAL * math.sqrt(count / (count - 1))) if count > 1 else 1.0
-    mean, above = drawn.mean(), drawn.mean() - estimate
-    low, high = (mean + few * (end - mean) for end in np.quantile(drawn, [0.025, 0.975]))
+    widening = float(t.ppf(0.975, count - 1) / NORMAL * math.sqrt(count / (count - 1))) if count > 1 else 1.0
+    mean, excess = drawn.mean(), drawn.mean() - estimate
+    low, high = (mean + widening * (end - mean) for end in np.quantile(drawn, [0.025, 0.975]))
     significant = estimate > np.quantile(chance, 0.975)
-    lower = 2 * estimate - high - above if significant else 0.0
-    upper = max(2 * estimate - low, high - above)
+    lower = 2 * estimate - high - excess if significant else 0.0
+    upper = max(2 * estimate - low, high - excess)
     return [float(min(max(lower, 0.0), estimate)), float(max(upper, estimate))]
 
 
@@ -217,12 +219,12 @@ def describe(
 ) -> dict[str, Any]:
     """Calibration error with its interval, log loss and the curve, ready for JSON."""
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    chosen = p[np.arange(len(y)), y].clip(np.finfo(np.float64).eps)
+    true_class = p[np.arange(len(y)), y].clip(np.finfo(np.float64).eps)
     return {
         "n": len(y),
         "ece": calibration_error(p, y),
         "ece_interval": calibration_interval(p, y, resamples=resamples, groups=groups),
-        "log_loss": float(-np.log(chosen).mean()),
+        "log_loss": float(-np.log(true_class).mean()),
         "curve": [asdict(b) for b in reliability(p, y)],
     }
 
@@ -253,19 +255,17 @@ def tune_threshold(
     cuts = np.flatnonzero(np.r_[True, np.diff(values) > 0, True])
     missed = np.r_[0, np.cumsum(y[order])][cuts]  # positives below the cut
     hits = positives - missed
-    false = (n - cuts) - hits
-    right0 = cuts - missed
-    f1 = 2 * hits / np.maximum(2 * hits + false + missed, 1)
-    f0 = 2 * right0 / np.maximum(2 * right0 + false + missed, 1)
-    score = {"accuracy": (hits + right0) / n, "f1": f1, "macro_f1": (f0 + f1) / 2}[metric]
+    false_positives = (n - cuts) - hits
+    true_negatives = cuts - missed
+    f1 = 2 * hits / np.maximum(2 * hits + false_positives + missed, 1)
+    f0 = 2 * true_negatives / np.maximum(2 * true_negatives + false_positives + missed, 1)
+    score = {"accuracy": (hits + true_negatives) / n, "f1": f1, "macro_f1": (f0 + f1) / 2}[metric]
     edges = np.r_[0.0, values, 1.0 if values[-1] < 1 else np.nextafter(values[-1], 2)]
     thresholds = (edges[cuts] + edges[cuts + 1]) / 2
-    thresholds = np.where(
-        thresholds > edges[cuts], thresholds, edges[cuts + 1]
-    )  # neighbors too close for one
+    thresholds = np.where(thresholds > edges[cuts], thresholds, edges[cuts + 1])  # adjacent floats
     best = np.flatnonzero(score >= score.max() - 1e-12)
-    chosen = best[np.abs(thresholds[best] - 0.5).argmin()]
-    return float(thresholds[chosen]), float(score[chosen])
+    index = best[np.abs(thresholds[best] - 0.5).argmin()]
+    return float(thresholds[index]), float(score[index])
 
 
 def probabilities_of(logits: ArrayLike, temperature: float = 1.0) -> np.ndarray:
@@ -277,16 +277,16 @@ def probabilities_of(logits: ArrayLike, temperature: float = 1.0) -> np.ndarray:
 #
 # The predicted class is the one with the largest ratio of probability to threshold.
 #
-# For two classes this is a threshold ``t`` on the second, since ``p >= t`` means ``p / t >= (1-p) / (1-t)``.
+# For two classes this is a threshold ``t`` for the second class: ``p >= t`` means ``p / t >= (1-p) / (1-t)``.
 # For K classes it is an offset ``-log(threshold)`` to each log-probability. Probabilities are not changed.
 
 
-FEW = 5  # classes with fewer examples get no threshold of their own
-FURTHEST = 12.0  # maximum absolute offset: a factor of e^12
-LEAST = 1e-300  # smallest probability
-SWEEPS = 50  # maximum number of passes over all classes; a handful is usual
+FEW = 5  # the thresholds of classes with fewer examples are not tuned
+MAX_OFFSET = 12.0  # maximum absolute offset: a factor of e^12
+MIN_PROBABILITY = 1e-300  # smallest probability
+SWEEPS = 50  # maximum number of passes over all classes; usually about five are needed
 GAIN = 1e-12  # smaller differences of a metric are ties
-FOLDS = 5  # of the cross-validated metric
+FOLDS = 5  # number of folds of the cross-validated metric
 
 
 def class_by_threshold(probabilities: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
@@ -313,7 +313,7 @@ def tune_class_thresholds(
         InputError: an unsupported metric.
         ShapeError: probabilities and targets do not fit.
     """
-    p, y = _fitting(probabilities, targets)
+    p, y = _checked(probabilities, targets)
     _check_metric(metric)
     if metric == "f1":
         what = "f1 is defined for two classes only"
@@ -322,31 +322,31 @@ def tune_class_thresholds(
         raise OneClassError("thresholds need examples of two classes or more", where="threshold")
     scores, classes = _logs(p), p.shape[1]
     offsets = np.zeros(classes)
-    able = np.flatnonzero(np.bincount(y, minlength=classes) >= FEW).tolist()
-    value = figure_of(scores.argmax(1), y, classes, metric)
+    tunable = np.flatnonzero(np.bincount(y, minlength=classes) >= FEW).tolist()
+    value = metric_of(scores.argmax(1), y, classes, metric)
     for _ in range(SWEEPS):
         before = value
-        for k in able:
-            offset, reached = _along(scores, offsets, y, k, metric)
-            if reached > value + GAIN:
-                offsets[k], value = offset, reached
+        for k in tunable:
+            offset, new_value = _best_offset(scores, offsets, y, k, metric)
+            if new_value > value + GAIN:
+                offsets[k], value = offset, new_value
         if value <= before + GAIN:
             break
     shares = np.exp(offsets.min() - offsets)
     return shares / shares.sum(), value
 
 
-def unseen_figure(
-    answer: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    figure: Callable[[np.ndarray], float],
+def cross_validated_metric(
+    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    metric: Callable[[np.ndarray], float],
     targets: np.ndarray,
     folds: int = FOLDS,
 ) -> float | None:
-    """Cross-validated metric of a choice: predictions of each fold use the choice on the other folds.
+    """Cross-validated metric of a tuned decision rule: each fold uses the rule tuned on the other folds.
 
     Args:
-        answer: (indices of the examples to choose on, indices of other examples) -> classes of the latter.
-        figure: metric of the predicted classes of all examples.
+        predict: (indices of examples to tune on, indices of the others) -> predicted classes of the others.
+        metric: computes the metric of the predicted classes of all examples.
         targets: [n] class indices, for stratification.
 
     Returns:
@@ -357,32 +357,32 @@ def unseen_figure(
     if np.unique(targets, return_counts=True)[1].min() < folds:
         return None
     answers = np.empty(len(targets), np.int64)
-    for others, own in StratifiedKFold(folds, shuffle=True, random_state=0).split(targets, targets):
-        answers[own] = answer(others, own)
-    return figure(answers)
+    for rest, held in StratifiedKFold(folds, shuffle=True, random_state=0).split(targets, targets):
+        answers[held] = predict(rest, held)
+    return metric(answers)
 
 
 def _logs(probabilities: ArrayLike) -> np.ndarray:
-    return np.log(np.maximum(np.asarray(probabilities, np.float64), LEAST))
+    return np.log(np.maximum(np.asarray(probabilities, np.float64), MIN_PROBABILITY))
 
 
-def figure_of(answers: np.ndarray, y: np.ndarray, classes: int, metric: str) -> float:
+def metric_of(answers: np.ndarray, y: np.ndarray, classes: int, metric: str) -> float:
     """Accuracy, or macro-F1 over classes that occur or are predicted, of predicted classes ``[n]``."""
     if metric == "accuracy":
         return float((answers == y).mean())
-    support, named = np.bincount(y, minlength=classes), np.bincount(answers, minlength=classes)
+    support, predicted = np.bincount(y, minlength=classes), np.bincount(answers, minlength=classes)
     hits = np.bincount(y[answers == y], minlength=classes)
-    seen = support + named > 0
-    return float((2 * hits[seen] / (support + named)[seen]).mean())
+    counted = support + predicted > 0
+    return float((2 * hits[counted] / (support + predicted)[counted]).mean())
 
 
-def _along(
+def _best_offset(
     scores: np.ndarray, offsets: np.ndarray, y: np.ndarray, k: int, metric: str
 ) -> tuple[float, float]:
     """The best offset of class ``k`` with the other offsets fixed, and the metric with it.
 
     An example is predicted as ``k`` if the offset is large enough to exceed the best other class, its rival.
-    Sorted by these offsets, each example changes the counts of ``k`` and of one rival only.
+    In the order of these offsets, each example changes only the counts of ``k`` and of its rival.
     """
     n, classes = scores.shape
     others = scores + offsets
@@ -391,40 +391,41 @@ def _along(
     needed = others[np.arange(n), rival] - scores[:, k]
     order = np.argsort(needed, kind="stable")
     needed, rival, truth = needed[order], rival[order], y[order]
-    taken = np.r_[0, np.cumsum(truth == k)]  # [n + 1] hits of class k after each step
+    own_hits = np.r_[0, np.cumsum(truth == k)]  # [n + 1] hits of class k after each step
     support = np.bincount(y, minlength=classes)
     # The losses of the rivals: examples grouped by rival, in order.
     by_rival = np.argsort(rival, kind="stable")
-    owner = rival[by_rival]
-    starts = np.r_[0, np.flatnonzero(np.diff(owner)) + 1]
-    place = np.arange(n) - np.repeat(starts, np.diff(np.r_[starts, n]))  # index within the group
+    rival_of = rival[by_rival]
+    starts = np.r_[0, np.flatnonzero(np.diff(rival_of)) + 1]
+    rank = np.arange(n) - np.repeat(starts, np.diff(np.r_[starts, n]))  # index within the group
     right = (truth == rival)[by_rival]
     before = np.cumsum(right) - right
-    gone = before - np.repeat(before[starts], np.diff(np.r_[starts, n]))  # earlier lost hits of the group
-    named, hits = np.bincount(rival, minlength=classes), np.bincount(rival[truth == rival], minlength=classes)
+    lost_to = before - np.repeat(before[starts], np.diff(np.r_[starts, n]))  # earlier lost hits of the group
+    named = np.bincount(rival, minlength=classes)
+    hits = np.bincount(rival[truth == rival], minlength=classes)
     if metric == "accuracy":
-        total = hits.sum() - np.r_[0, np.cumsum(truth == rival)] + taken
+        total = hits.sum() - np.r_[0, np.cumsum(truth == rival)] + own_hits
         values = total / n
     else:
 
         def f1(hit: Any, given: Any, own: Any) -> Any:
             return 2 * hit / np.maximum(given + own, 1)
 
-        left, own = named[owner] - place, support[owner]
-        change = f1(hits[owner] - gone - right, left - 1, own) - f1(hits[owner] - gone, left, own)
-        fewer = (own == 0) & (left == 1)  # a class without examples is excluded once it is not predicted
+        left, own = named[rival_of] - rank, support[rival_of]
+        change = f1(hits[rival_of] - lost_to - right, left - 1, own) - f1(hits[rival_of] - lost_to, left, own)
+        dropped = (own == 0) & (left == 1)  # a class without examples is excluded once it is not predicted
         step, lost = np.empty(n), np.empty(n, np.int64)
-        step[by_rival], lost[by_rival] = change, fewer
-        begun = f1(hits, named, support).sum() - f1(hits[k], named[k], support[k])
-        sums = begun + np.r_[0.0, np.cumsum(step)] + f1(taken, np.arange(n + 1), support[k])
+        step[by_rival], lost[by_rival] = change, dropped
+        start = f1(hits, named, support).sum() - f1(hits[k], named[k], support[k])
+        sums = start + np.r_[0.0, np.cumsum(step)] + f1(own_hits, np.arange(n + 1), support[k])
         seen = (support + named > 0).sum() - np.r_[0, np.cumsum(lost)]
         seen[1:] += support[k] == 0  # without examples, k is included once it is predicted
         values = sums / np.maximum(seen, 1)
     edges = np.r_[needed[0] - 2.0, needed, needed[-1] + 2.0]
     middle = (edges[:-1] + edges[1:]) / 2
-    apart = (np.diff(edges) > 1e-9) & (np.abs(middle) <= FURTHEST)  # no offset fits between equal edges
-    if not apart.any():
+    usable = (np.diff(edges) > 1e-9) & (np.abs(middle) <= MAX_OFFSET)  # no offset fits between equal edges
+    if not usable.any():
         return float(offsets[k]), -np.inf
-    best = np.flatnonzero(apart & (values >= values[apart].max() - GAIN))
-    chosen = best[np.abs(middle[best]).argmin()]
-    return float(middle[chosen]), float(values[chosen])
+    best = np.flatnonzero(usable & (values >= values[usable].max() - GAIN))
+    index = best[np.abs(middle[best]).argmin()]
+    return float(middle[index]), float(values[index])

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, ShapeError
 
-EXACT_BELOW = 25  # examples that only one model has right; with more, chi-squared is accurate enough
+EXACT_BELOW = 25  # examples that one of two models has right; with more, chi-squared is accurate enough
 CHUNK = 2**24  # numbers drawn at a time, to limit the memory
 
 # Counts of each example in c resamples, [c, n] -> the metric of each of S seeds, [S, c].
@@ -26,8 +26,8 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 class McNemar:
     """The result of McNemar's test."""
 
-    wins: int  # examples that are right here and wrong in the baseline
-    losses: int  # examples that are wrong here and right in the baseline
+    wins: int  # examples that this model has right and the baseline wrong
+    losses: int  # examples that this model has wrong and the baseline right
     method: Literal["exact", "chi2"]
     p: float
 
@@ -47,14 +47,14 @@ def mcnemar(right: ArrayLike, baseline: ArrayLike) -> McNemar:
 
     a, b = np.asarray(right, bool), np.asarray(baseline, bool)
     if a.shape != b.shape or a.ndim != 1:
-        raise ShapeError(f"answers {a.shape} and {b.shape} are not of the same examples")
+        raise ShapeError(f"predictions {a.shape} and {b.shape} are not of the same examples")
     wins, losses = int((a & ~b).sum()), int((~a & b).sum())
-    apart = wins + losses
-    if apart == 0:
+    disagreements = wins + losses
+    if disagreements == 0:
         return McNemar(0, 0, "exact", 1.0)
-    if apart < EXACT_BELOW:
-        return McNemar(wins, losses, "exact", float(binomtest(wins, apart).pvalue))
-    statistic = max(abs(wins - losses) - 1, 0) ** 2 / apart
+    if disagreements < EXACT_BELOW:
+        return McNemar(wins, losses, "exact", float(binomtest(wins, disagreements).pvalue))
+    statistic = max(abs(wins - losses) - 1, 0) ** 2 / disagreements
     return McNemar(wins, losses, "chi2", float(chi2.sf(statistic, 1)))
 
 
@@ -69,7 +69,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def accuracy_of(right: ArrayLike) -> Statistic:
-    """The accuracy of each seed under resampling; ``right``: [S, n] bool."""
+    """The accuracy of each seed under resampling; ``right``: [S, n] bool, whether a prediction is right."""
     hits = np.asarray(right, np.float32)
     return lambda counts: (hits @ counts.T) / counts.sum(1)
 
@@ -92,25 +92,25 @@ def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike, *, every: bool = 
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1.
-        every: count labels that are neither present nor predicted as 0, as the metrics of a run do, instead
-            of excluding them.
+        every: whether labels that are neither present nor predicted have F1 0, as in the metrics of a run,
+            or are excluded.
     """
-    true, made = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
+    truth, guess = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
 
     def statistic(counts: np.ndarray) -> np.ndarray:
-        support = counts @ true  # [c, K]
-        hits, named = counts @ (made * true), counts @ made  # [S, c, K]
-        seen = support + named > 0
-        f1 = np.divide(2 * hits, support + named, out=np.zeros_like(hits), where=seen)
+        support = counts @ truth  # [c, K]
+        hits, predicted_counts = counts @ (guess * truth), counts @ guess  # [S, c, K]
+        seen = support + predicted_counts > 0
+        f1 = np.divide(2 * hits, support + predicted_counts, out=np.zeros_like(hits), where=seen)
         return f1.mean(-1) if every else f1.sum(-1) / np.maximum(seen.sum(-1), 1)
 
     return statistic
 
 
-def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
+def ratio_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
     """The ratio of sums of each seed under resampling: ``parts`` [S, n] over ``wholes`` [n]."""
-    top, below = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
-    return lambda counts: (top @ counts.T) / np.maximum(counts @ below, 1)
+    top, bottom = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
+    return lambda counts: (top @ counts.T) / np.maximum(counts @ bottom, 1)
 
 
 def span_f1_of(
@@ -121,24 +121,24 @@ def span_f1_of(
     Args:
         true, made, exact: per seed [n, K] counts of true, predicted and correctly predicted spans by
             sentence and type.
-        macro: mean over types instead of over all spans.
+        macro: whether the F1 is the mean over types (else it is over all spans).
     """
-    parts = [tuple(np.asarray(x, np.float32) for x in own) for own in zip(true, made, exact, strict=True)]
+    parts = [tuple(np.asarray(x, np.float32) for x in seed) for seed in zip(true, made, exact, strict=True)]
     if not macro:
-        parts = [tuple(x.sum(1, keepdims=True) for x in own) for own in parts]
+        parts = [tuple(x.sum(1, keepdims=True) for x in seed) for seed in parts]
 
-    def one(counts: np.ndarray, wanted: np.ndarray, named: np.ndarray, hits: np.ndarray) -> np.ndarray:
-        both = counts @ wanted + counts @ named  # [c, K]
-        f1 = np.divide(2 * (counts @ hits), both, out=np.zeros_like(both), where=both > 0)
-        return f1.sum(-1) / np.maximum((both > 0).sum(-1), 1)
+    def f1_of(counts: np.ndarray, truth: np.ndarray, guessed: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        total = counts @ truth + counts @ guessed  # [c, K]
+        f1 = np.divide(2 * (counts @ hits), total, out=np.zeros_like(total), where=total > 0)
+        return f1.sum(-1) / np.maximum((total > 0).sum(-1), 1)
 
-    return lambda counts: np.stack([one(counts, *own) for own in parts])
+    return lambda counts: np.stack([f1_of(counts, *seed) for seed in parts])
 
 
 def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000, seed: int = 0) -> np.ndarray:
     """Bootstrap distribution of each model's metric, as a mean over seeds.
 
-    Examples are drawn with replacement, the same ones for all models, so that differences are paired. The
+    Examples are drawn with replacement, the same examples for all models, so that differences are paired. The
     variance between seeds, minus its part due to the examples, is added as Student's t with S - 1 degrees of
     freedom. Resampling seeds as well would count the noise of single predictions up to three times (Owen,
     2007). With one seed, the result is valid for that training only.
@@ -150,33 +150,33 @@ def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000,
         DataError: no examples.
     """
     if n < 1:
-        raise DataError("no example to resample", where="bootstrap")
+        raise DataError("there is no example to resample", where="bootstrap")
     rng = np.random.default_rng(seed)
     step = max(1, min(resamples, CHUNK // n))
     drawn: list[list[np.ndarray]] = [[] for _ in arms]
     for start in range(0, resamples, step):
         size = min(step, resamples - start)
         counts = np.stack([np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(size)])
-        for parts, arm in zip(drawn, arms, strict=True):
-            parts.append(np.asarray(arm(counts.astype(np.float32)), np.float64))  # [S, c]
-    whole = np.ones((1, n), np.float32)
+        for parts, model in zip(drawn, arms, strict=True):
+            parts.append(np.asarray(model(counts.astype(np.float32)), np.float64))  # [S, c]
+    once = np.ones((1, n), np.float32)
     return np.stack(
         [
-            _with_seeds(np.asarray(arm(whole), np.float64)[:, 0], np.concatenate(parts, 1), rng)
-            for arm, parts in zip(arms, drawn, strict=True)
+            _with_seeds(np.asarray(model(once), np.float64)[:, 0], np.concatenate(parts, 1), rng)
+            for model, parts in zip(arms, drawn, strict=True)
         ]
     )
 
 
 def _with_seeds(observed: np.ndarray, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Bootstrap means over seeds [resamples] from the metrics [S] and the resampled ones [S, resamples]."""
+    """Bootstrap means over seeds [resamples], from metrics [S] and resampled metrics [S, resamples]."""
     seeds, mean = len(observed), drawn.mean(0)
     if seeds == 1:
         return mean
     scatter = ((observed - observed.mean()) ** 2).sum() / (seeds - 1)
     by_examples = (drawn - mean).var(1).sum() / (seeds - 1)
-    own = max(scatter - by_examples, 0.0)
-    return mean + np.sqrt(own / seeds) * rng.standard_t(seeds - 1, drawn.shape[1])
+    seed_variance = max(scatter - by_examples, 0.0)
+    return mean + np.sqrt(seed_variance / seeds) * rng.standard_t(seeds - 1, drawn.shape[1])
 
 
 def bounds(values: np.ndarray) -> list[float]:
@@ -219,12 +219,12 @@ def paired_difference(
     predictions = [np.asarray(ours)[None], np.asarray(theirs)[None]]  # [1, n] or [1, n, K]
     if measure == "accuracy":
         hits = [(a == y).reshape(1, len(y), -1).all(-1) for a in predictions]
-        arms = [accuracy_of(h) for h in hits]
+        models = [accuracy_of(h) for h in hits]
     elif y.ndim == 2:
-        arms = [macro_f1_of_sets(y, a) for a in predictions]
+        models = [macro_f1_of_sets(y, a) for a in predictions]
     else:
-        arms = [macro_f1_of(y, a, classes) for a in predictions]
-    drawn = bootstrap_means(arms, len(y), resamples=resamples)
-    whole = np.ones((1, len(y)), np.float32)
-    value = float(arms[0](whole).item() - arms[1](whole).item())
+        models = [macro_f1_of(y, a, classes) for a in predictions]
+    drawn = bootstrap_means(models, len(y), resamples=resamples)
+    once = np.ones((1, len(y)), np.float32)
+    value = float(models[0](once).item() - models[1](once).item())
     return {"measure": measure, "value": value, "interval": bounds(drawn[0] - drawn[1])}

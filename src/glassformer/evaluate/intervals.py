@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Z = 1.959964  # 97.5 % quantile of the standard normal distribution
-FEW = 10  # with fewer examples the rule of three is too inaccurate
+FEW = 10  # minimum number of examples for the rule of three
 
 
 def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's 95 % intervals of the shares ``hits / n``, valid also for small n."""
     center = (hits + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    # Exactly 0 and 1 for no or only hits, so that rounding does not exclude the share.
+    # Exactly 0 without hits, exactly 1 with hits only, so that rounding does not exclude the share.
     return np.where(hits == 0, 0.0, center - half), np.where(hits == n, 1.0, center + half)
 
 
@@ -54,15 +54,15 @@ def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int 
     """
     table = np.asarray(confusion, np.float64)
     table = table[:, seen][seen] if not (seen := table.sum(0) + table.sum(1) > 0).all() else table
-    hits, support, named = np.diag(table), table.sum(1), table.sum(0)
-    given = support + named
-    # The effect of an example in each cell on each class's F1, and the sums of products of effects.
-    slope = 2 * hits / given**2
+    hits, support, predicted_counts = np.diag(table), table.sum(1), table.sum(0)
+    total = support + predicted_counts
+    # The effect of one example of each cell on the F1 of each class, and the sums of products of effects.
+    slope = 2 * hits / total**2
     wrong = table - np.diag(hits)
-    together = (wrong + wrong.T) * np.outer(slope, slope)
-    own = hits * (2 / given - 2 * slope) ** 2 + (wrong.sum(0) + wrong.sum(1)) * slope**2
-    np.fill_diagonal(together, own)
-    return _interval(hits[None], support, named[None], together, own[None], resamples, seed)
+    covariance = (wrong + wrong.T) * np.outer(slope, slope)
+    variance = hits * (2 / total - 2 * slope) ** 2 + (wrong.sum(0) + wrong.sum(1)) * slope**2
+    np.fill_diagonal(covariance, variance)
+    return _interval(hits[None], support, predicted_counts[None], covariance, variance[None], resamples, seed)
 
 
 def macro_f1_interval_of_sets(
@@ -75,46 +75,47 @@ def macro_f1_interval_of_sets(
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1, for the same examples.
-        every: count classes that neither occur nor are predicted as 0 instead of excluding them.
+        every: whether classes that neither occur nor are predicted have F1 0, or are excluded.
     """
-    true, made = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
-    support, named, hits = true.sum(0), made.sum(1), np.einsum("nk,snk->sk", true, made)  # [K], [S, K] twice
-    given = np.maximum(support + named, 1)
+    truth, guess = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
+    support, named = truth.sum(0), guess.sum(1)  # [K], [S, K]
+    hits = np.einsum("nk,snk->sk", truth, guess)  # [S, K]
+    total = np.maximum(support + named, 1)
     weight = _weights(support, named, every)
-    adds = (2 * made * true - (2 * hits / given)[:, None] * (made + true)) / given[:, None]  # [S, n, K]
-    own = (adds**2).sum(1)
-    mean = np.einsum("sk,snk->nk", weight, adds) / len(made)
-    scatter = _scatter((weight * 2 * hits / given).sum(1), np.einsum("sk,snk->sn", weight, adds))
+    adds = (2 * guess * truth - (2 * hits / total)[:, None] * (guess + truth)) / total[:, None]  # [S, n, K]
+    each = (adds**2).sum(1)
+    mean = np.einsum("sk,snk->nk", weight, adds) / len(guess)
+    scatter = _seed_width((weight * 2 * hits / total).sum(1), np.einsum("sk,snk->sn", weight, adds))
     return _interval(
-        hits, support, named, mean.T @ mean, own, resamples, seed, every=every, n=len(true), scatter=scatter
+        hits, support, named, mean.T @ mean, each, resamples, seed, every=every, n=len(truth), scatter=scatter
     )
 
 
-def _scatter(figures: np.ndarray, adds: np.ndarray) -> float:
+def _seed_width(values: np.ndarray, adds: np.ndarray) -> float:
     """The squared half-width due to seeds, from their metrics ``[S]`` and the effects of examples
     ``[S, n]``.
     """
-    if (seeds := len(figures)) == 1:
+    if (seeds := len(values)) == 1:
         return 0.0
     from scipy.stats import t
 
     by_examples = ((adds - adds.mean(0)) ** 2).sum() / (seeds - 1)
-    own = max(float(figures.var(ddof=1) - by_examples), 0.0)
-    return float(t.ppf(0.975, seeds - 1)) ** 2 * own / seeds
+    seed_variance = max(float(values.var(ddof=1) - by_examples), 0.0)
+    return float(t.ppf(0.975, seeds - 1)) ** 2 * seed_variance / seeds
 
 
-def _weights(support: np.ndarray, named: np.ndarray, every: bool) -> np.ndarray:
+def _weights(support: np.ndarray, guessed: np.ndarray, every: bool) -> np.ndarray:
     """The weight of each class in each seed's mean ``[S, K]``."""
-    counted = np.ones_like(named) if every else (support + named > 0).astype(np.float64)
-    return counted / np.maximum(counted.sum(1, keepdims=True), 1)
+    included = np.ones_like(guessed) if every else (support + guessed > 0).astype(np.float64)
+    return included / np.maximum(included.sum(1, keepdims=True), 1)
 
 
 def _interval(
     hits: np.ndarray,
     support: np.ndarray,
     named: np.ndarray,
-    together: np.ndarray,
-    own: np.ndarray,
+    covariance: np.ndarray,
+    variances: np.ndarray,
     resamples: int,
     seed: int,
     *,
@@ -133,22 +134,22 @@ def _interval(
     low, high = np.minimum(low, f1), np.maximum(high, f1)
     seen = support + named > 0
     # The more the predictions of seeds differ, the narrower is the interval of their mean.
-    variance = np.diag(together)
-    alone = (weight**2 * own).mean(0) if len(hits) > 1 else variance
-    alike = np.sqrt(np.divide(variance, alone, out=np.ones_like(alone), where=alone > 0))
+    variance = np.diag(covariance)
+    separate = (weight**2 * variances).mean(0) if len(hits) > 1 else variance
+    agreement = np.sqrt(np.divide(variance, separate, out=np.ones_like(separate), where=separate > 0))
     scale = np.sqrt(np.where(variance > 0, variance, 1))
-    correlation = together / np.outer(scale, scale)
+    correlation = covariance / np.outer(scale, scale)
     np.fill_diagonal(correlation, 1)
-    down, up = ((weight * seen * half).mean(0) * alike for half in (f1 - low, high - f1))
-    figure, lean = float((weight * f1).sum(1).mean()), _lean(hits, support, named, n, every, resamples, seed)
+    down, up = ((weight * seen * half).mean(0) * agreement for half in (f1 - low, high - f1))
+    value, bias = (float((weight * f1).sum(1).mean()), _bias(hits, support, named, n, every, resamples, seed))
     down, up = (float(np.sqrt(max(half @ correlation @ half, 0.0) + scatter)) for half in (down, up))
-    return [max(figure - down - max(lean, 0.0), 0.0), min(figure + up - min(lean, 0.0), 1.0)]
+    return [max(value - down - max(bias, 0.0), 0.0), min(value + up - min(bias, 0.0), 1.0)]
 
 
-def _lean(
+def _bias(
     hits: np.ndarray,
     support: np.ndarray,
-    named: np.ndarray,
+    guessed: np.ndarray,
     n: int | None,
     every: bool,
     resamples: int,
@@ -158,15 +159,15 @@ def _lean(
 
     Error rates are those of the counts, with half a right and half a wrong example added to each class.
     """
-    n, rng, lean = int(support.sum()) if n is None else n, np.random.default_rng(seed), 0.0
+    n, rng, bias = int(support.sum()) if n is None else n, np.random.default_rng(seed), 0.0
     right = (hits + 0.5) / (support + 1)  # of the examples of each class, [S, K]
-    wrong = (named - hits) / np.maximum(n - support, 1)  # of all others
-    for rate, stray in zip(right, wrong, strict=True):
+    wrong = (guessed - hits) / np.maximum(n - support, 1)  # of all others
+    for rate, error_rate in zip(right, wrong, strict=True):
         has = rng.binomial(n, support / n, (resamples, len(support)))
-        found, extra = rng.binomial(has, rate), rng.binomial(n - has, np.minimum(stray, 1))
-        drawn = _weights(has, found + extra, every) * 2 * found / np.maximum(has + found + extra, 1)
-        whole, beside = support * rate, (n - support) * stray
-        truth = _weights(support, (whole + beside)[None], every)[0]
-        truth = truth * 2 * whole / np.maximum(support + whole + beside, 1e-9)
-        lean += float(drawn.sum(1).mean() - truth.sum()) / len(hits)
-    return lean
+        tp, fp = rng.binomial(has, rate), rng.binomial(n - has, np.minimum(error_rate, 1))
+        drawn = _weights(has, tp + fp, every) * 2 * tp / np.maximum(has + tp + fp, 1)
+        expected_hits, expected_errors = support * rate, (n - support) * error_rate
+        truth = _weights(support, (expected_hits + expected_errors)[None], every)[0]
+        truth = truth * 2 * expected_hits / np.maximum(support + expected_hits + expected_errors, 1e-9)
+        bias += float(drawn.sum(1).mean() - truth.sum()) / len(hits)
+    return bias

@@ -21,9 +21,9 @@ class LabelReview:
     quality: np.ndarray  # [n]: probability of the given label
     suggested: np.ndarray  # [n]: the most probable class
     suspicious: np.ndarray  # [n] bool
-    order: np.ndarray  # [n]: suspicious ones first, the least probable label first
+    order: np.ndarray  # [n]: suspicious examples first, then by the probability of the label, lowest first
     joint: np.ndarray  # [K, K]: estimated share of examples with label i (row) whose class is j
-    likeliest: np.ndarray  # [n]: probability of the most probable class
+    max_probability: np.ndarray  # [n]: probability of the most probable class
 
 
 def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
@@ -34,32 +34,32 @@ def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
         probabilities: [n, K], out-of-fold.
 
     Raises:
-        ShapeError: they do not fit.
-        DataError: a class without an example.
+        ShapeError: labels and probabilities differ in shape.
+        DataError: a class has no example.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape
     count = np.bincount(y, minlength=classes)
     thresholds = np.array([p[y == k, k].mean() for k in range(classes)])
-    over = p >= thresholds - 1e-6  # tolerance for rounding errors
-    confident = over.any(1)
-    # Above one threshold: that class. Above several: the most probable class, as in cleanlab.
-    member = np.where(over.sum(1) > 1, p.argmax(1), over.argmax(1))
-    raw = np.zeros((classes, classes))
-    np.add.at(raw, (y[confident], member[confident]), 1)
+    exceeds = p >= thresholds - 1e-6  # tolerance for rounding errors
+    confident = exceeds.any(1)
+    # The class whose threshold is exceeded; if several are, the most probable class, as in cleanlab.
+    class_of = np.where(exceeds.sum(1) > 1, p.argmax(1), exceeds.argmax(1))
+    counts = np.zeros((classes, classes))
+    np.add.at(counts, (y[confident], class_of[confident]), 1)
     np.fill_diagonal(
-        raw, np.maximum(raw.diagonal(), 1)
+        counts, np.maximum(counts.diagonal(), 1)
     )  # classes without confident examples keep their label
-    joint = raw / raw.sum(1, keepdims=True) * count[:, None]
+    joint = counts / counts.sum(1, keepdims=True) * count[:, None]
     return _rounded(joint * n / joint.sum(), count)
 
 
 def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     """Review every label; raises errors like ``confident_joint``.
 
-    For each pair of label and class, the number of suspicious examples comes from the joint counts; those
-    with the largest margin between the two probabilities are chosen ("prune by noise rate"), unless the label
-    is the most probable class.
+    For each pair of label and class, the joint counts state how many examples are suspicious: those with the
+    largest margin between the two probabilities ("prune by noise rate"), except examples whose label is the
+    most probable class.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape
@@ -83,23 +83,23 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
 class SetReview:
     """Label errors among n multi-label examples with K labels."""
 
-    quality: np.ndarray  # [n]: probability of the least sure yes or no of an example
-    flips: np.ndarray  # [n, K] bool: those that look wrong; without such the least sure, if below one half
-    suspicious: np.ndarray  # [n] bool: whether any looks wrong
-    order: np.ndarray  # [n]: suspicious ones first, the least probable yes or no first
-    joint: np.ndarray  # [K, 2, 2]: estimated share of examples that have a label or not (row), and should
+    quality: np.ndarray  # [n]: probability of the least certain yes or no of an example
+    flips: np.ndarray  # [n, K] bool: suspicious yes or no; if none is, the least certain, if below one half
+    suspicious: np.ndarray  # [n] bool: whether any yes or no is suspicious
+    order: np.ndarray  # [n]: suspicious examples first, then by ``quality``, lowest first
+    joint: np.ndarray  # [K, 2, 2]: estimated share of examples that have a label (row), and should have it
 
 
 def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
-    """``review_labels`` for each label separately; labels that all or no examples have are not reviewed.
+    """``review_labels`` for each label separately, except labels that all or no examples have.
 
     Args:
         has: [n, K], 0 or 1.
-        probabilities: [n, K], out-of-fold, each of its own label.
+        probabilities: [n, K], out-of-fold, one probability per label.
 
     Raises:
-        ShapeError: they do not fit.
-        DataError: no label that some examples have and others lack.
+        ShapeError: labels and probabilities differ in shape.
+        DataError: there is no label that some examples have and some lack.
     """
     y, p = np.asarray(has).astype(np.int64), np.asarray(probabilities, np.float64)
     if y.ndim != 2 or y.shape != p.shape:
@@ -110,16 +110,16 @@ def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
         if not 0 < count < len(y):
             joint[k, int(count > 0), int(count > 0)] = 1
             continue
-        found = review_labels(y[:, k], np.stack([1 - p[:, k], p[:, k]], 1))
-        wrong[:, k], joint[k] = found.suspicious, found.joint
+        review = review_labels(y[:, k], np.stack([1 - p[:, k], p[:, k]], 1))
+        wrong[:, k], joint[k] = review.suspicious, review.joint
     if not ((y.sum(0) > 0) & (y.sum(0) < len(y))).any():
-        what = "every label is that of all examples, or of none"
-        raise DataError(what, where="review-labels", fix="Give examples that differ")
+        what = "every label belongs to all examples or to none"
+        raise DataError(what, where="review-labels", fix="Give examples with different labels")
     suspicious = np.asarray(wrong.any(1))
-    least = np.where(wrong | ~suspicious[:, None], quality, np.inf)
-    flips, rest = wrong.copy(), np.flatnonzero(~suspicious)
-    flips[rest, least[rest].argmin(1)] = least[rest].min(1) < 0.5
-    return SetReview(least.min(1), flips, suspicious, np.lexsort((least.min(1), ~suspicious)), joint)
+    certainty = np.where(wrong | ~suspicious[:, None], quality, np.inf)
+    flips, unsuspected = wrong.copy(), np.flatnonzero(~suspicious)
+    flips[unsuspected, certainty[unsuspected].argmin(1)] = certainty[unsuspected].min(1) < 0.5
+    return SetReview(certainty.min(1), flips, suspicious, np.lexsort((certainty.min(1), ~suspicious)), joint)
 
 
 def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +127,7 @@ def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.
     if p.ndim != 2 or p.shape[1] < 2 or y.shape != p.shape[:1]:
         raise ShapeError(f"labels {y.shape} and probabilities {p.shape} do not fit")
     if not len(y) or not np.isfinite(p).all():
-        raise DataError("no probabilities, or not finite ones", where="review-labels")
+        raise DataError("there are no probabilities, or some are not finite", where="review-labels")
     absent = np.flatnonzero(np.bincount(y, minlength=p.shape[1])[: p.shape[1]] == 0)
     if len(absent) or y.max() >= p.shape[1]:
         raise DataError(

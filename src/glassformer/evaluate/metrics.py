@@ -13,7 +13,7 @@ NONE = "\u2013"
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share as "90.6 %"; only 1 is shown as 100 % and only 0 as 0 %."""
+    """A share as "90.6 %"; no other share than 1 is shown as 100 %, and no other than 0 as 0 %."""
     if share is None:
         return NONE
     step = 10.0**-digits
@@ -50,7 +50,7 @@ def digits_for(n: int) -> int:
 class Share:
     """A metric between 0 and 1 that is shown in percent."""
 
-    called: str
+    name: str
     short: str = ""  # short name; empty: the name
     lower: bool = False  # whether lower is better
     from_baseline = "points from baseline"
@@ -60,18 +60,18 @@ class Share:
     def value(self, x: float | None, digits: int) -> str:
         return percent(x, digits)
 
-    def between(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
+    def interval(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
         """The interval of a share of ``n`` examples, as text."""
         return share_interval(share, bounds, n, digits) if bounds else NONE
 
-    def apart(self, x: float, digits: int) -> str:
+    def difference(self, x: float, digits: int) -> str:
         """A difference without its sign, as text."""
         return f"{100 * abs(x):.{digits}f} points"
 
     def with_sign(self, x: float, digits: int) -> str:
         return f"{100 * x:+.{digits}f}"
 
-    def scatter(self, sd: float | None) -> str:
+    def deviation(self, sd: float | None) -> str:
         """A standard deviation, as text."""
         return NONE if sd is None else f"{100 * sd:.2f}"
 
@@ -90,19 +90,19 @@ class Plain(Share):
         usual = "#.4g" if self.lower else f".{digits + 2}f"
         return NONE if x is None else f"{x:{self.form or usual}}"
 
-    def between(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
+    def interval(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
         if not bounds:
             return NONE
         form = self.bounds or self.form
         low, high = (f"{x:{form}}" if form else self.value(x, digits) for x in bounds)
         return f"{low} to {high}"
 
-    def apart(self, x: float, digits: int) -> str:
+    def difference(self, x: float, digits: int) -> str:
         return self.value(abs(x), digits)
 
     def with_sign(self, x: float, digits: int) -> str:
         return f"{x:+#.4g}" if self.lower else f"{x:+.{digits + 2}f}"
 
-    def scatter(self, sd: float | None) -> str:
+    def deviation(self, sd: float | None) -> str:
         usual = ".2g" if self.lower else ".4f"
         return NONE if sd is None else f"{sd:{self.form or usual}}"

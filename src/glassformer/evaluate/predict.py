@@ -42,22 +42,22 @@ def predict_rows(
 def _in_batches(
     model: nn.Module,
     batches: Sequence[np.ndarray],
-    rows_of: Callable[[np.ndarray], Tensor],
+    compute: Callable[[np.ndarray], Tensor],
     progress: Callable[[int], None] | None,
 ) -> np.ndarray:
-    """The rows ``[n, ...]`` of all examples, fp32; ``rows_of`` computes those of the examples in a batch."""
+    """The rows ``[n, ...]`` of all examples, fp32; ``compute`` returns the rows of a batch of indices."""
     model.eval()
     out: np.ndarray | None = None
     with computing():
-        waiting = list(batches[::-1])
-        while waiting:
-            index = waiting.pop()
+        pending = list(batches[::-1])
+        while pending:
+            index = pending.pop()
             try:
-                rows = rows_of(index).float().cpu().numpy()
+                rows = compute(index).float().cpu().numpy()
             except torch.OutOfMemoryError:  # on a GPU: halve all remaining batches
                 if len(index) == 1:
                     raise
-                waiting = [half for one in [*waiting, index] for half in halves(one)[::-1]]
+                pending = [half for batch in [*pending, index] for half in halves(batch)[::-1]]
                 continue
             if out is None:
                 out = np.empty((sum(map(len, batches)), *rows.shape[1:]), np.float32)
@@ -88,8 +88,8 @@ def predict_tokens(
         for index in evaluation_batches(table.lengths, batch_tokens, device):
             batch = pack_texts(table, index, device)
             logits = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
-            places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
-            out[places] = logits.float().cpu().numpy()
+            tokens = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
+            out[tokens] = logits.float().cpu().numpy()
             if progress is not None:
                 progress(index)
     return out
@@ -100,21 +100,21 @@ def halves(index: np.ndarray) -> list[np.ndarray]:
     return [part for part in np.array_split(index, 2) if len(part)]
 
 
-def ahead(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+def prefetch(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
     """Yield ``prepare(item)`` for each item; the next item is prepared in a thread meanwhile."""
     if len(items) < 2:
         yield from map(prepare, items)
         return
     with ThreadPoolExecutor(1, "ahead") as thread:
-        coming = thread.submit(prepare, items[0])
+        future = thread.submit(prepare, items[0])
         for item in items[1:]:
-            ready = coming.result()
-            coming = thread.submit(prepare, item)
-            yield ready
-        yield coming.result()
+            item_ready = future.result()
+            future = thread.submit(prepare, item)
+            yield item_ready
+        yield future.result()
 
 
-def predict_pictures(
+def predict_images(
     model: nn.Module,
     table: PixelTable,
     transform: ImageTransform,
@@ -130,18 +130,18 @@ def predict_pictures(
     layers, whose output is ``[n, T, D]``.
     """
 
-    def rows_of(index: np.ndarray) -> Tensor:
+    def compute(index: np.ndarray) -> Tensor:
         pixels = evaluation_pixels(table, int(index[0]), len(index), transform, torch.device(device))
         if isinstance(what, int):
             rows = model.lower_rows(pixels, what)  # type: ignore[operator]  # as below
             return rows.unflatten(0, (len(pixels), -1))
         if what == "features":
-            return model.features(pixels)  # type: ignore[operator]  # every image model has it
-        answer = model(pixels, packed=True)
-        return answer.logits if what == "logits" else answer.pooler_output
+            return model.features(pixels)  # type: ignore[operator]  # every image model has this method
+        output = model(pixels, packed=True)
+        return output.logits if what == "logits" else output.pooler_output
 
     batches = np.split(np.arange(len(table)), range(batch_size, len(table), batch_size))
-    return _in_batches(model, batches, rows_of, progress)
+    return _in_batches(model, batches, compute, progress)
 
 
 def predict_windows(
@@ -155,8 +155,8 @@ def predict_windows(
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
     """One row per text, the mean or maximum over its windows; see ``predict_rows``."""
-    alone = windows.owners is None
-    count = progress if alone else None  # progress is in texts, not in windows
+    unsplit = windows.owners is None
+    count = progress if unsplit else None  # progress is in texts, not in windows
     rows = predict_rows(model, windows.table, read, batch_tokens=batch_tokens, device=device, progress=count)
     if windows.owners is None:
         return rows
@@ -169,7 +169,7 @@ def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, how: str) -> 
     """Mean or maximum over the windows of each text: ``[w, ...]`` -> ``[n, ...]``.
 
     Args:
-        owners: [w] text of each window, ascending; every text has one.
+        owners: [w] index of the text of each window, ascending; every text has a window.
     """
     starts = np.searchsorted(owners, np.arange(texts))
     if how == "max":

@@ -75,7 +75,7 @@ def table_file(
 
 # --- rows of predictions.csv ----------------------------------------------------------------------
 #
-# Known columns and the prediction, followed by probabilities (labels) or an interval (numbers).
+# What is known of the example, the prediction, and probabilities (labels) or an interval (numbers).
 
 
 BEGIN = ("split", "row", "text", "label", "predicted")
@@ -84,7 +84,7 @@ NUMBER_HEADER = (*BEGIN, "low", "high")
 
 
 def cells_of(
-    text: Any, predicted: Any, behind: Sequence[str], *, row: Any = None, label: Any = None, split: str = ""
+    text: Any, predicted: Any, cells: Sequence[str], *, row: Any = None, label: Any = None, split: str = ""
 ) -> list[Any]:
     """The cells of one row.
 
@@ -94,8 +94,8 @@ def cells_of(
         row: row number in the source file.
         label: the true label, if known.
     """
-    known = (csv_safe(first_of(text)), csv_safe(label), csv_safe(predicted))
-    return [csv_safe(split), "" if row is None else row, *known, *behind]
+    first_cells = (csv_safe(first_of(text)), csv_safe(label), csv_safe(predicted))
+    return [csv_safe(split), "" if row is None else row, *first_cells, *cells]
 
 
 def label_cells(share: float | None, probabilities: Sequence[float]) -> list[str]:
@@ -114,20 +114,20 @@ def number_cells(bounds: Sequence[float] | None) -> list[str]:
 
 @contextmanager
 def _predictions_file(
-    path: str | Path, header: Sequence[str], texts: Sequence[Any], others: Mapping[str, Sequence[Any]] | None
+    path: str | Path, header: Sequence[str], texts: Sequence[Any], columns: Mapping[str, Sequence[Any]] | None
 ) -> Iterator[Callable[..., None]]:
-    """Yields a function that writes the row of an example, given its index, prediction and cells."""
+    """Yield a function that writes the row of an example, given its index, prediction and further cells."""
     extra: dict[str, Sequence[Any]] = (
         {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
     )
-    extra |= others or {}
+    extra |= columns or {}
     _check_lengths(texts, extra)
     with table_file(path) as writer:
         writer.writerow(map(csv_safe, [*header, *extra]))
 
-        def write(i: int, predicted: Any, behind: Sequence[str], **known: Any) -> None:
-            more = [csv_safe(column[i]) for column in extra.values()]
-            writer.writerow([*cells_of(texts[i], predicted, behind, **known), *more])
+        def write(i: int, predicted: Any, cells: Sequence[str], **known: Any) -> None:
+            last = [csv_safe(column[i]) for column in extra.values()]
+            writer.writerow([*cells_of(texts[i], predicted, cells, **known), *last])
 
         yield write
 
@@ -135,7 +135,7 @@ def _predictions_file(
 def _check_lengths(texts: Sequence[Any], columns: Mapping[str, Sequence[Any] | None]) -> None:
     for name, column in columns.items():
         if column is not None and len(column) != len(texts):
-            raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
+            raise ShapeError(f"{len(column)} {name} for {len(texts)} texts")
 
 
 def _at(column: Any, i: int) -> Any:
@@ -162,8 +162,8 @@ def write_numbers(
     with _predictions_file(path, NUMBER_HEADER, texts, None) as write:
         for i, number in enumerate(predicted):
             label = None if labels is None else repr(float(labels[i]))
-            inside = number_cells(_at(bounds, i))
-            write(i, repr(float(number)), inside, row=_at(rows, i), label=label, split=split)
+            cells = number_cells(_at(bounds, i))
+            write(i, repr(float(number)), cells, row=_at(rows, i), label=label, split=split)
 
 
 def write_predictions(
@@ -176,7 +176,7 @@ def write_predictions(
     predicted: Sequence[Any] | None = None,
     rows: Sequence[int | None] | None = None,
     split: str = "",
-    others: Mapping[str, Sequence[Any]] | None = None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
     shares: Sequence[float | None] | None = None,
 ) -> None:
     """Write ``predictions.csv`` atomically.
@@ -192,18 +192,18 @@ def write_predictions(
         rows: [n] row numbers in the source file.
         split: name of the split, the same for every row.
         others: additional columns: name -> [n] values.
-        shares: [n] probabilities of ``predicted``; by default those of ``probabilities``.
+        shares: [n] probabilities of ``predicted``; by default their entries in ``probabilities``.
     """
     p = np.asarray(probabilities, np.float64)
     if p.shape != (len(texts), len(classes)):
-        raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
+        raise ShapeError(f"probabilities {p.shape} for {len(texts)} texts and {len(classes)} classes")
     _check_lengths(texts, {"labels": labels, "predicted": predicted, "rows": rows})
-    labels_given = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
+    predictions = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
     if shares is None:
         places = {label: k for k, label in enumerate(classes)}
-        shares = [None if label is None else p[i, places[label]] for i, label in enumerate(labels_given)]
-    with _predictions_file(path, [*HEADER, *(f"p:{c}" for c in classes)], texts, others) as write:
-        for i, label in enumerate(labels_given):
+        shares = [None if label is None else p[i, places[label]] for i, label in enumerate(predictions)]
+    with _predictions_file(path, [*HEADER, *(f"p:{c}" for c in classes)], texts, columns) as write:
+        for i, label in enumerate(predictions):
             known = {"row": _at(rows, i), "label": _at(labels, i), "split": split}
             write(i, label, label_cells(shares[i], p[i]), **known)
 
@@ -222,7 +222,7 @@ class NumberRow:
     predicted: float | None  # None: no prediction
 
 
-def holds_numbers(path: str | Path) -> bool:
+def has_numbers(path: str | Path) -> bool:
     """Whether a ``predictions.csv`` has numbers, by its header."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
@@ -231,23 +231,23 @@ def holds_numbers(path: str | Path) -> bool:
         return False
 
 
-def _read(path: Path, begin: tuple[str, ...], made: Callable[[dict[str, str]], Any]) -> Iterator[Any]:
-    """What ``made`` makes of each row of a table whose header begins with ``begin``."""
+def _read(path: Path, expected: tuple[str, ...], make: Callable[[dict[str, str]], Any]) -> Iterator[Any]:
+    """``make(row)`` for each row of a table whose header begins with ``expected``."""
     line = 2
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             reader = csv_rows(file)
             header = next(reader, [])
-            if tuple(header[: len(begin)]) != begin:
-                what, fix = f"the header is not {','.join(begin)}", "Is it a predictions.csv?"
+            if tuple(header[: len(expected)]) != expected:
+                what, fix = f"the header is not {','.join(expected)}", "Name a file predictions.csv"
                 if tuple(header[: len(NUMBER_HEADER)]) == NUMBER_HEADER:
-                    what, fix = "holds predicted numbers, not labels", "Name a run of a classifier"
+                    what, fix = "contains predicted numbers, not labels", "Name a run of a classifier"
                 raise DataError(what, where=str(path), fix=fix)
             names = list(map(csv_plain, header))
             for cells in reader:
                 if len(cells) != len(header):
-                    raise ValueError(f"{len(cells)} cells under {len(header)} columns")
-                yield made(dict(zip(names, map(csv_plain, cells), strict=True)))
+                    raise ValueError(f"{len(cells)} cells in a table of {len(header)} columns")
+                yield make(dict(zip(names, map(csv_plain, cells), strict=True)))
                 line = reader.line_num + 1  # where the next row begins
     except OSError as error:
         raise CannotReadError(error.strerror or "cannot be read", where=str(path)) from None
@@ -266,11 +266,11 @@ def _text_of(row: Mapping[str, str]) -> str:
 def read_numbers(path: str | Path) -> Iterator[NumberRow]:
     """Read the rows of a ``predictions.csv`` with numbers; errors as in ``read_predictions``."""
 
-    def made(row: dict[str, str]) -> NumberRow:
+    def make(row: dict[str, str]) -> NumberRow:
         label, predicted = (float(row[key]) if row[key] else None for key in ("label", "predicted"))
         return NumberRow(row["split"], row["row"], _text_of(row), label, predicted)
 
-    return _read(Path(path), NUMBER_HEADER, made)
+    return _read(Path(path), NUMBER_HEADER, make)
 
 
 def texts_in(path: Path) -> Iterator[str]:
@@ -302,14 +302,14 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         DataError: the file does not exist, has another header, is not UTF-8, or has a damaged row.
     """
 
-    def made(row: dict[str, str]) -> Prediction:
-        behind = list(row)[len(HEADER) :]
-        names = list(takewhile(lambda column: column.startswith("p:"), behind))
+    def make(row: dict[str, str]) -> Prediction:
+        columns = list(row)[len(HEADER) :]
+        names = list(takewhile(lambda column: column.startswith("p:"), columns))
         shares = {name[2:]: float(row[name] or "nan") for name in names}
-        known = (row["label"], row["predicted"], float(row["probability"] or "nan"))
-        return Prediction(row["split"], row["row"], _text_of(row), *known, shares)
+        values = (row["label"], row["predicted"], float(row["probability"] or "nan"))
+        return Prediction(row["split"], row["row"], _text_of(row), *values, shares)
 
-    return _read(Path(path), HEADER, made)
+    return _read(Path(path), HEADER, make)
 
 
 # --- baselines.csv --------------------------------------------------------------------------------
@@ -317,11 +317,11 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
 # The predictions of the baselines, one column each, in the row order of predictions.csv.
 
 
-SIMPLE = "baselines.csv"
+BASELINES_FILE = "baselines.csv"
 
 
-def write_simple(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None:
-    """Write ``baselines.csv`` atomically; nothing is written without baselines.
+def write_baselines(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None:
+    """Write ``baselines.csv`` atomically; if there are no baselines, write no file.
 
     Args:
         answers: name of a baseline -> [n] labels or numbers.
@@ -334,7 +334,7 @@ def write_simple(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None
             writer.writerow([repr(float(x)) if isinstance(x, float) else csv_safe(x) for x in row])
 
 
-def read_simple(path: str | Path) -> dict[str, list[str]]:
+def read_baselines(path: str | Path) -> dict[str, list[str]]:
     """Read the columns of ``baselines.csv`` by name; empty if the file does not exist, as in older runs."""
     path = Path(path)
     if not path.is_file():

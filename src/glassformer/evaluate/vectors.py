@@ -21,7 +21,7 @@ from glassformer.reading import NotRegularError, open_regular
 
 MOST_FREQUENT = 30_000  # candidate words in analogies, as is common
 AT_ONCE = 1_024  # analogies per batch
-MAX_TEST = 64 << 20  # bytes of a test file; the largest known one has 1 MB
+MAX_TEST = 64 << 20  # bytes of a test file; the largest known test has 1 MB
 
 Question = tuple[str, str, str, str]  # a is to b as c is to d: man king woman queen
 
@@ -54,7 +54,7 @@ def nearest_rows(
     return [(int(i), float(cosines[i])) for i in best]
 
 
-def judge_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
+def evaluate_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
     """Spearman's correlation of cosines with ratings, over the pairs with two known words."""
     from scipy.stats import spearmanr
 
@@ -69,7 +69,7 @@ def judge_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[P
     return undefined(out, {"spearman": few if len(known) < 3 else "all cosines or all scores are the same"})
 
 
-def judge_analogies(
+def evaluate_analogies(
     numbers: Mapping[str, int],
     units: np.ndarray,
     sections: Mapping[str, Sequence[Question]],
@@ -85,16 +85,16 @@ def judge_analogies(
     out: dict[str, Any] = {"sections": {}, "questions": 0, "known": 0, "correct": 0}
     for name, questions in sections.items():
         rows = [[numbers.get(w, len(table)) for w in question] for question in questions]
-        asked = np.array([row for row in rows if max(row) < len(table)], np.int64).reshape(-1, 4)
+        known_rows = np.array([row for row in rows if max(row) < len(table)], np.int64).reshape(-1, 4)
         correct = 0
-        for start in range(0, len(asked), AT_ONCE):
-            a, b, c, d = asked[start : start + AT_ONCE].T
+        for start in range(0, len(known_rows), AT_ONCE):
+            a, b, c, d = known_rows[start : start + AT_ONCE].T
             cosines = (table[b] - table[a] + table[c]) @ table.T  # [Q, V], up to a factor per row
-            line = np.arange(len(a))
+            index = np.arange(len(a))
             for word in (a, b, c):
-                cosines[line, word] = -np.inf
+                cosines[index, word] = -np.inf
             correct += int((cosines.argmax(1) == d).sum())
-        out["sections"][name] = {"questions": len(questions), "known": len(asked), "correct": correct}
+        out["sections"][name] = {"questions": len(questions), "known": len(known_rows), "correct": correct}
         for key, value in out["sections"][name].items():
             out[key] += value
     out["accuracy"] = out["correct"] / out["known"] if out["known"] else None
@@ -110,7 +110,7 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
     """
     facts = {name: COUNTRIES[name] for name in countries}
     ordered = [(a, c) for a in facts for c in facts if a != c]
-    found: dict[str, list[Question]] = {
+    kinds: dict[str, list[Question]] = {
         "country : capital": [(a, facts[a][0], c, facts[c][0]) for a, c in ordered],
         "country : currency": [
             (a, facts[a][2], c, facts[c][2]) for a, c in ordered if facts[a][2] != facts[c][2]
@@ -119,8 +119,8 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
         "family": [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other],
     }
     if not lowercase:
-        return found
-    return {k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in found.items()}
+        return kinds
+    return {k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in kinds.items()}
 
 
 def given_questions() -> dict[str, list[Question]]:
@@ -155,9 +155,9 @@ def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
         try:
             pairs.append(Pair(parts[0].strip(), parts[1].strip(), float(parts[column])))
         except (IndexError, ValueError):
-            raise DataError("no two words and a score", where=f"{path}, line {row}") from None
+            raise DataError("not two words and a score", where=f"{path}, line {row}") from None
     if not pairs:
-        raise DataError("no pairs", where=str(path))
+        raise DataError("there are no pairs", where=str(path))
     return pairs
 
 
@@ -178,7 +178,7 @@ def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Q
             raise DataError(f"{len(words)} words instead of 4", where=f"{path}, line {row}")
         sections.setdefault(current, []).append(tuple(words))  # type: ignore[arg-type]  # four, see above
     if not sections:
-        raise DataError("no questions", where=str(path))
+        raise DataError("there are no questions", where=str(path))
     return sections
 
 
@@ -193,7 +193,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise NotUtf8Error(f"not UTF-8 ({error})", where=str(path)) from None
     if len(text) > MAX_TEST:
-        raise TooLargeError(f"larger than {MAX_TEST >> 20} MB, so no test of word vectors", where=str(path))
+        raise TooLargeError(f"larger than {MAX_TEST >> 20} MB: not a test of word vectors", where=str(path))
     lines = [(i, line) for i, line in enumerate(split_lines(text), 1) if line.strip()]
     if not lines:
         raise DataError("the file is empty", where=str(path))
@@ -211,7 +211,7 @@ CORPORA: dict[str, Callable[[bool], Mapping[str, Sequence[Question]]]] = {
 KNOWN_TESTS = (*CORPORA, *TESTS)
 
 
-def judge_vectors(
+def evaluate_vectors(
     words: Sequence[str], vectors: np.ndarray, tests: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
     """Evaluate word vectors on tests, by name.
@@ -221,7 +221,7 @@ def judge_vectors(
     Args:
         tests: keys of ``CORPORA`` (analogies for these corpora), keys of ``TESTS``, or files with pairs or
             analogies.
-        folder: folder of the files in ``TESTS``; None: their results are None.
+        folder: folder of the files in ``TESTS``; None: the results of these tests are None.
 
     Raises:
         DataError: a test file does not exist.
@@ -231,17 +231,17 @@ def judge_vectors(
     out: dict[str, Any] = {}
     for test in tests:
         if test in CORPORA:
-            asked = CORPORA[test](lowercase)
-            out[test] = judge_analogies(numbers, units, asked)
+            questions = CORPORA[test](lowercase)
+            out[test] = evaluate_analogies(numbers, units, questions)
             continue
         if test in TESTS and folder is None:
             out[test] = None
             continue
         file = folder / TESTS[test] if test in TESTS and folder is not None else Path(test)
         if test == "google" or file.name == TESTS["google"] or _lines(file)[0][1].startswith(":"):
-            out[test] = judge_analogies(numbers, units, read_questions(file, lowercase))
+            out[test] = evaluate_analogies(numbers, units, read_questions(file, lowercase))
         else:
-            out[test] = judge_pairs(numbers, units, read_pairs(file, lowercase))
+            out[test] = evaluate_pairs(numbers, units, read_pairs(file, lowercase))
     return out
 
 

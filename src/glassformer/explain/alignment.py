@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.errors import BadValueError, DataError, OutputPathError
 from glassformer.explain.view import inert
 from glassformer.finite import json_text
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 
 BRAND = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><rect x="2" y="8" width="13" height="13" rx="2.5"/>'
@@ -68,7 +68,7 @@ def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
         text = json_text(values if len(found) > 1 else values[0], indent=2) + "\n"
     else:
         text = page(found)
-    write_text_whole(path, text)
+    write_text(path, text)
     return path
 
 

@@ -21,7 +21,7 @@ from glassformer.explain.cross import cross_pictures
 from glassformer.explain.result import ABOUT, Result
 from glassformer.explain.view import certainty, inert, view_of
 from glassformer.finite import json_text
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -220,7 +220,7 @@ class Explanation(Result):
             text = json_text(self.to_dict(), indent=2, ascii=True) + "\n"
         else:
             text = page([self])
-        write_text_whole(path, text)
+        write_text(path, text)
         return path
 
     def _repr_html_(self) -> str:

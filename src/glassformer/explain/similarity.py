@@ -20,7 +20,7 @@ from glassformer.errors import BadValueError, ConfigError, DataError
 from glassformer.explain.view import inert
 from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Dense, Sentences
-from glassformer.outputs import write_text_whole
+from glassformer.outputs import write_text
 
 CELL, CHARACTER = 22, 7.2  # pixels per square, and per letter
 INK = "var(--ink, currentColor)"
@@ -222,7 +222,7 @@ def save_similarities(found: Sequence[SimilarityExplanation], path: str | Path) 
         text = json_text([one.as_dict() for one in found], indent=2) + "\n"
     else:
         raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
-    write_text_whole(path, text)
+    write_text(path, text)
     return path
 
 

@@ -32,7 +32,7 @@ from glassformer.data.transform import RANGE
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.data.windows import OVERLAP, encode_questions, encode_words
 from glassformer.errors import ConfigError, NotForThisModelError
-from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
+from glassformer.evaluate.predict import predict_images, predict_rows, read_logits
 from glassformer.evaluate.predictions import read_predictions, texts_in
 from glassformer.export.graph import Run
 from glassformer.export.padded import PaddedFeatures, PaddedPictures, PaddedSpans, PaddedText, PaddedVectors
@@ -377,7 +377,7 @@ class ImageLabels(Labels):
     SCRIPT = "run_pictures"
 
     def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
-        return predict_pictures(model, table, self.clf.transform_, "logits", device=device)
+        return predict_images(model, table, self.clf.transform_, "logits", device=device)
 
     def random_input(self, rng: np.random.Generator) -> np.ndarray:
         """An image of blurred colors, ``[H, W, 3]`` uint8."""

@@ -26,15 +26,15 @@ from glassformer.data.findings import DoctorReport
 from glassformer.data.image import (
     FORMATS,
     ImageRange,
-    leave_out,
-    open_picture,
-    picture_files,
+    drop_unreadable,
+    image_files,
+    open_image,
     refuse_unreadable,
     unreadable,
 )
 from glassformer.data.image_bounds import check_file
-from glassformer.data.image_doctor import examine_pictures
-from glassformer.data.image_sources import IMAGE_COLUMNS, beside, load_image_dataset
+from glassformer.data.image_doctor import examine_images
+from glassformer.data.image_sources import IMAGE_COLUMNS, load_image_dataset, resolve_path
 from glassformer.data.tables import READERS, Table
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.errors import (
@@ -50,34 +50,34 @@ from glassformer.errors import (
 )
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.finite import json_text
-from glassformer.inputs.inputs import Inputs, Item, RequestTooLargeError, Served, options
-from glassformer.inputs.rows import SKIP_HINT, STDIN, Given, Row, read_columns
+from glassformer.inputs.inputs import Inputs, Item, RequestTooLargeError, ServedInputs, section_values
+from glassformer.inputs.rows import SKIP_HINT, STDIN, InputRequest, Row, read_columns
 from glassformer.inputs.start import check_start
 from glassformer.process import without_warnings
 
 TRANSFORM_FILE = "preprocessor_config.json"
 
 
-class ServedImages(Served):
+class ServedImages(ServedInputs):
     """Images in base64; each is opened and decoded in the threads of ``serve.decoding.Decoding``."""
 
     kind = field = long_field = "image"
     noun = "images"
     neutral = None  # the page draws an image if the run has none
-    element_description = "The bytes of an image file, in base64"
+    element_description = "The bytes of an image file in base64"
     decoded = True
     examples = "example.png", "example.jpg"
     too_long = "Start the server with a larger --explain-tokens"
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits, self.max_length = clf, limits, None
-        self.most = clf.model_.config.embedding.num_tokens
+        self.max_tokens = clf.model_.config.embedding.num_tokens
 
-    def guess(self, x: Any) -> int:
-        return self.most
+    def estimate_tokens(self, x: Any) -> int:
+        return self.max_tokens
 
-    def least(self, size: int) -> int:
-        return self.most
+    def min_tokens(self, size: int) -> int:
+        return self.max_tokens
 
     def length(self, x: Any) -> int:
         return 0
@@ -88,25 +88,25 @@ class ServedImages(Served):
         opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
         pixels = sum(pixels for _, pixels in opened)
         if pixels > self.limits.request_pixels:
-            most = f"{pixels:,} pixels together, {self.limits.request_pixels:,} at most"
+            most = f"{pixels:,} pixels in all images, at most {self.limits.request_pixels:,} in one request"
             raise RequestTooLargeError(most, where=what, fix="Send several requests, or scale them down")
         return opened
 
     def opened(self, content: str, where: str) -> tuple[bytes, int]:
-        """Decode base64 to the bytes of an image, and check its number of pixels, which is also returned."""
+        """Decode base64 to the bytes of an image; check and return its number of pixels, too."""
         from PIL import Image
 
         try:
-            found = base64.b64decode("".join(content.split()), validate=True)  # base64 often has line breaks
+            data = base64.b64decode("".join(content.split()), validate=True)  # base64 often has line breaks
         except (binascii.Error, ValueError):
             what = "a URL, which is not supported" if ":" in content[:12] else "not base64"
             fix = "Send the file's bytes in base64, without a prefix"
             raise DataError(what, where=where, fix=fix) from None
         try:
-            check_file(found, where, self.limits.pixels)
+            check_file(data, where, self.limits.pixels)
             with (
                 without_warnings(r"PIL\."),  # on odd metadata
-                Image.open(io.BytesIO(found), formats=FORMATS) as image,
+                Image.open(io.BytesIO(data), formats=FORMATS) as image,
             ):
                 width, height = image.size
         except InputError:
@@ -117,23 +117,23 @@ class ServedImages(Served):
         if width * height > self.limits.pixels:
             most = f"{width:,} x {height:,} pixels, at most {self.limits.pixels:,} in total"
             raise RequestTooLargeError(most, where=where, fix="Scale it down")
-        return found, width * height
+        return data, width * height
 
     def decode(self, content: Any, where: str) -> Item:
         """Decode the bytes of an image to pixels ``[C, H, W]``, uint8; raise DataError if it is damaged."""
-        return Item(self.clf.pixels(content, where), self.most)
+        return Item(self.clf.pixels(content, where), self.max_tokens)
 
     def trial(self, text: str) -> Item:
         shape = self.clf.transform_.channels, *self.clf.transform_.size
-        return Item(np.zeros(shape, np.uint8), self.most)
+        return Item(np.zeros(shape, np.uint8), self.max_tokens)
 
     def to_explain(self, x: str) -> tuple[bytes, int]:
-        return self.opened(x, self.field)[0], self.most
+        return self.opened(x, self.field)[0], self.max_tokens
 
     def join(self, items: Sequence[Item]) -> PixelTable:
         return PixelTable(np.stack([item.encoded for item in items]))
 
-    def about(self) -> dict[str, Any]:
+    def model_fields(self) -> dict[str, Any]:
         return {"size": list(self.clf.transform_.size), "channels": self.clf.transform_.channels}
 
 
@@ -149,8 +149,8 @@ class Images(Inputs):
     fixture_settings: ClassVar = {"image_size": 8, "patch_size": 4}
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
-        part.pop("trained", None)  # columns in training: unused, the column of images is always detected
-        known = options(recipe.data, "image_column", "label_column", "label_separator", "broken")
+        part.pop("training_columns", None)  # unused: the column of images is always detected
+        known = section_values(recipe.data, "image_column", "label_column", "label_separator", "broken")
         image_range = recipe.image.image_range
         return load_image_dataset(source, image_range=image_range, numbers=numbers, **known, **part)
 
@@ -162,12 +162,12 @@ class Images(Inputs):
         refuse_unreadable(dict(splits), initial_image_range(recipe.image, recipe.model, folder))
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
-        return examine_pictures(dataset.name, dataset.splits, dataset.notes, transform=est.transform_)
+        return examine_images(dataset.name, dataset.splits, dataset.notes, transform=est.transform_)
 
     def drop_unreadable(self, splits: Any, est: Any, recipe: Any) -> tuple[Any, list[str]]:
         transform = getattr(est, "transform_", None)
         image_range = recipe.image.image_range if transform is None else transform.image_range
-        return leave_out(splits, image_range or "full")
+        return drop_unreadable(splits, image_range or "full")
 
     def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
         return {"tokens_per_picture": est.model_.config.embedding.num_tokens}
@@ -175,24 +175,26 @@ class Images(Inputs):
     def example_fixture(self) -> Sequence[Any]:
         return list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
 
-    def rows(self, given: Given) -> list[Row]:
+    def rows(self, request: InputRequest) -> list[Row]:
         """Image files, folders of images, and tables of file names."""
         found: list[Row] = []
-        for word in given.words:
-            named = word.lower().endswith(tuple(READERS)) and os.path.isfile(word)
-            found += table_of_pictures(Path(word), given) if named else map(Row, pictures([word]))
-        return flag_unreadable(found, saved_range(given.folder)) if given.skip else found
+        for argument in request.arguments:
+            is_table = argument.lower().endswith(tuple(READERS)) and os.path.isfile(argument)
+            found += (
+                read_image_table(Path(argument), request) if is_table else map(Row, image_paths([argument]))
+            )
+        return flag_unreadable(found, saved_range(request.folder)) if request.skip else found
 
     def check_cell(self, x: Any, clf: Any) -> None:
         if not isinstance(x, bytes):
             raise MissingValueError("the image is missing")
-        open_picture(x, image_range=clf.transform_.image_range)
+        open_image(x, image_range=clf.transform_.image_range)
 
-    def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
+    def examples_to_explain(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
         if numbers:
             fix = "Pass the image paths"
-            raise NotForThisModelError("selects rows of texts", where="--row", fix=fix)
-        return pictures(given.words)
+            raise NotForThisModelError("selects rows, but this model reads images", where="--row", fix=fix)
+        return image_paths(request.arguments)
 
     def title(self, x: Any) -> str:
         return x
@@ -207,53 +209,53 @@ def flag_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]
     return list(rows)
 
 
-def pictures(words: Sequence[str]) -> list[str]:
-    """The image files of the arguments; a folder is replaced by its images, sorted by name."""
-    found: list[str] = []
-    for argument in words:
+def image_paths(arguments: Sequence[str]) -> list[str]:
+    """The image files named by the arguments; a folder is replaced by its images, sorted by name."""
+    paths: list[str] = []
+    for argument in arguments:
         path = Path(argument)
         if path.is_dir():
-            files = [str(p) for p in picture_files(path)]
+            files = [str(p) for p in image_files(path)]
             if not files:
                 raise MissingValueError(
-                    "no images in this folder", where=argument, fix="Pass the image paths"
+                    "there are no images in this folder", where=argument, fix="Pass the image paths"
                 )
-            found += files
+            paths += files
         elif path.is_file():
-            found.append(argument)
+            paths.append(argument)
         else:
             fix = "Check the path: this model reads images"
             fix = "Standard input is for texts: name files or folders" if argument == STDIN else fix
             raise NoSuchFileError("no such image", where=argument or "IMAGE", fix=fix)
-    return found
+    return paths
 
 
-def table_of_pictures(path: Path, given: Given) -> list[Row]:
+def read_image_table(path: Path, request: InputRequest) -> list[Row]:
     """Read a table with a column of image files, relative to the table's folder."""
 
     def choose(table: Table) -> tuple[str]:
         column = find_column(table, None, IMAGE_COLUMNS, "image")
         if column is None:
-            what = f"no column of images (columns: {', '.join(table.names)})"
+            what = f"there is no column of images (columns: {', '.join(table.names)})"
             fix = "This model reads images: give image files, or a table that names them in a column called "
             fix += f"{', '.join(IMAGE_COLUMNS[:-1])} or {IMAGE_COLUMNS[-1]}"
             raise NoSuchColumnError(what, where=str(path), fix=fix)
         return (column,)
 
-    found = []
-    for values, row in read_columns(path, choose, given):
+    rows = []
+    for values, row in read_columns(path, choose, request):
         if values and is_missing(values[0]):
             row.error = "the image is missing"
-            if not given.skip:
+            if not request.skip:
                 fix = f"Enter an image path, {SKIP_HINT}"
                 raise DataError(row.error, where=f"{path}, row {row.row}", fix=fix)
             values = ()
         if values and not isinstance(values[0], str):
             fix = "Predict such tables from Parquet to Parquet: use --out NAME.parquet"
             raise BadImageError("holds image bytes, not image paths", where=f"{path}, row {row.row}", fix=fix)
-        row.text = beside(values[0], str(path)) if values else ""
-        found.append(row)
-    return found
+        row.text = resolve_path(values[0], str(path)) if values else ""
+        rows.append(row)
+    return rows
 
 
 def initial_image_range(image: Any, model: Any, folder: Path) -> ImageRange:
@@ -274,16 +276,16 @@ def has_fixed_features(model: str) -> bool:
     return is_image_architecture(model) and family_of(IMAGE_ARCHITECTURES[model]()).model.fixed
 
 
-def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = None) -> ImageTransform:
-    """The transform of the checkpoint or architecture (mean and std 0.5), overridden by the settings.
-    ``auto``: dinov2-small if that needs no download, else vit-tiny. ``begun``: fingerprint of a resumed run;
-    runs of older versions used the ``image_range`` "full"."""
-    known = [*IMAGE_ARCHITECTURES, *CATALOG]
+def build_transform(image: Any, model: Any, fingerprint: Mapping[str, Any] | None = None) -> ImageTransform:
+    """The transform of the checkpoint or architecture (whose mean and std are 0.5), overridden by the
+    settings. ``auto``: dinov2-small if that needs no download, else vit-tiny. ``fingerprint``: of a resumed
+    run; runs of older versions used the ``image_range`` "full"."""
+    names = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
     if name == AUTO:
         name = IMAGE_ENCODER if is_available(IMAGE_ENCODER) else IMAGE_SCRATCH
-    if name not in known and "/" not in name and not Path(name).expanduser().exists():
-        raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, known))
+    if name not in names and "/" not in name and not Path(name).expanduser().exists():
+        raise UnknownModelError(f"there is no model {name!r}", where="model", fix=nearest(name, names))
     if is_image_architecture(name):
         channels = image.channels or 3
         size = IMAGE_ARCHITECTURES[name]().embedding.image_size
@@ -308,14 +310,14 @@ def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = No
         interpolation=image.interpolation or base.interpolation,
         mean=tuple(image.mean) or base.mean,
         std=tuple(image.std) or base.std,
-        image_range=image.image_range or _range(base, begun),
+        image_range=image.image_range or _range(base, fingerprint),
     )
 
 
 def check_transform(transform: ImageTransform, config: Any, folder: Path) -> None:
-    """Raise CheckpointError if a saved transform gives other images than the model of that config reads."""
+    """Raise CheckpointError if a saved transform does not give images of the size that the model reads."""
     if (transform.channels, transform.size) != (config.embedding.channels, config.embedding.image_size):
-        what = "the preprocessor gives other images than the model reads"
+        what = "the image size or channels of the preprocessor differ from those of the model"
         raise CheckpointError(what, where=str(folder))
 
 
@@ -323,13 +325,13 @@ def saved_range(folder: Path) -> ImageRange:
     """The ``image_range`` of a saved model or a run; ``full`` if it is not an image model."""
     for place in (folder, folder / "model"):
         if (place / TRANSFORM_FILE).is_file():
-            return load_transform(place, before="full" if (place / ABOUT).is_file() else None).image_range
+            return load_transform(place, default="full" if (place / ABOUT).is_file() else None).image_range
     return "full"
 
 
-def _range(base: ImageTransform, begun: Mapping[str, Any] | None) -> ImageRange:
-    """The default ``image_range``: that of the checkpoint, or None if that is "full"."""
-    if begun is not None and "image_range" not in begun:
+def _range(base: ImageTransform, fingerprint: Mapping[str, Any] | None) -> ImageRange:
+    """The default ``image_range``: the checkpoint's, or None if that is "full"."""
+    if fingerprint is not None and "image_range" not in fingerprint:
         return "full"
     return None if base.image_range == "full" else base.image_range
 
@@ -340,6 +342,6 @@ def save_transform(transform: ImageTransform, folder: Path) -> None:
     (folder / TRANSFORM_FILE).write_text(text, encoding="utf-8")
 
 
-def load_transform(folder: Path, before: ImageRange = None) -> ImageTransform:
-    """Read ``preprocessor_config.json``; ``before``: ``image_range`` if the file does not have it."""
-    return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE), before)
+def load_transform(folder: Path, default: ImageRange = None) -> ImageTransform:
+    """Read ``preprocessor_config.json``; ``default``: ``image_range`` if the file does not have it."""
+    return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE), default)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from glassformer.data.doctor import Severity
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import DataError
-from glassformer.inputs.rows import Given, Layout, Row, layout_of, usable
+from glassformer.inputs.rows import InputRequest, Layout, Row, layout_of, usable
 
 CHARS_PER_TOKEN = 3  # an estimate before tokenization
 
@@ -32,16 +32,16 @@ class Item:
     encoded: Any  # input of ``Served.join``
     tokens: int
     truncated: bool = False
-    given: Any = None  # the original input, if the response needs it
+    original: Any = None  # the original input, if the response needs it
 
 
-class Served:
+class ServedInputs:
     """Base class, for one text per example; other kinds of input override what differs."""
 
-    kind: ClassVar[str] = "text"  # in ``Model`` of the server
+    kind: ClassVar[str] = "text"  # value of ``kind`` in ``Model`` of the server
     field: ClassVar[str] = "text"  # JSON field of one input; with "s" appended, of several
     element: ClassVar[Any] = str  # type of one input in JSON
-    element_description: ClassVar[str | None] = None  # its description, if ``field`` is not enough
+    element_description: ClassVar[str | None] = None  # description of ``element``, if ``field`` is not enough
     noun: ClassVar[str] = "texts"  # name of several inputs in messages
     long_field: ClassVar[str] = "text"  # the field that may make an input too long to explain
     pair: Callable[..., Any] = staticmethod(lambda *parts: parts)  # combines two texts to one input
@@ -49,22 +49,22 @@ class Served:
     decoded: ClassVar[bool] = False  # whether each input is decoded separately, which can take seconds
     examples: ClassVar[Sequence[str]] = ()  # files of a run with an example for the page
     neutral: Any = "This is an example. Write a text of your own here."  # example if the recipe has none
-    too_long = "Explain a part of it"
+    too_long = "Explain a part of the text"
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits = clf, limits
         self.max_length: int | None = clf.length_  # tokens to which a text is truncated; None: not truncated
-        self.most = limits.characters  # maximum number of tokens of one input
+        self.max_tokens = limits.characters  # maximum number of tokens of one input
 
     # Before the queue:
 
-    def guess(self, x: Any) -> int:
+    def estimate_tokens(self, x: Any) -> int:
         """A cheap estimate of the maximum number of tokens of an input."""
-        return min(len(x) // CHARS_PER_TOKEN + 2, self.most)
+        return min(len(x) // CHARS_PER_TOKEN + 2, self.max_tokens)
 
-    def least(self, size: int) -> int:
+    def min_tokens(self, size: int) -> int:
         """A lower bound of the tokens in a request body of ``size`` bytes, as one ASCII text."""
-        return min(size // (2 * CHARS_PER_TOKEN), self.most)
+        return min(size // (2 * CHARS_PER_TOKEN), self.max_tokens)
 
     def length(self, x: Any) -> int:
         """Number of characters of an input."""
@@ -75,7 +75,7 @@ class Served:
         raise NotImplementedError
 
     def trial(self, text: str) -> Item:
-        """An encoded input made of this text, for testing a model."""
+        """An encoded input with this text, for testing a model."""
         return self.encode([self.pair(text, text) if self.pairs else text])[0]
 
     def to_explain(self, x: Any) -> tuple[Any, int]:
@@ -88,20 +88,20 @@ class Served:
         """Combine encoded inputs to a batch for the model."""
         raise NotImplementedError
 
-    def about(self) -> dict[str, Any]:
+    def model_fields(self) -> dict[str, Any]:
         """Additional fields of ``Model``."""
         return {}
 
 
-class Gathered:
+class RowChunks:
     """Rows in chunks; rows in memory are one chunk."""
 
-    good: int  # number of usable rows
+    num_usable: int  # number of usable rows
     layout: Layout
     all_at_once: ClassVar[bool] = True
 
     def __init__(self, rows: Sequence[Row], noun: str = "texts"):
-        self.rows, self.good, self.layout = rows, len(usable(rows, noun)), layout_of(rows)
+        self.rows, self.num_usable, self.layout = rows, len(usable(rows, noun)), layout_of(rows)
 
     def __iter__(self) -> Iterator[Sequence[Row]]:
         yield self.rows
@@ -118,12 +118,12 @@ class Inputs:
     can_be_cut: ClassVar[bool] = False  # whether examples may be truncated
     in_tables: ClassVar[bool] = False  # whether examples are cells of a table
     may_be_pairs: ClassVar[bool] = False  # whether ``--pair-column`` is supported
-    columns: ClassVar[Sequence[str]] = ()  # usual names of their column in a Parquet file
-    served: ClassVar[type[Served]]  # their kind in the server; missing: cannot be served
+    columns: ClassVar[Sequence[str]] = ()  # usual names of the column of examples in a Parquet file
+    served: ClassVar[type[ServedInputs]]  # these inputs in the server; missing: cannot be served
 
     packages: ClassVar[Sequence[str]]  # packages whose versions are in metrics.json
     severities: ClassVar[Sequence[Severity]] = ("warning",)  # severities of the findings that a run prints
-    notes: ClassVar[str] = "said"  # field of ``Dataset`` for messages of a run
+    notes: ClassVar[str] = "messages"  # field of ``Dataset`` for messages of a run
     fixture_settings: ClassVar[Mapping[str, Any]]  # settings of a tiny model, for tests
 
     # --- runs of classification and regression ------------------------------------------------------
@@ -133,10 +133,10 @@ class Inputs:
 
         Args:
             numbers: whether the targets are numbers.
-            part: ``limit`` and ``seed`` of a subset; ``trained``: columns in training, for other data.
+            part: ``limit`` and ``seed`` of a subset; ``training_columns``: as in training, for other data.
 
         Raises:
-            DataError: no such source, or unreadable data.
+            DataError: the source does not exist or cannot be read.
         """
         raise NotImplementedError
 
@@ -169,35 +169,35 @@ class Inputs:
 
     # --- the command line ---------------------------------------------------------------------------
 
-    def rows(self, given: Given) -> list[Row]:
+    def rows(self, request: InputRequest) -> list[Row]:
         """One row per input, in order; rows of a file have their row numbers and other columns.
 
         Raises:
-            DataError: an unreadable file, or (without ``given.skip``) an unusable input.
+            DataError: an unreadable file, or (without ``request.skip``) an unusable input.
         """
         raise NotImplementedError
 
-    def gather(self, given: Given) -> Gathered:
+    def gather(self, request: InputRequest) -> RowChunks:
         """The rows for prediction, in chunks if there are many."""
-        return Gathered(self.rows(given), self.noun)
+        return RowChunks(self.rows(request), self.noun)
 
-    def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
+    def examples_to_explain(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
         """The examples to explain: for files the rows with these numbers (empty: all).
 
         Raises:
             DataError: there is no such row, or it cannot be used.
         """
-        return chosen(self.rows(given), numbers)
+        return inputs_of_rows(self.rows(request), numbers)
 
     def likely_columns(self, source: str | Path, schema: Any) -> list[str]:
-        """Candidates for their column in a Parquet file, if none has a usual name."""
+        """Candidates for the column of examples in a Parquet file, if no column has a usual name."""
         return []
 
     def check_cell(self, x: Any, clf: Any) -> None:
         """Raise InputError for a value of a Parquet file that the model cannot use."""
         raise NotImplementedError
 
-    def refuse(self, words: Sequence[str]) -> None:
+    def refuse(self, arguments: Sequence[str]) -> None:
         """Raise DataError for arguments that cannot be such inputs, before the model is loaded."""
 
     def of(self, about: Mapping[str, Any]) -> Inputs:
@@ -217,14 +217,14 @@ class Inputs:
         return ""
 
 
-def chosen(found: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
+def inputs_of_rows(rows_read: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
     """The inputs of the rows with these numbers, in this order; empty: of all usable rows."""
     if not numbers:
-        return [row.text for row in found if row.error is None]
-    places = {row.row: row for row in found if row.row is not None}
+        return [row.text for row in rows_read if row.error is None]
+    places = {row.row: row for row in rows_read if row.row is not None}
     if missing := [n for n in numbers if n not in places]:
-        known = f"Rows {min(places)} to {max(places)} have texts" if places else "Name a file, as --data FILE"
-        raise DataError(f"no row {missing[0]}", where="--row", fix=known)
+        known = f"Rows {min(places)} to {max(places)} have texts" if places else "Name a file: --data FILE"
+        raise DataError(f"there is no row {missing[0]}", where="--row", fix=known)
     rows = [places[n] for n in numbers]
     for row in rows:
         if row.error is not None:
@@ -232,6 +232,6 @@ def chosen(found: Sequence[Row], numbers: Sequence[int]) -> list[Any]:
     return [row.text for row in rows]
 
 
-def options(section: Any, *keys: str) -> dict[str, Any]:
+def section_values(section: Any, *keys: str) -> dict[str, Any]:
     """Key -> value, for the keys that the section of a recipe has."""
     return {key: getattr(section, key) for key in keys if hasattr(section, key)}

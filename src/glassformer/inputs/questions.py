@@ -13,20 +13,28 @@ from glassformer.data.questions import check_questions
 from glassformer.data.tables import PLAIN
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.windows import joined_questions
-from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, Served
-from glassformer.inputs.rows import STDIN, Given, Row, counted, is_picture, names_a_file, refuse_unreadable
+from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, ServedInputs
+from glassformer.inputs.rows import (
+    STDIN,
+    InputRequest,
+    Row,
+    is_image,
+    names_a_file,
+    read_counting_errors,
+    refuse_unreadable,
+)
 from glassformer.inputs.texts import gather_pairs, pairs_in
 
 SIDES = ("question", "text")
 
 
-class ServedQuestions(Served):
+class ServedQuestions(ServedInputs):
     """Pairs (question, context) in the server."""
 
     pairs, long_field = True, "text_pair"
     neutral = ("Where was Ada born?", "Ada was born in Hanoi in 1923.")
 
-    def guess(self, x: Sequence[str]) -> int:
+    def estimate_tokens(self, x: Sequence[str]) -> int:
         return 2 * self.length(x) // CHARS_PER_TOKEN + 4
 
     def length(self, x: Sequence[str]) -> int:
@@ -50,36 +58,36 @@ class Questions(Inputs):
     noun, placeholder = "questions", '"A QUESTION" "A TEXT WITH ITS ANSWER"'
     served = ServedQuestions
 
-    def rows(self, given: Given) -> list[Row]:
-        """Two arguments per example, or files: SQuAD's JSON, tables with columns question and context,
+    def rows(self, request: InputRequest) -> list[Row]:
+        """Two arguments per example, or files: JSON like SQuAD, tables with columns question and context,
         ``.txt`` files and ``-`` for standard input, with both texts in one line, separated by a tab."""
-        refuse_unreadable(given.words, given.skip)
+        refuse_unreadable(request.arguments, request.skip)
         found: list[Row] = []
         texts: list[str] = []
 
         def pairs(end: int) -> list[Row]:
-            return gather_pairs(replace(given, words=texts), SIDES, end - len(texts)) if texts else []
+            return gather_pairs(replace(request, arguments=texts), SIDES, end - len(texts)) if texts else []
 
-        for number, word in enumerate(given.words, 1):
-            table = names_a_file(word) and not is_picture(word) and not word.lower().endswith(PLAIN)
-            if word != STDIN and not table:
-                texts.append(word)
+        for number, argument in enumerate(request.arguments, 1):
+            table = names_a_file(argument) and not is_image(argument) and not argument.lower().endswith(PLAIN)
+            if argument != STDIN and not table:
+                texts.append(argument)
                 continue
             found, texts = [*found, *pairs(number)], []
-            if word == STDIN:
-                found += gather_pairs(replace(given, words=[word]))
+            if argument == STDIN:
+                found += gather_pairs(replace(request, arguments=[argument]))
             else:
-                found += counted(partial(_of_file, Path(word)), given)
-        return [*found, *pairs(len(given.words) + 1)]
+                found += read_counting_errors(partial(_of_file, Path(argument)), request)
+        return [*found, *pairs(len(request.arguments) + 1)]
 
 
-def _of_file(path: Path, given: Given) -> list[Row]:
+def _of_file(path: Path, request: InputRequest) -> list[Row]:
     if path.is_file() and is_nested(path):
-        data = load_answered(path, on_bad_row="skip" if given.skip else "refuse", need_answers=False)
+        data = load_answered(path, on_bad_row="skip" if request.skip else "refuse", need_answers=False)
         (split,) = data.splits.values()
         rows = split.rows or range(1, len(split) + 1)
         good = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]
         bad = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
         return sorted([*good, *bad], key=lambda row: row.row or 0)
-    named = given.text_column, given.pair_column
-    return pairs_in(path, lambda table: columns_of(table, *named), given)
+    columns = request.text_column, request.pair_column
+    return pairs_in(path, lambda table: columns_of(table, *columns), request)

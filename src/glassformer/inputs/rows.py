@@ -30,35 +30,35 @@ from glassformer.errors import (
 )
 from glassformer.finite import json_text
 
-SKIP_HINT = "or mark such rows and predict the others with --on-bad-row skip"
+SKIP_HINT = "or mark such rows and predict the other rows with --on-bad-row skip"
 STDIN = "-"  # an argument: read texts from standard input
 MOST_STDIN = 256 * 2**20  # bytes
 MOST_COLUMNS = 200  # maximum number of the user's columns next to the predictions
 
 
 @dataclass(frozen=True)
-class Given:
+class InputRequest:
     """The inputs of a command, and how to read them.
 
     Attributes:
-        words: arguments: texts, names of files and folders, ``-`` for standard input.
+        arguments: command-line arguments (texts, names of files and folders, ``-`` for standard input).
         text_column, pair_column: columns of tables; None: detect them.
-        trained: columns in training, which take precedence in detection.
+        training_columns: names of the columns used in training; preferred in detection.
         folder: folder of the model.
-        skip: mark unusable inputs; False: raise an error.
-        say: called with a message about how a file is read.
+        skip: whether to mark unusable inputs; False: raise an error.
+        log: called with a message about how a file is read.
     """
 
-    words: Sequence[str]
+    arguments: Sequence[str]
     text_column: str | None = None
     pair_column: str | None = None
-    trained: Sequence[str | None] = ()
+    training_columns: Sequence[str | None] = ()
     folder: Path = Path()
     skip: bool = False
-    say: Callable[[str], None] = lambda line: None
+    log: Callable[[str], None] = lambda line: None
 
 
-AS_FOUND = Given(())  # detect columns, and raise an error for unusable rows
+DEFAULT_REQUEST = InputRequest(())  # detect columns, and raise an error for unusable rows
 
 
 @dataclass
@@ -68,22 +68,22 @@ class Row:
     text: Any
     row: int | None = None  # row number in its file
     file: str = ""  # empty for arguments of the command line
-    given: dict[str, str] = field(default_factory=dict)  # the file's other columns
+    other_columns: dict[str, str] = field(default_factory=dict)  # the file's other columns
     error: str | None = None  # why it has no prediction
     words: Sequence[str] | None = None  # the words of a sentence, if its file has words
 
 
 def usable(rows: Sequence[Row], noun: str = "texts") -> list[str]:
-    """The inputs of the rows without an error; ``noun``: plural noun for them, for messages."""
-    texts, one = [row.text for row in rows if row.error is None], noun.removesuffix("s")
-    fix = f"Give at least one {one}"
+    """The inputs of the rows without an error; ``noun``: plural noun for the inputs, for messages."""
+    texts, singular = [row.text for row in rows if row.error is None], noun.removesuffix("s")
+    fix = f"Give at least one {singular}"
     if not rows:
         raise DataError("nothing to predict", where="predict", fix=fix)
     if not texts:
         first = rows[0]
         name = first.file or (str(first.text) if noun == "images" else None)
         where = f"{name}, row {first.row}" if first.row else name
-        what = f"no {'row' if first.row or one == 'text' else one} can be used; {first.error}"
+        what = f"no {'row' if first.row or singular == 'text' else singular} can be used; {first.error}"
         raise MissingValueError(what, where=where, fix=fix)
     return texts
 
@@ -96,8 +96,8 @@ def text_row(text: str, number: int, skip: bool) -> Row:
 EMPTY = "the line is empty"
 
 
-def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
-    """One row per line (its number from 1 -> line); empty lines are kept and marked, with any ``skip``."""
+def rows_of_lines(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
+    """One row per line; ``lines``: number (from 1) -> line. Empty lines are marked, whatever ``skip`` is."""
     rows = []
     for number in range(1, max(lines) + 1 if lines else 1):
         line = lines.get(number, "").rstrip("\r\n")
@@ -106,12 +106,12 @@ def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
     return rows
 
 
-def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool) -> Row:
+def table_row(path: Path, number: int, text: Any, other_columns: dict[str, Any], skip: bool) -> Row:
     """A row of a table; with ``skip`` an unusable one is marked."""
-    cells = {name: as_cell(value) for name, value in given.items()}
-    found = Row(text if isinstance(text, str) else "", number, str(path), cells)
-    found.error = _problem(text, f"{path}, row {number}", skip)
-    return found
+    cells = {name: as_cell(value) for name, value in other_columns.items()}
+    row = Row(text if isinstance(text, str) else "", number, str(path), cells)
+    row.error = _problem(text, f"{path}, row {number}", skip)
+    return row
 
 
 def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
@@ -126,22 +126,22 @@ def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, in
     return refuse
 
 
-def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
-    """``read`` the rows of a file; the error for an unusable row also states how many others there are."""
+def read_counting_errors(read: Callable[[InputRequest], list[Row]], request: InputRequest) -> list[Row]:
+    """``read`` the rows of a file; the error for an unusable row also states the number of unusable rows."""
     try:
-        return read(given)
+        return read(request)
     except DataError as error:
-        if given.skip or not error.where or ", row " not in error.where:
+        if request.skip or not error.where or ", row " not in error.where:
             raise
-        from glassformer.data.rejected import with_others
+        from glassformer.data.rejected import with_num_unusable
 
-        bad = 0
+        num_unusable = 0
         with suppress(DataError):
-            bad = sum(row.error is not None for row in read(replace(given, skip=True)))
-        raise error.but(what=with_others(error.what, bad)) from None
+            num_unusable = sum(row.error is not None for row in read(replace(request, skip=True)))
+        raise error.but(what=with_num_unusable(error.what, num_unusable)) from None
 
 
-def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
+def read_rows(path: Path, request: InputRequest = DEFAULT_REQUEST) -> list[Row]:
     """The rows of a table or a ``.txt`` file, in order, including empty lines of a ``.txt`` file."""
     from glassformer.data.columns import find_text
     from glassformer.data.files import check_utf8, text_lines
@@ -149,70 +149,70 @@ def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
 
     if is_plain(path):
         check_utf8(path)
-        rows = line_rows(dict(enumerate(text_lines(path), 1)), str(path), given.skip)
+        rows = rows_of_lines(dict(enumerate(text_lines(path), 1)), str(path), request.skip)
         if all(row.error == EMPTY for row in rows):
             raise MissingValueError("the file has no texts", where=str(path), fix="Write one text per line")
         return rows
-    found = []
+    rows_read = []
     for values, row in read_columns(
-        path, lambda table: (find_text(table, given.text_column, given.trained),), given
+        path, lambda table: (find_text(table, request.text_column, request.training_columns),), request
     ):
         if row.error is None:
             row.text = values[0] if isinstance(values[0], str) else ""
-            row.error = _problem(values[0], f"{path}, row {row.row}", given.skip)
-        found.append(row)
-    return found
+            row.error = _problem(values[0], f"{path}, row {row.row}", request.skip)
+        rows_read.append(row)
+    return rows_read
 
 
 def read_columns(
-    path: Path, choose: Callable[[Any], tuple[str, ...]], given: Given
+    path: Path, choose: Callable[[Any], tuple[str, ...]], request: InputRequest
 ) -> list[tuple[tuple[Any, ...], Row]]:
-    """The values of the columns selected by ``choose``, and a ``Row`` with the others, for each row.
+    """For each row, the values of the columns selected by ``choose``, and a ``Row`` with the other columns.
 
-    With ``given.skip``, ragged rows are marked and have no values; otherwise the first one raises an error.
+    With ``request.skip``, unreadable rows are marked and have an empty tuple; otherwise they raise an error.
     """
     from glassformer.data.tables import NO_ROWS, read_table
 
     ragged: dict[int, DataError] = {}
     try:
-        table = read_table(path, refusal(given.skip, ragged))
+        table = read_table(path, refusal(request.skip, ragged))
     except DataError as error:
         if not ragged or error.what != NO_ROWS:
             raise
         row, first = next(iter(ragged.items()))
         what = f"no row can be used; {first.what}"
         raise first.but(what=what, where=f"{path}, row {row}") from None
-    if table.said:
-        given.say(table.said)
+    if table.message:
+        request.log(table.message)
     columns = choose(table)
-    others = carried([name for name in table.names if name not in columns], given.say)
-    values = {name: table.read(name) for name in others}
+    copied = columns_to_copy([name for name in table.names if name not in columns], request.log)
+    values = {name: table.read(name) for name in copied}
     rows: list[tuple[tuple[Any, ...], Row]] = []
-    for i, chosen in enumerate(zip(*map(table.read, columns), strict=True)):
-        cells = {name: as_cell(values[name][i]) for name in others}
-        rows.append((chosen, Row("", table.rows[i], str(path), cells)))
+    for i, cells_read in enumerate(zip(*map(table.read, columns), strict=True)):
+        cells = {name: as_cell(values[name][i]) for name in copied}
+        rows.append((cells_read, Row("", table.rows[i], str(path), cells)))
     rows += [((), unreadable_row(path, row, error, columns, table.names)) for row, error in ragged.items()]
     return sorted(rows, key=lambda item: item[1].row or 0)
 
 
-def carried(names: Sequence[str], say: Callable[[str], None]) -> list[str]:
-    """The other columns of a table that are written next to the predictions; reports if some are not."""
+def columns_to_copy(names: Sequence[str], log: Callable[[str], None]) -> list[str]:
+    """The columns of a table that are written next to the predictions; logs how many are not, if any."""
     if (more := len(names) - MOST_COLUMNS) > 0:
-        those = f"after {names[MOST_COLUMNS - 1]!r}"
-        say(f"{more:,} of {len(names):,} other columns, those {those}, are not written with the predictions")
+        where = f"those after {names[MOST_COLUMNS - 1]!r}"
+        log(f"{more:,} of {len(names):,} other columns, {where}, are not written with the predictions")
     return list(names[:MOST_COLUMNS])
 
 
 def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str], names: Sequence[str]) -> Row:
-    """An unusable row with its readable cells. If it has a wrong number of cells, only those before the
-    ``texts`` (columns of texts) are kept, since others may be under wrong names; ``names``: all columns."""
+    """An unusable row with its readable cells. If it has a wrong number of cells, only the cells left of the
+    first text column (of ``texts``) are kept, since later ones may have shifted; ``names``: all columns."""
     values: dict[str, Any] = getattr(error, "values", {})
     if getattr(error, "ragged", False):
         values = {name: values.get(name) for name in takewhile(lambda name: name not in texts, names)}
     text = values.get(texts[0]) if len(texts) == 1 else None
-    given = {name: as_cell(values.get(name)) for name in names if name not in texts}
-    given = dict(list(given.items())[:MOST_COLUMNS])
-    return Row(text if isinstance(text, str) else "", row, str(path), given, error=error.what)
+    other_columns = {name: as_cell(values.get(name)) for name in names if name not in texts}
+    other_columns = dict(list(other_columns.items())[:MOST_COLUMNS])
+    return Row(text if isinstance(text, str) else "", row, str(path), other_columns, error=error.what)
 
 
 def _problem(text: Any, where: str, skip: bool, instead: str = "") -> str | None:
@@ -250,82 +250,82 @@ def layout_of(rows: Sequence[Row]) -> Layout:
     """The layout for rows in memory."""
     from glassformer.data.text_pairs import TextPair
 
-    columns = tuple(dict.fromkeys(name for row in rows for name in row.given))
+    columns = tuple(dict.fromkeys(name for row in rows for name in row.other_columns))
     several = len({row.file for row in rows if row.file}) > 1
     pairs = any(isinstance(row.text, TextPair) for row in rows)
     return Layout(columns, several, any(row.error is not None for row in rows), pairs)
 
 
-def columns_beside(layout: Layout, taken: Sequence[str]) -> dict[str, Callable[[Row], str]]:
-    """Name in the table of predictions (``given:NAME`` if it is ``taken``) -> function of a row's cell, for
-    the user's columns."""
+def copied_columns(layout: Layout, taken: Sequence[str]) -> dict[str, Callable[[Row], str]]:
+    """Output name -> function that returns the cell of a row, for each of the user's columns. A name that is
+    already ``taken`` becomes ``given:NAME``."""
     out: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
     for name in layout.columns:
         shown = f"given:{name}" if name in (*taken, *out) or name.startswith(("p:", "given:")) else name
-        out[shown] = partial(_given, name)
+        out[shown] = partial(_copied_cell, name)
     return out
 
 
-def _given(name: str, row: Row) -> str:
-    return row.given.get(name, "")
+def _copied_cell(name: str, row: Row) -> str:
+    return row.other_columns.get(name, "")
 
 
-def without_answer(rows: Sequence[Row]) -> str:
+def unusable_message(rows: Sequence[Row]) -> str:
     """A message about unusable rows, by reason; empty if there are none."""
     from glassformer.data.rejected import RejectedRow
 
     bad = [RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None]
-    return said_of(bad)
+    return rejected_message(bad)
 
 
-def said_of(bad: Sequence[Any]) -> str:
+def rejected_message(bad: Sequence[Any]) -> str:
     """A message about rejected rows, by reason; empty if there are none."""
-    from glassformer.data.rejected import by_kind, in_other_encoding
+    from glassformer.data.rejected import encoding_note, reasons_in_words
 
     if not bad:
         return ""
-    count = "1 row has" if len(bad) == 1 else f"{len(bad):,} rows have"
-    return f"{count} no answer: {by_kind(bad)}{in_other_encoding(bad)}"
+    count = "1 row was" if len(bad) == 1 else f"{len(bad):,} rows were"
+    return f"{count} not predicted: {reasons_in_words(bad)}{encoding_note(bad)}"
 
 
 # Extensions of unsupported files; an argument with one of them is also a file name and not a text.
-OTHER_ENDS = (
+UNSUPPORTED_EXTENSIONS = (
     *(".xlsx", ".xls", ".ods", ".feather", ".arrow", ".jsonlines", ".gz", ".zip", ".bz2", ".xz", ".zst"),
     *(".pdf", ".docx", ".html", ".xml", ".md", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".webp"),
 )
 
 
-def gather_rows(given: Given, first: int = 1) -> list[Row]:
-    """One row per text, in order; rows of a file have their numbers and columns. ``first``: number of the
-    first argument."""
-    found: list[Row] = []
-    for number, argument in enumerate(given.words, first):
+def gather_rows(request: InputRequest, first: int = 1) -> list[Row]:
+    """One row per text, in order; rows of a file have their row numbers and other columns. ``first``: number
+    of the first argument."""
+    rows: list[Row] = []
+    for number, argument in enumerate(request.arguments, first):
         if argument == STDIN:
             lines = dict(zip(*reversed(read_stdin()), strict=True))
-            found += line_rows(lines, "standard input", given.skip)
+            rows += rows_of_lines(lines, "standard input", request.skip)
         elif not names_a_file(argument):
-            found.append(text_row(argument, number, given.skip))
-        elif is_picture(argument):
-            raise no_picture(argument)
+            rows.append(text_row(argument, number, request.skip))
+        elif is_image(argument):
+            raise image_error(argument)
         else:
-            found += counted(partial(read_rows, Path(argument)), given)
-    return found
+            rows += read_counting_errors(partial(read_rows, Path(argument)), request)
+    return rows
 
 
-def check_encodings(given: Sequence[str]) -> None:
+def check_encodings(arguments: Sequence[str]) -> None:
     """Raise DataError for a file of texts that does not exist or is not UTF-8, before the model is loaded."""
     from glassformer.data.files import check_file, check_utf8
     from glassformer.data.tables import PLAIN, READERS
 
-    ends = tuple(end for end in (PLAIN, *READERS) if end != ".parquet")
-    for argument in given:
-        if argument.lower().endswith(ends) and os.path.isfile(argument):
+    extensions = tuple(end for end in (PLAIN, *READERS) if end != ".parquet")
+    for argument in arguments:
+        if argument.lower().endswith(extensions) and os.path.isfile(argument):
             check_utf8(Path(argument))
-        elif argument.lower().endswith(ends) and names_a_file(argument):
-            check_file(Path(argument))  # also before torch is imported
+        elif argument.lower().endswith(extensions) and names_a_file(argument):
+            check_file(Path(argument))  # reports a missing file before torch is imported
 
 
-def is_picture(argument: str) -> bool:
+def is_image(argument: str) -> bool:
     """Whether an argument has the extension of an image."""
     from glassformer.data.image import is_image_name
 
@@ -333,7 +333,7 @@ def is_picture(argument: str) -> bool:
 
 
 def refuse_folder(argument: str) -> None:
-    """Raise DataError for a folder instead of a text or a file; its name is hardly meant as a text."""
+    """Raise DataError if the argument is a folder, where a text or a file is expected."""
     if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
         return
     from glassformer.data.folders import name_one, tables_in
@@ -350,25 +350,25 @@ def _as_text(argument: str) -> str:
     return f"if it is a text, use standard input: echo {shlex.quote(argument)} | glassformer ... -"
 
 
-def no_picture(argument: str) -> DataError:
+def image_error(argument: str) -> DataError:
     """The error for an image given to a text model."""
     return WrongInputError(
         "an image, and this model reads texts", where=argument, fix="Name a run of an image model"
     )
 
 
-def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
+def refuse_unreadable(arguments: Sequence[str], skip: bool = False) -> None:
     """Raise DataError for an input that no text model reads: a folder, an image, a missing file, or without
     ``skip`` an unusable text."""
     from glassformer.data.files import check_file
 
-    for number, argument in enumerate(given, 1):
+    for number, argument in enumerate(arguments, 1):
         if argument == STDIN:
             continue
         if not names_a_file(argument):
             text_row(argument, number, skip)
-        elif is_picture(argument):
-            raise no_picture(argument)
+        elif is_image(argument):
+            raise image_error(argument)
         else:
             check_file(Path(argument))
 
@@ -392,7 +392,7 @@ def names_a_file(argument: str) -> bool:
     if argument.endswith("/") or (path.parent != Path(".") and os.path.isdir(path.parent)):
         what = "no such file or folder"
         raise NoSuchFileError(what, where=argument, fix=f"Check the path; {_as_text(argument)}")
-    return argument.lower().endswith((PLAIN, *READERS, *OTHER_ENDS))
+    return argument.lower().endswith((PLAIN, *READERS, *UNSUPPORTED_EXTENSIONS))
 
 
 def read_stdin() -> tuple[list[str], list[int]]:
@@ -409,15 +409,15 @@ def read_stdin() -> tuple[list[str], list[int]]:
         lines = split_lines(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise NotUtf8Error(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
-    kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
-    if not kept:
-        fix = "Give one text per line; it was read because '-' is among the texts"
-        raise DataError("no text", where=where, fix=fix)
-    return [line for line, _ in kept], [row for _, row in kept]
+    numbered_lines = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
+    if not numbered_lines:
+        fix = "Give one text per line; standard input was read because '-' is among the texts"
+        raise DataError("there is no text", where=where, fix=fix)
+    return [line for line, _ in numbered_lines], [row for _, row in numbered_lines]
 
 
 def read_with_columns(
-    path: Path, text_column: str | None, say: Callable[[str], None]
+    path: Path, text_column: str | None, log: Callable[[str], None]
 ) -> tuple[list[str], list[int], list[dict[str, Any]]]:
     """Texts of a table or a ``.txt`` file, their row numbers, and their other columns except bytes (one dict
     per row)."""
@@ -430,17 +430,19 @@ def read_with_columns(
         lines, rows = read_lines(path)
         return check_texts(lines, str(path), rows), rows, [{} for _ in lines]
     table = read_table(path)
-    if table.said:
-        say(table.said)
+    if table.message:
+        log(table.message)
     column = find_text(table, text_column)
     texts = check_texts(table.read(column), table.origin, table.rows)
-    beside: list[dict[str, Any]] = [{} for _ in texts]
+    other_columns: list[dict[str, Any]] = [{} for _ in texts]
     for name in table.names:
         values = [] if name == column else table.read(name)
         if any(isinstance(value, bytes | dict) for value in values):
             continue
-        for own, value in zip(beside, values, strict=False):
+        for columns_of_row, value in zip(other_columns, values, strict=False):
             if isinstance(value, float) and not math.isfinite(value):
                 value = None  # JSON has no such number
-            own[name] = value if value is None or isinstance(value, str | int | float) else str(value)
-    return texts, list(table.rows), beside
+            columns_of_row[name] = (
+                value if value is None or isinstance(value, str | int | float) else str(value)
+            )
+    return texts, list(table.rows), other_columns

@@ -8,25 +8,27 @@ from typing import Any
 
 from glassformer.data.tagged import list_words
 from glassformer.data.windows import joined_rows
-from glassformer.inputs.inputs import CHARS_PER_TOKEN, Gathered, Inputs, Item, Served, chosen
-from glassformer.inputs.rows import Given, Row, gather_rows, refuse_unreadable
+from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, RowChunks, ServedInputs, inputs_of_rows
+from glassformer.inputs.rows import InputRequest, Row, gather_rows, refuse_unreadable
 from glassformer.inputs.texts import two_columns
 
 
-class ServedSentences(Served):
+class ServedSentences(ServedInputs):
     """Sentences in the server: texts, which are split into words, or lists of words."""
 
     neutral = "Ann left Rome on Monday ."
 
-    def guess(self, x: str | Sequence[str]) -> int:
-        return super().guess(x) if isinstance(x, str) else sum(len(word) // CHARS_PER_TOKEN + 1 for word in x)
+    def estimate_tokens(self, x: str | Sequence[str]) -> int:
+        if isinstance(x, str):
+            return super().estimate_tokens(x)
+        return sum(len(word) // CHARS_PER_TOKEN + 1 for word in x)
 
     def length(self, x: str | Sequence[str]) -> int:
         return len(x) if isinstance(x, str) else sum(map(len, x)) + len(x) - 1
 
     def encode(self, inputs: Sequence[str | Sequence[str]], what: str = "inputs") -> list[Item]:
         parts = [self.clf.encode([words]) for words in self.clf.words_of(list(inputs), what)]
-        return [Item(rows, len(rows.table.ids), given=x) for x, rows in zip(inputs, parts, strict=True)]
+        return [Item(rows, len(rows.table.ids), original=x) for x, rows in zip(inputs, parts, strict=True)]
 
     def join(self, items: Sequence[Item]) -> Any:
         return joined_rows([item.encoded for item in items])
@@ -37,30 +39,32 @@ class Sentences(Inputs):
 
     noun, single_text, served = "sentences", True, ServedSentences
 
-    def rows(self, given: Given) -> list[Row]:
+    def rows(self, request: InputRequest) -> list[Row]:
         """Texts, files of texts, CoNLL files, and tables with lists of words."""
-        refuse_unreadable(given.words, given.skip)
+        refuse_unreadable(request.arguments, request.skip)
         found: list[Row] = []
-        for number, word in enumerate(given.words, 1):
-            data = list_words(word, given.text_column, given.skip)
+        for number, argument in enumerate(request.arguments, 1):
+            data = list_words(argument, request.text_column, request.skip)
             if data is None:
-                found += gather_rows(replace(given, words=[word], trained=()), number)
+                found += gather_rows(replace(request, arguments=[argument], training_columns=()), number)
                 continue
             split = data.splits["train"]
             row_numbers = split.rows or range(1, len(split) + 1)
-            good = [Row(" ".join(w), n, word, words=w) for w, n in zip(split.words, row_numbers, strict=True)]
-            bad = [Row("", row.row, word, error=row.reason) for row in data.rejected]
+            good = [
+                Row(" ".join(w), n, argument, words=w) for w, n in zip(split.words, row_numbers, strict=True)
+            ]
+            bad = [Row("", row.row, argument, error=row.reason) for row in data.rejected]
             found += sorted([*good, *bad], key=lambda row: row.row or 0)
         return found
 
-    def gather(self, given: Given) -> Gathered:
-        found = super().gather(given)
+    def gather(self, request: InputRequest) -> RowChunks:
+        chunks = super().gather(request)
         # print the file name of each row if there are several files
-        found.layout = found.layout._replace(files=len({row.file for row in found.rows}) > 1)
-        return found
+        chunks.layout = chunks.layout._replace(files=len({row.file for row in chunks.rows}) > 1)
+        return chunks
 
-    def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
-        return chosen(gather_rows(given), numbers)  # explanations take texts, not lists of words
+    def examples_to_explain(self, request: InputRequest, numbers: Sequence[int]) -> list[Any]:
+        return inputs_of_rows(gather_rows(request), numbers)  # explanations take texts, not lists of words
 
     def as_pairs(self, clf: Any) -> Inputs:
         return two_columns(clf)

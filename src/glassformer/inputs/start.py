@@ -13,13 +13,13 @@ from glassformer.families import family_named
 ESTIMATORS = {"texts": "TextClassifier", "images": "ImageClassifier"}  # input of a backbone -> estimator
 LINEAR = "linear"  # a model without layers
 SUPPORTED_STARTS = (
-    "Begin from a classifier, from a MaskedLM that was trained on your texts, or from an architecture; "
-    "word vectors go into one: TextClassifier('lstm', vectors=FOLDER)"
+    "Start from a classifier, from a MaskedLM that was trained on your texts, or from an architecture; "
+    "to start from word vectors: TextClassifier('lstm', vectors=FOLDER)"
 )
 
 
 def check_start(model: str, reads: str) -> None:
-    """Raise ConfigError if ``model`` is a folder with one of our models that cannot initialize a classifier
+    """Raise ConfigError if ``model`` is a folder with a glassformer model that cannot initialize a classifier
     of ``reads`` ("texts" or "images"); other folders, names and Hub ids pass."""
     folder = Path(model).expanduser()
     if model.lower() in CATALOG or not folder.is_dir():
@@ -36,7 +36,7 @@ def check_start(model: str, reads: str) -> None:
     if body == LINEAR:
         what = "holds a linear model, which has no encoder to continue from"
         new, encoder = ("tfidf", "all-minilm-l6-v2") if reads == "texts" else ("hog", IMAGE_ENCODER)
-        fix = f"Fit a new one with model={new}, or begin from an encoder: model={encoder}"
+        fix = f"Fit a new linear model with model={new}, or start from an encoder: model={encoder}"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     if body != reads:
         fix = f"Continue with {ESTIMATORS[body]}(folder)"
@@ -52,5 +52,5 @@ def _read_by(file: Path) -> str | None:
     if getattr(family.model, "fixed", False):
         return LINEAR
     # A recurrent translator has the same ``model_type`` as a recurrent classifier, but two vocabularies.
-    own = family.hub is not None or "embedding" in section(settings, "architecture", str(file))
-    return family.model.reads if own else None
+    classifies = family.hub is not None or "embedding" in section(settings, "architecture", str(file))
+    return family.model.reads if classifies else None

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.data.columns import TEXT_COLUMNS, find_text, parquet_texts, trained_sides
+from glassformer.data.columns import TEXT_COLUMNS, columns_for_pair_model, find_text, parquet_texts
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import DoctorReport, examine
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.pairs import SCORED_SOURCES, load_scored_pairs
-from glassformer.data.rejected import with_others
+from glassformer.data.rejected import with_num_unusable
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import PLAIN, STREAMED, StreamedTable
 from glassformer.data.text import TokenTable, Windows
@@ -28,43 +28,43 @@ from glassformer.errors import (
     NotForThisModelError,
     WrongInputError,
 )
-from glassformer.inputs.inputs import Gathered, Inputs, Item, Served, options
+from glassformer.inputs.inputs import Inputs, Item, RowChunks, ServedInputs, section_values
 from glassformer.inputs.rows import (
     SKIP_HINT,
     STDIN,
-    Given,
+    InputRequest,
     Layout,
     Row,
-    carried,
-    counted,
+    columns_to_copy,
     gather_rows,
-    is_picture,
+    is_image,
     names_a_file,
     read_columns,
+    read_counting_errors,
     read_stdin,
     refusal,
     refuse_unreadable,
-    row_of,
+    table_row,
     unreadable_row,
     usable,
 )
-from glassformer.reading import Unchanged
+from glassformer.reading import ChangeDetector
 
 COLUMNS = ("text_column", "label_column", "label_separator", "pair_column", "number_format")
 MOST_OVERLAP = 32  # maximum number of windows that contain the same token of a long text
 
 
-class ServedTexts(Served):
+class ServedTexts(ServedInputs):
     """Texts or pairs of texts in the server, truncated or in windows."""
 
     pair = staticmethod(TextPair)
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits, self.pairs = clf, limits, bool(getattr(clf, "reads_pairs", False))
-        self.of_tokens = clf.reads_tokens  # otherwise tokens are estimated by the length of the text
+        self.of_tokens = clf.reads_tokens  # False: tokens are estimated from the length of the text
         cut, stride = clf.long_texts == "cut", getattr(clf, "window_stride", None)
         self.max_length = clf.max_length if self.of_tokens else None
-        self.most = clf.max_length if self.of_tokens and cut else limits.characters
+        self.max_tokens = clf.max_length if self.of_tokens and cut else limits.characters
         if self.pairs:
             self.neutral = ["A man plays a guitar.", "Somebody makes music."]
         if not cut and stride and stride * MOST_OVERLAP < clf.max_length:
@@ -79,10 +79,10 @@ class ServedTexts(Served):
         windows = self.table(self.clf.check(inputs, what))
         table, owners, items = windows.table, windows.owners, []
         for i, text in enumerate(inputs):
-            own = table.select([i] if owners is None else owners == i)
+            rows = table.select([i] if owners is None else owners == i)
             # For a linear model an estimate is enough, since n-grams are cheap.
-            tokens = len(own.ids) if self.of_tokens else self.guess(text)
-            items.append(Item(own, tokens, self.of_tokens and owners is None and bool(own.truncated[0])))
+            tokens = len(rows.ids) if self.of_tokens else self.estimate_tokens(text)
+            items.append(Item(rows, tokens, self.of_tokens and owners is None and bool(rows.truncated[0])))
         return items
 
     def to_explain(self, x: str) -> tuple[str, int]:
@@ -105,7 +105,7 @@ class ServedForVectors(ServedTexts):
 
     def __init__(self, clf: Any, limits: Any, name: str):
         self.clf, self.limits = clf, limits
-        self.max_length = self.most = clf.longest()  # loads the checkpoint
+        self.max_length = self.max_tokens = clf.longest()  # loads the checkpoint
         clf._how.check_cosine(name)
 
     def table(self, texts: list[str]) -> Windows:
@@ -119,60 +119,61 @@ LARGE = 4 << 20  # bytes; larger files are read in chunks
 PIECE = 4096  # rows per chunk
 
 
-def large_file(given: Sequence[str]) -> Path | None:
+def large_file(arguments: Sequence[str]) -> Path | None:
     """The input, if it is one large file of a type that can be streamed; otherwise None."""
-    path = Path(given[0])
-    one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
-    return path if one and path.is_file() and path.stat().st_size >= LARGE else None
+    path = Path(arguments[0])
+    is_streamable = len(arguments) == 1 and len(arguments[0]) < 4096 and path.suffix.lower() in STREAMED
+    return path if is_streamable and path.is_file() and path.stat().st_size >= LARGE else None
 
 
-class LargeFile(Gathered):
-    """The rows of a table as by ``read_rows``, in chunks of ``PIECE``, with constant memory. All rows are
-    checked before the first prediction, so that an unusable one, or later a change of the file, raises an
-    error."""
+class LargeFile(RowChunks):
+    """The same rows as from ``read_rows``, in chunks of ``PIECE``, with constant memory. All rows are checked
+    before the first prediction. An unusable row, and a later change of the file, raise an error."""
 
     all_at_once = False
 
-    def __init__(self, path: Path, given: Given):
-        self._unchanged = Unchanged(path)
+    def __init__(self, path: Path, request: InputRequest):
+        self._unchanged = ChangeDetector(path)
         try:
-            self._look(path, given)
+            self._scan(path, request)
         except DataError as error:
-            if given.skip or not error.where or ", row " not in error.where:
+            if request.skip or not error.where or ", row " not in error.where:
                 raise
             with suppress(DataError):  # no row can be used
-                self._look(path, replace(given, skip=True))
-            raise error.but(what=with_others(error.what, self.bad)) from None
+                self._scan(path, replace(request, skip=True))
+            raise error.but(what=with_num_unusable(error.what, self.bad)) from None
         self._unchanged.check()
 
-    def _look(self, path: Path, given: Given) -> None:
+    def _scan(self, path: Path, request: InputRequest) -> None:
         """Read the file once: detect its columns, and count usable and unusable rows."""
-        self.path, self.skip, self.bad = path, given.skip, 0
+        self.path, self.skip, self.bad = path, request.skip, 0
         self._ragged: dict[int, DataError] = {}
-        self._table = StreamedTable(path, refusal(given.skip, self._ragged))
-        self._text = find_text(self._table.sample(), given.text_column, given.trained)
-        columns = tuple(carried([name for name in self._table.names if name != self._text], given.say))
+        self._table = StreamedTable(path, refusal(request.skip, self._ragged))
+        self._text = find_text(self._table.sample(), request.text_column, request.training_columns)
+        others = [name for name in self._table.names if name != self._text]
+        columns = tuple(columns_to_copy(others, request.log))
         self.layout = Layout(columns, False, False)
-        self.good, self.bad, first = 0, 0, None
+        self.num_usable, self.bad, first = 0, 0, None
         for row in self._rows():
-            self.good, self.bad = self.good + (row.error is None), self.bad + (row.error is not None)
+            self.num_usable += row.error is None
+            self.bad += row.error is not None
             first = first or (row if row.error is not None else None)
-        if first is not None and not self.good:
+        if first is not None and not self.num_usable:
             usable([first])  # raises the error
         self.layout = Layout(columns, False, first is not None)
 
     def _rows(self) -> Iterator[Row]:
         ragged = iter(sorted(self._ragged.items()))
-        waiting = next(ragged, None)
+        next_ragged = next(ragged, None)
         for number, values in self._table.rows():
-            while waiting is not None and waiting[0] < number:
-                yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
-                waiting = next(ragged, None)
-            given = {name: values[name] for name in self.layout.columns}
-            yield row_of(self.path, number, values[self._text], given, self.skip)
-        while waiting is not None:
-            yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
-            waiting = next(ragged, None)
+            while next_ragged is not None and next_ragged[0] < number:
+                yield unreadable_row(self.path, *next_ragged, (self._text,), self._table.names)
+                next_ragged = next(ragged, None)
+            other_columns = {name: values[name] for name in self.layout.columns}
+            yield table_row(self.path, number, values[self._text], other_columns, self.skip)
+        while next_ragged is not None:
+            yield unreadable_row(self.path, *next_ragged, (self._text,), self._table.names)
+            next_ragged = next(ragged, None)
 
     def __iter__(self) -> Iterator[list[Row]]:
         piece: list[Row] = []
@@ -201,9 +202,9 @@ class Texts(Inputs):
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> TextDataset:
         d = recipe.data
         if numbers and source in SCORED_SOURCES:
-            part.pop("trained", None)
+            part.pop("training_columns", None)
             return _scored(load_scored_pairs(source, on_bad_row=d.on_bad_row, **part))
-        known = options(d, *COLUMNS) | {"on_bad_row": d.on_bad_row, "numbers": numbers}
+        known = section_values(d, *COLUMNS) | {"on_bad_row": d.on_bad_row, "numbers": numbers}
         return load_text_dataset(source, need_labels=True, **known, **part)
 
     def skips(self, d: Any) -> bool:
@@ -218,24 +219,24 @@ class Texts(Inputs):
         """The number of truncated texts and of all texts, per split."""
         if not est.reads_tokens:
             return {}
-        others = {"validation": splits.validation, splits.judged_name: splits.judged}
+        other_splits = {"validation": splits.validation, splits.judged_name: splits.judged}
         cut = {"train": [est.truncated_, len(splits.train)]} | {
             name: [int(est.truncated(split.texts).sum()), len(split)]
-            for name, split in others.items()
+            for name, split in other_splits.items()
             if split is not None
         }
-        fewer = {"max_length": est.max_length} if est.max_length != recipe.text.max_length else {}
-        return {"truncated": cut, **fewer}
+        reduced_length = {"max_length": est.max_length} if est.max_length != recipe.text.max_length else {}
+        return {"truncated": cut, **reduced_length}
 
     def example_fixture(self) -> Sequence[Any]:
         return TINY_TEXTS
 
-    def rows(self, given: Given) -> list[Row]:
-        return gather_rows(given)
+    def rows(self, request: InputRequest) -> list[Row]:
+        return gather_rows(request)
 
-    def gather(self, given: Given) -> Gathered:
-        large = large_file(given.words)
-        return super().gather(given) if large is None else LargeFile(large, given)
+    def gather(self, request: InputRequest) -> RowChunks:
+        large = large_file(request.arguments)
+        return super().gather(request) if large is None else LargeFile(large, request)
 
     def likely_columns(self, source: str | Path, schema: Any) -> list[str]:
         return parquet_texts(source, schema)
@@ -243,8 +244,8 @@ class Texts(Inputs):
     def check_cell(self, x: Any, clf: Any) -> None:
         check_inputs([x])
 
-    def refuse(self, words: Sequence[str]) -> None:
-        refuse_unreadable(words)
+    def refuse(self, arguments: Sequence[str]) -> None:
+        refuse_unreadable(arguments)
 
     def of(self, about: Mapping[str, Any]) -> Inputs:
         return TextPairs() if about.get("pairs") is True else self
@@ -258,11 +259,11 @@ class TextPairs(Texts):
 
     single_text, placeholder = False, '"A TEXT OF YOUR OWN" "ITS SECOND TEXT"'
 
-    def rows(self, given: Given) -> list[Row]:
-        return gather_pairs(given)
+    def rows(self, request: InputRequest) -> list[Row]:
+        return gather_pairs(request)
 
-    def gather(self, given: Given) -> Gathered:
-        return Gathered(self.rows(given))
+    def gather(self, request: InputRequest) -> RowChunks:
+        return RowChunks(self.rows(request))
 
 
 def two_columns(clf: Any) -> TextPairs:
@@ -308,34 +309,35 @@ TINY_TEXTS = (
 SIDES_OF_A_PAIR = ("first text", "second text")
 
 
-def gather_pairs(given: Given, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: int = 1) -> list[Row]:
-    """One row per pair, in order: two arguments, or files (tables with two columns; ``.txt`` files and ``-``
-    with a tab between both texts), whose rows have numbers and other columns. ``sides``: names of the texts,
-    ``start``: number of the first argument, for messages."""
-    found: list[Row] = []
+def gather_pairs(
+    request: InputRequest, sides: tuple[str, str] = SIDES_OF_A_PAIR, start: int = 1
+) -> list[Row]:
+    """One row per pair, in order: of two arguments, or of a row of a file (a table, or ``.txt`` or ``-`` with
+    a tab between the texts). ``sides``: names of the two texts; ``start``: number of the first argument."""
+    rows: list[Row] = []
     first: str | None = None
-    for number, argument in enumerate(given.words, start):
-        is_file = argument == STDIN or (names_a_file(argument) and not is_picture(argument))
+    for number, argument in enumerate(request.arguments, start):
+        is_file = argument == STDIN or (names_a_file(argument) and not is_image(argument))
         if first is not None and is_file:
             raise _alone(first, sides)
         if argument == STDIN:
-            found += _of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", given.skip)
+            rows += _of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", request.skip)
         elif is_file:
-            found += counted(partial(_of_file, Path(argument)), given)
+            rows += read_counting_errors(partial(_of_file, Path(argument)), request)
         elif first is None:
             first = argument
         else:
-            found.append(_row(first, argument, None, "", given.skip, f"TEXT {number - 1} and {number}"))
+            rows.append(_row(first, argument, None, "", request.skip, f"TEXT {number - 1} and {number}"))
             first = None
     if first is not None:
         raise _alone(first, sides)
-    return found
+    return rows
 
 
 def _alone(text: str, sides: tuple[str, str]) -> DataError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
     if sides == SIDES_OF_A_PAIR:
-        fix = "Give two texts for each pair, or a table of two columns"
+        fix = "Give two texts for each pair, or a table with two columns"
         return WrongInputError(
             f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix
         )
@@ -362,39 +364,41 @@ def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where:
 
 
 def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[Row]:
-    found = []
+    rows = []
     for number, line in lines:
         first, tab, second = line.rstrip("\r\n").partition("\t")
         if not tab and not skip:
             fix = "Write both texts of a pair in one line, separated by a tab"
-            raise DataError("no tab", where=f"{file}, row {number}", fix=fix)
-        found.append(_row(first, second, number, file, skip))
-    return found
+            raise DataError("the line has no tab", where=f"{file}, row {number}", fix=fix)
+        rows.append(_row(first, second, number, file, skip))
+    return rows
 
 
-def _of_file(path: Path, given: Given) -> list[Row]:
+def _of_file(path: Path, request: InputRequest) -> list[Row]:
     if path.suffix.lower() == PLAIN:
         check_utf8(path)
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
         if not lines:
             fix = "Write both texts of a pair in one line, separated by a tab"
             raise MissingValueError("the file has no texts", where=str(path), fix=fix)
-        return _of_lines(lines, str(path), given.skip)
+        return _of_lines(lines, str(path), request.skip)
 
     def columns(table: Any) -> tuple[str, str]:
-        sides = trained_sides(table.names, given.text_column, given.pair_column, str(path), given.trained)
-        if sides.said:
-            given.say(sides.said)
+        sides = columns_for_pair_model(
+            table.names, request.text_column, request.pair_column, str(path), request.training_columns
+        )
+        if sides.message:
+            request.log(sides.message)
         return sides.first, sides.second
 
-    return pairs_in(path, columns, given)
+    return pairs_in(path, columns, request)
 
 
-def pairs_in(path: Path, choose: Callable[[Any], tuple[str, ...]], given: Given) -> list[Row]:
+def pairs_in(path: Path, choose: Callable[[Any], tuple[str, ...]], request: InputRequest) -> list[Row]:
     """The pairs in two columns of a table."""
     return [
         row
         if row.error is not None
-        else replace(_row(first, second, row.row, row.file, given.skip), given=row.given)
-        for (first, second), row in read_columns(path, choose, given)
+        else replace(_row(first, second, row.row, row.file, request.skip), other_columns=row.other_columns)
+        for (first, second), row in read_columns(path, choose, request)
     ]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.errors import ShapeError
 from glassformer.nn.positions import expand_bias
-from glassformer.packing import Packing, kept_tensor
+from glassformer.packing import Packing, cached_tensor
 
 # --- groups of sequences of nearly equal length ---------------------------------------------------
 #
@@ -55,22 +55,22 @@ class Side:
             return None
         return slice(self.starts[0], ends[-1])
 
-    @kept_tensor
+    @cached_tensor
     def real(self) -> Tensor:  # [G, T] boolean
         places = torch.arange(self.length, device=self.device)
         return places < torch.tensor(self.lengths, device=self.device)[:, None]
 
-    @kept_tensor
+    @cached_tensor
     def rows(self) -> Tensor:  # [G * T] int64; padding points at the first row of its sequence
         starts = torch.tensor(self.starts, device=self.device)[:, None]
         places = torch.arange(self.length, device=self.device)
         return (starts + places * self.real).flatten()
 
-    @kept_tensor
+    @cached_tensor
     def slots(self) -> Tensor:  # indices in [G * T] that are not padding
         return self.real.flatten().nonzero().squeeze(1)
 
-    @kept_tensor
+    @cached_tensor
     def targets(self) -> Tensor:  # rows of the slots in the packed matrix
         return self.rows[self.slots]
 

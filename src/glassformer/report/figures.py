@@ -80,7 +80,7 @@ def accuracy_curves(
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].called)} over optimizer steps")
+        return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].name)} over optimizer steps")
 
 
 def calibration_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> Markup:

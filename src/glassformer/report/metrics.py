@@ -45,7 +45,7 @@ def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = 
             out.append("time" if key == "seconds" else noun or target.examples)
             continue
         metric = target.metrics[key]
-        title = (short and metric.short) or metric.called
+        title = (short and metric.short) or metric.name
         if column.endswith("_interval"):
             alone = out[-1:] == [title] and "95 % interval" not in out
             title = "95 % interval" if alone else f"95 % interval of {title.removeprefix('entity ')}"
@@ -69,7 +69,7 @@ def cells(scores: Mapping[str, Any], columns: Sequence[str], target: Target, dig
             continue
         metric, value, bounds = target.metrics[key], scores.get(key), scores.get(f"{key}_interval")
         n = scores.get(target.resampled, scores.get("n", 0))
-        text, interval = metric.value(value, digits), metric.between(bounds, digits, value, n)
+        text, interval = metric.value(value, digits), metric.interval(bounds, digits, value, n)
         if column.endswith("_interval"):
             text = interval
         elif column.endswith("_within") and bounds:
@@ -98,7 +98,7 @@ def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> 
     target, rows = target_of(scores), []
     for key in keys:
         value, between = cells(scores, [key, f"{key}_interval"], target, digits)
-        rows.append([target.metrics[key].called, value, between if scores.get(f"{key}_interval") else ""])
+        rows.append([target.metrics[key].name, value, between if scores.get(f"{key}_interval") else ""])
     return Table(["", "value", "95 % interval"], rows, words=("95 % interval",))
 
 
@@ -123,7 +123,7 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
     spread = [target.metrics[key].value(over[key]["mean"], 2) for key in keys]
     for i, key in enumerate(keys):
         if key != "log_loss" or not short:
-            spread[i] += f" ({target.metrics[key].scatter(over[key]['sd'])})"
+            spread[i] += f" ({target.metrics[key].deviation(over[key]['sd'])})"
     lines.append(["mean (SD)", *("" for _ in trained), "", *spread, *("" for _ in took)])
     columns = ["fold", *trained, *heads(["n", *keys, *took], target, short=narrow)]
     return Table(columns, lines, ours=(len(folds),))
@@ -154,7 +154,7 @@ def better(figures: dict[str, Any], unit: Share) -> bool:
 def leading(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Key and name of the two main metrics of such scores, ``measure`` first."""
     target = target_of(scores)
-    return [(key, target.metrics.get(key, unit_of(key)).called) for key in target.leading(measure, scores)]
+    return [(key, target.metrics.get(key, unit_of(key)).name) for key in target.leading(measure, scores)]
 
 
 def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -164,7 +164,7 @@ def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     for arm in results["arms"]:
         found = arm[measure]
         value, apart = unit.value(found["mean"], digits), signed(found, digits, unit)
-        rows.append([arm["name"], value, unit.scatter(found.get("sd")), apart, p_value(arm.get("p_holm"))])
+        rows.append([arm["name"], value, unit.deviation(found.get("sd")), apart, p_value(arm.get("p_holm"))])
     for name, scores in (results.get("baselines") or {}).items():
         rows.append([name, unit.value(scores[measure], digits), NONE, signed(scores, digits, unit), NONE])
-    return [unit.called, "SD", unit.from_baseline, "p (Holm)"], rows
+    return [unit.name, "SD", unit.from_baseline, "p (Holm)"], rows

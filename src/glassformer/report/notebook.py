@@ -109,7 +109,7 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
         if key:
             _points(axes[1], evaluations, f"train_{key}", "train")
             _points(axes[1], evaluations, key, "held")
-            axes[1].set_ylabel(Classes.metrics[key].called if key in Classes.leads else key)
+            axes[1].set_ylabel(Classes.metrics[key].name if key in Classes.leads else key)
         for one in axes:
             one.set_xlabel("step")
             one.xaxis.set_major_locator(MaxNLocator(integer=True))

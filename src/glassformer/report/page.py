@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import NOTHING_KNOWN, KnownRecipe
-from glassformer.data.findings import warnings_said
+from glassformer.data.findings import num_warnings
 from glassformer.errors import DataError
 from glassformer.explain.architecture import Block, draw
 from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
@@ -117,7 +117,7 @@ def render(run: Run, kind: Kind) -> str:
         title=config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
         summary=config.get("summary"),
         verdict=kind.verdict(run),
-        warned=warnings_said(run.doctor.get("findings") or []),
+        warned=num_warnings(run.doctor.get("findings") or []),
         meta={name: value for name, value in meta.items() if value not in (None, "")},
         sections=[section for section in sections if section is not None],
     )

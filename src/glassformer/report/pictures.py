@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.image import ImageRange, open_picture
+from glassformer.data.image import ImageRange, open_image
 from glassformer.errors import DataError
 from glassformer.process import without_warnings
 
@@ -24,7 +24,7 @@ def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -
     """An image as a small PNG in base64; tiny ones are enlarged without smoothing."""
     from PIL import Image
 
-    image = open_picture(source, image_range=image_range)
+    image = open_image(source, image_range=image_range)
     scale = side / max(image.size)
     size = tuple(max(1, round(n * scale)) for n in image.size)
     how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
@@ -80,7 +80,7 @@ def draw_grid(
     for axis in axes:
         axis.set_axis_off()
     for axis, picture, example in zip(axes, pictures, examples, strict=False):
-        image = open_picture(picture, image_range=image_range)
+        image = open_image(picture, image_range=image_range)
         axis.imshow(image, interpolation="nearest" if max(image.size) < 64 else "antialiased")
         right = example["label"] == example["predicted"]
         said = f"true: {example['label']}", f"predicted: {example['predicted']}"

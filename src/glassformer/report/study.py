@@ -131,13 +131,13 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
             axes.hlines(y, *found["interval"], color=color, linewidth=2.2)
             axes.plot(found["values"], [y] * len(found["values"]), "o", color=INK, markersize=2.6, alpha=0.7)
         unit = unit_of(measure)
-        axes.set(xlabel=unit.called)
+        axes.set(xlabel=unit.name)
         if isinstance(unit, Plain):
             axes.axvline(0, color=MUTED, linewidth=0.9)
         else:
             axes.set(xlim=(0, 1.0))
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "bars", f"{headed(unit.called)} of each arm with its 95 % interval")
+        return as_svg(figure, "bars", f"{headed(unit.name)} of each arm with its 95 % interval")
 
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
@@ -154,7 +154,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
             face = HELD if arm["significant"] else "none"
             at = scale * arm[measure]["difference"]
             axes.plot([at], [y], "o", color=HELD, markersize=6.5, markerfacecolor=face)
-        axes.set(xlabel=f"difference in {unit.called}{unit.of_difference}")
+        axes.set(xlabel=f"difference in {unit.name}{unit.of_difference}")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
         return as_svg(
@@ -164,7 +164,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
 
 def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
     """One small chart per variant: its curve over the epochs in color, the others in gray."""
-    rows, called = -(-len(arms) // ACROSS), COMPARED[key].called if key in COMPARED else key
+    rows, called = -(-len(arms) // ACROSS), COMPARED[key].name if key in COMPARED else key
     values = [point[key] for arm in arms for point in arm["curve"]]
     low, high = min(values), max(values)
     room = max(high - low, 1e-3) * 0.08
@@ -198,8 +198,8 @@ def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -
         return ""
     means, unit = [arm[measure]["mean"] for arm in arms], unit_of(measure)
     return (
-        f"The best and the worst arm differ by {unit.apart(max(means) - min(means), 2)}; the standard "
-        f"deviation over the seeds of one arm is up to {unit.scatter(max(known))}."
+        f"The best and the worst arm differ by {unit.difference(max(means) - min(means), 2)}; the standard "
+        f"deviation over the seeds of one arm is up to {unit.deviation(max(known))}."
     )
 
 

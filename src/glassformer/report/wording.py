@@ -111,9 +111,9 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         )
     if measure != "accuracy" and right < n:
         known, metric = scores.get(f"{measure}_interval"), target_of(scores).metrics[measure]
-        tail = f" (95{THIN}% interval {metric.between(known, digits, None, n)})" if known else ""
+        tail = f" (95{THIN}% interval {metric.interval(known, digits, None, n)})" if known else ""
         return (
-            f"{headed(metric.called)} on {count(n)} {split} {noun}{_seen(split, scores)}: "
+            f"{headed(metric.name)} on {count(n)} {split} {noun}{_seen(split, scores)}: "
             f"{metric.value(scores[measure], digits)}{tail}. {count(right)} of them were labeled correctly: "
             f"{percent(scores['accuracy'], digits)}."
         )
@@ -153,11 +153,11 @@ def against(
         return ""
     name, best = max(rated.items(), key=lambda item: item[1][measure])
     gap, metric = scores[measure] - best[measure], target_of(scores).metrics[measure]
-    points = metric.apart(gap, digits_for(scores["n"]))
+    points = metric.difference(gap, digits_for(scores["n"]))
     if not float(points.split()[0]):
         equal = "makes no error either" if scores["accuracy"] == 1 else "does as well"
         return f"The best simple model, {name}, {equal}."
-    what = "That is" if measure == "accuracy" else f"Its {metric.called} is"
+    what = "That is" if measure == "accuracy" else f"Its {metric.name} is"
     text = f"{what} {points} {'above' if gap > 0 else 'below'} the best simple model, {name}"
     if best.get("class_weight") is not None:
         text += ", trained with the same class weights"

@@ -20,7 +20,7 @@ import numpy as np
 from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import listed, nearest
-from glassformer.data.columns import trained_sides
+from glassformer.data.columns import columns_for_pair_model
 from glassformer.data.files import check_file
 from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
 from glassformer.errors import (
@@ -37,7 +37,7 @@ from glassformer.errors import (
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
 from glassformer.outputs import check_new_file
-from glassformer.reading import Unchanged
+from glassformer.reading import ChangeDetector
 from glassformer.scale.engines import mapped, needs
 from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
@@ -199,7 +199,7 @@ def score_file(
     """
     out = Path(out)
     check_new_file(out)
-    unchanged, state = Unchanged(source), _state(model)
+    unchanged, state = ChangeDetector(source), _state(model)
 
     def check() -> None:
         unchanged.check()
@@ -210,10 +210,10 @@ def score_file(
     parts = out.with_name(f"{out.name}.parts")
     if pair is not None or getattr(load_once(model), "reads_pairs", False):
         names = open_parquet(source).schema_arrow.names
-        sides = trained_sides(names, column, pair, str(source), trained_columns(model))
+        sides = columns_for_pair_model(names, column, pair, str(source), trained_columns(model))
         column, pair = sides.first, sides.second
-        if sides.said:
-            say(sides.said)
+        if sides.message:
+            say(sides.message)
     else:
         column = find_column(source, load_once(model).inputs, column, trained_column(model))
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows, pair or "")

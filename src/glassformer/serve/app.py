@@ -26,7 +26,7 @@ from glassformer import __version__
 from glassformer.errors import NotFiniteError
 from glassformer.explain.render import asset
 from glassformer.finite import json_text
-from glassformer.inputs.inputs import Served
+from glassformer.inputs.inputs import ServedInputs
 from glassformer.outputs import printable
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
@@ -143,7 +143,7 @@ class Server:
     def choose(
         self,
         name: str | None,
-        reads: type[Served],
+        reads: type[ServedInputs],
         gives: str = "labels",
         pairs: bool = False,
         lacks: Callable[[Any], Problem | None] = lambda target: None,
@@ -415,6 +415,6 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    text = printable("".join(traceback.format_exception(error)), keep="\n")
+    text = printable("".join(traceback.format_exception(error)), allowed="\n")
     log.error("%s %s failed\n%s", request.method, json_text(request.url.path, ascii=True), text)
     return Problem(500, "the server has failed; its log says how").response()

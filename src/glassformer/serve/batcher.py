@@ -47,7 +47,9 @@ class Batcher:
 
     def full(self, size: int) -> bool:
         """Whether the queue is too full for a body of ``size`` bytes, estimated before parsing."""
-        return self.tokens > 0 and self.tokens + self.served.inputs.least(size) > self.limits.queue_tokens
+        return (
+            self.tokens > 0 and self.tokens + self.served.inputs.min_tokens(size) > self.limits.queue_tokens
+        )
 
     async def submit(self, inputs: Sequence[Any], what: str) -> tuple[list[Item], list[Any]]:
         """The prepared inputs of a request, and one row of outputs for each.
@@ -55,7 +57,7 @@ class Batcher:
         Problem 429: the queue is full, 503: too slow, 413 and 422: an input that cannot be used.
         """
         self.served.check(inputs, what)
-        guess = sum(map(self.served.inputs.guess, inputs))
+        guess = sum(map(self.served.inputs.estimate_tokens, inputs))
         if self.tokens and self.tokens + guess > self.limits.queue_tokens:
             raise self.metrics.queue_is_full()
         self._admit(guess)

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from glassformer.inputs.images import ServedImages
-from glassformer.inputs.inputs import Item, Served
+from glassformer.inputs.inputs import Item, ServedInputs
 from glassformer.runtime import return_freed_memory
 from glassformer.serve.problems import Problem
 
@@ -136,7 +136,7 @@ class Encoding:
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(2, "prepare-text")
 
-    async def items(self, model: Served, inputs: Sequence[Any], what: str) -> list[Item]:
+    async def items(self, model: ServedInputs, inputs: Sequence[Any], what: str) -> list[Item]:
         """Tokenize inputs; raises InputError if one cannot be used."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, model.encode, inputs, what)
 

@@ -133,7 +133,7 @@ class Tags(Target):
         return [self.clf.chances(own) for own in batch.split(self.clf.word_logits(model, batch, device))]
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        given, out = [item.given for item in items], []
+        given, out = [item.original for item in items], []
         for x, tags, spans in zip(given, self.clf.decide(rows), self.clf.spans(given, rows), strict=True):
             marked = [span.to_dict() for span in spans]
             for span in marked:
@@ -163,7 +163,9 @@ class QuestionAnswers(Target):
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         out, count = [], getattr(request, "n_best", 1)
-        for item, ranked in zip(items, self.clf.answers([i.given for i in items], count, rows), strict=True):
+        for item, ranked in zip(
+            items, self.clf.answers([i.original for i in items], count, rows), strict=True
+        ):
             best, *others = (
                 {"answer": own.text, "start": own.start, "end": own.end, "probability": own.probability}
                 for own in ranked

@@ -234,7 +234,7 @@ class ServedModel:
             "example": self.image or (self.examples[0] if self.examples else self.inputs.neutral),
             "multi_label": self.target.multi_label,
             "score": self.score,
-            **self.inputs.about(),
+            **self.inputs.model_fields(),
             **self.target.about(),
         }
 
@@ -315,7 +315,7 @@ def load_models(
         except Exception as error:  # one broken model must not stop the others
             if broken is None:
                 raise
-            text = outputs.printable("".join(traceback.format_exception(error)), keep="\n")
+            text = outputs.printable("".join(traceback.format_exception(error)), allowed="\n")
             log.error("%s could not be loaded\n%s", outputs.printable(name), text)
             wrong[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
     if wrong and not found:

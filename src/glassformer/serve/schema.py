@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import CLS, SEP
 from glassformer.inputs.images import ServedImages
-from glassformer.inputs.inputs import Served
+from glassformer.inputs.inputs import ServedInputs
 from glassformer.inputs.texts import ServedTexts
 from glassformer.serve.problems import Problem
 
@@ -46,7 +46,7 @@ class Asked:
 
     inputs: Sequence[Any]
     where: str
-    reads: type[Served] = ServedTexts  # kind of the inputs
+    reads: type[ServedInputs] = ServedTexts  # kind of the inputs
     pairs: bool = False
     # position of an input -> its field, where names differ
     places: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Strict(BaseModel):
 class Request(Strict):
     """Accepts ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
 
-    READS: ClassVar[Sequence[type[Served]]] = ()
+    READS: ClassVar[Sequence[type[ServedInputs]]] = ()
 
     def asked(self) -> Asked:
         """The inputs; raises Problem for fields that do not fit together."""
@@ -93,7 +93,7 @@ class PredictRequest(Request):
     """Texts, pairs of texts, or images."""
 
     model_config = _example({"texts": ["A compelling story, mediocre acting.", "Dull."]})
-    READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
+    READS: ClassVar[Sequence[type[ServedInputs]]] = (ServedTexts, ServedImages)
     texts: Many[Text] = None
     images: Many[ImageBytes] = None
     pairs: list[Pair] | None = Field(
@@ -148,7 +148,7 @@ class ExplainRequest(Request):
     """One text, pair or image, and the explanation method."""
 
     model_config = _example({"text": "A compelling story, mediocre acting.", "method": "rollout"})
-    READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
+    READS: ClassVar[Sequence[type[ServedInputs]]] = (ServedTexts, ServedImages)
     text: Text | None = None
     text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
     image: ImageBytes | None = None
@@ -179,7 +179,7 @@ class ExplainRequest(Request):
         return Asked([(asked[0].inputs[0], self.text_pair)], "text", pairs=True)
 
 
-def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Request]:
+def reading(request: type[Request], kinds: Sequence[type[ServedInputs]]) -> type[Request]:
     """The request class with a field for each additional kind of input."""
     known = request.READS
     more = [kind for kind in dict.fromkeys(kinds) if known and kind.field not in request.model_fields]
@@ -463,7 +463,7 @@ class ModelsResponse(Strict):
     broken: list[BrokenModel] = Field([], description="Models that could not be loaded")
 
 
-def listing(kinds: Sequence[type[Served]]) -> type[ModelsResponse]:
+def listing(kinds: Sequence[type[ServedInputs]]) -> type[ModelsResponse]:
     """The response class of /v1/models for these kinds of inputs."""
     names = tuple(dict.fromkeys(("text", "image", *(kind.kind for kind in kinds))))
     fields: dict[str, Any] = {"kind": (Literal[names], ...)}

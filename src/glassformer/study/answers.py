@@ -9,11 +9,11 @@ from typing import Any
 
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import (
-    SIMPLE,
-    holds_numbers,
+    BASELINES_FILE,
+    has_numbers,
+    read_baselines,
     read_numbers,
     read_predictions,
-    read_simple,
 )
 from glassformer.targets import target_in
 from glassformer.targets.target import Judged, read_object
@@ -32,7 +32,7 @@ def _rows(folder: Path) -> Iterator[Any]:
     """The rows of a run's predictions.csv; none if its predictions are in another file."""
     path = folder / "predictions.csv"
     if path.is_file():
-        yield from (read_numbers if holds_numbers(path) else read_predictions)(path)
+        yield from (read_numbers if has_numbers(path) else read_predictions)(path)
 
 
 def read_answers_split(folder: Path) -> str:
@@ -67,7 +67,7 @@ def examples_differ(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -
 def read_simple_answers(folder: Path, first: Judged, names: Sequence[str]) -> dict[str, Judged]:
     """Read the predictions of a run's baselines, of those ``names`` whose predictions were saved."""
     out = {}
-    for name, cells in read_simple(folder / SIMPLE).items():
+    for name, cells in read_baselines(folder / BASELINES_FILE).items():
         if name not in names or len(cells) != first.n:
             continue
         try:

@@ -23,7 +23,7 @@ from typing import Any
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.hub import fetch_if_checkpoint
-from glassformer.config import key_places, lay_over, to_dict
+from glassformer.config import key_places, override, to_dict
 from glassformer.errors import ExistsError, GlassformerError, InputError
 from glassformer.finite import json_text
 from glassformer.scale.engines import mapped, needs
@@ -72,7 +72,7 @@ def jobs_of(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
             recipe = arm.with_seed(seed)
             if jobs and "baselines" in key_places(type(recipe)):
                 recipe = build_recipe(
-                    lay_over(to_dict(recipe), {"baselines": False}, type(recipe), arm.name), arm.name
+                    override(to_dict(recipe), {"baselines": False}, type(recipe), arm.name), arm.name
                 )
             jobs.append(Job(arm.name, seed, recipe, folder / "arms" / folder_name(arm.name) / f"seed-{seed}"))
     return jobs

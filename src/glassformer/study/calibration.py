@@ -13,8 +13,8 @@ import torch
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
-from glassformer.data.copies import groups_of
-from glassformer.data.splits import labelled
+from glassformer.data.copies import copy_keys
+from glassformer.data.splits import if_labeled
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -28,11 +28,11 @@ from glassformer.evaluate.calibrate import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
     Metric,
+    cross_validated_metric,
     describe,
-    figure_of,
     fit_temperature,
+    metric_of,
     probabilities_of,
-    unseen_figure,
 )
 from glassformer.finite import json_text
 from glassformer.runtime import choose_device, choose_dtype
@@ -123,7 +123,7 @@ def _calibrate(
     say: Say,
 ) -> dict[str, Any]:
     data, other, leave_out = given
-    chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
+    chosen_by, name = (other, data) if data else (if_labeled(splits.validation), "validation")
     if chosen_by is None:
         what = "this run has no validation split, and the test split must not choose"
         raise BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
@@ -153,7 +153,7 @@ def _calibrate(
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
     p = kind.probabilities(logits, temperature)
     out["abstaining"] = None if kind.binary else abstaining(kind, p, targets, limit)
-    judged_split = labelled(splits and splits.judged)
+    judged_split = if_labeled(splits and splits.judged)
     out["seen"] = _seen(chosen_by, splits, judged_split) if data and splits else {}
     if judged_split is not None and splits.judged_name != "validation":
         say(f"evaluating on {counted(len(judged_split), 'example')} of {splits.judged_name}")
@@ -210,7 +210,7 @@ def _calibrate_words(
     temperature = fit_temperature(held.logits[held.known], held.targets[held.known])
     mistakes = int((held.logits.argmax(1) != held.targets)[held.known].sum())
     out = _outcome(clf, temperature, mistakes, name) | {"splits": {name: held.both(temperature, bootstrap)}}
-    judged = labelled(splits and splits.judged)
+    judged = if_labeled(splits and splits.judged)
     if judged is not None and splits.judged_name != "validation":
         say(f"evaluating on {counted(len(judged), 'sentence')} of {splits.judged_name}")
         out["splits"][splits.judged_name] = _Words(clf, judged).both(temperature, bootstrap)
@@ -257,9 +257,9 @@ def _cross_validated(
         if metric == "f1":
             hits = int((predicted & targets).sum())
             return 2 * hits / max(int(predicted.sum() + targets.sum()), 1)
-        return figure_of(predicted, targets, classes, metric)
+        return metric_of(predicted, targets, classes, metric)
 
-    after = unseen_figure(predict, score, targets)
+    after = cross_validated_metric(predict, score, targets)
     most_probable = kind.predicted_index(kind.probabilities(logits))
     return None if after is None else {"folds": FOLDS, "before": score(most_probable), "after": after}
 
@@ -283,9 +283,9 @@ def _both(
 
 def _seen(chosen_by: Any, splits: Any, judged: Any) -> dict[str, int]:
     """Number of calibration examples that are in the run's training and test split, or copies of such."""
-    own = groups_of(chosen_by)
+    own = copy_keys(chosen_by)
     parts = {"train": splits.train, splits.judged_name: judged}
-    keys = {name: set(groups_of(part)) for name, part in parts.items() if part is not None}
+    keys = {name: set(copy_keys(part)) for name, part in parts.items() if part is not None}
     return {name: sum(key in known for key in own) for name, known in keys.items()}
 
 
@@ -296,9 +296,9 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
 def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
     """The labeled examples of other data: the validation split, or else the first split."""
     splits = load_other(TASKS[recipe.task], recipe, clf, data)
-    for line in getattr(splits.dataset, "said", ()):
+    for line in getattr(splits.dataset, "messages", ()):
         say(line)
-    split = labelled(splits.validation or next(iter(splits.dataset.splits.values())))
+    split = if_labeled(splits.validation or next(iter(splits.dataset.splits.values())))
     if split is None:
         raise DataError("has no labels", where=data)
     return split
@@ -336,7 +336,7 @@ def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
         raise ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     work = RunContext(TASKS[recipe.task], recipe, run, say)
-    held = labelled(own_data(work, ["validation"]).validation)
+    held = if_labeled(own_data(work, ["validation"]).validation)
     if held is None:
         what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")

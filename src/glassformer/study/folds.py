@@ -24,7 +24,7 @@ import numpy as np
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
-from glassformer.data.copies import content_of
+from glassformer.data.copies import content_lines
 from glassformer.data.rejected import summary
 from glassformer.errors import BadValueError, DataChangedError, ExistsError, OtherRunError
 from glassformer.finite import json_text
@@ -89,7 +89,7 @@ def cross_validate(
         begun = begun_plan(folder, len(splits.train))
         numbers = out.assign(folds) if begun is None else begun
         begin(folder, recipe, numbers, folds, splits)
-        for line in getattr(splits.dataset, "said", ()):
+        for line in getattr(splits.dataset, "messages", ()):
             say(line)
         if rejected := getattr(splits.dataset, "rejected", ()):
             say(summary(rejected, listed=False))
@@ -192,7 +192,7 @@ def data_digest(splits: Any) -> str:
     for split in (splits.train, splits.validation):
         if split is None:
             continue
-        for line in content_of(split):
+        for line in content_lines(split):
             out.update(line)
     return out.hexdigest()
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import build, key_places, lay_over, nearest, read_toml, to_dict
+from glassformer.config import build, key_places, nearest, override, read_toml, to_dict
 from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe, study_names
 
@@ -160,7 +160,7 @@ def _arm(study: Study, name: str, base: str, common: dict[str, Any], changes: di
 
 
 def _with_changes(recipe: Any, changes: Mapping[str, Any], where: str) -> Any:
-    return build_recipe(lay_over(to_dict(recipe), changes, type(recipe), where), where)
+    return build_recipe(override(to_dict(recipe), changes, type(recipe), where), where)
 
 
 def _check(study: Study, arms: list[Arm]) -> None:

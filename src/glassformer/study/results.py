@@ -134,8 +134,8 @@ def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str)
     side = "above" if difference > 0 else "below"
     same = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
     unit = unit_of(measure)
-    of = "" if measure == "accuracy" else f" of {unit.called}"
-    size = f"{unit.apart(difference, digits)}{of} {side} {baseline}" if difference else same
+    of = "" if measure == "accuracy" else f" of {unit.name}"
+    size = f"{unit.difference(difference, digits)}{of} {side} {baseline}" if difference else same
     low, high = (unit.with_sign(x, digits) for x in between)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
     tests = pair_tests(arm, measure)
@@ -160,17 +160,17 @@ def markdown(results: dict[str, Any]) -> str:
     unit, ((first, _), (second, other)) = unit_of(by), leading(by, results["arms"][0])
     # For classes, the first column is always the accuracy, as in older tables.
     if first == "macro_f1" and second == "accuracy":
-        first, second, other = "accuracy", "macro_f1", unit.called
+        first, second, other = "accuracy", "macro_f1", unit.name
     led, then = unit_of(first), unit_of(second)
     header = (
         "Arm",
         "Seeds",
-        headed(led.called),
+        headed(led.name),
         "SD over seeds",
         "95 % interval",
         headed(other),
         "Log loss",
-        "Difference (points)" if by == "accuracy" else f"Difference ({unit.called}{unit.of_difference})",
+        "Difference (points)" if by == "accuracy" else f"Difference ({unit.name}{unit.of_difference})",
         "p (Holm)",
         "Best epoch",
         "s/epoch",
@@ -196,8 +196,8 @@ def markdown(results: dict[str, Any]) -> str:
                     arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
                     len(arm["seeds"]),
                     led.value(figures["mean"], digits),
-                    led.scatter(figures["sd"]),
-                    led.between(figures["interval"], digits, figures["mean"], results["n"]),
+                    led.deviation(figures["sd"]),
+                    led.interval(figures["interval"], digits, figures["mean"], results["n"]),
                     then.value(arm[second]["mean"], digits),
                     decimal(arm["log_loss"]["mean"], 4),
                     signed(arm[by], digits, unit),
@@ -220,7 +220,7 @@ def markdown(results: dict[str, Any]) -> str:
             NONE,
             led.value(figures.get(first), digits),
             NONE,
-            led.between(figures.get(f"{first}_interval"), digits, figures.get(first), results["n"]),
+            led.interval(figures.get(f"{first}_interval"), digits, figures.get(first), results["n"]),
             then.value(figures.get(second), digits),
             decimal(figures["log_loss"], 4),
             signed(figures, digits, unit),

@@ -21,7 +21,7 @@ from glassformer.config import read_toml
 from glassformer.data.checks import is_missing
 from glassformer.data.files import reading
 from glassformer.data.label_kinds import plain_name
-from glassformer.data.label_sets import JOIN, as_sets, indicator, labels_in
+from glassformer.data.label_sets import JOIN, as_sets, indicator, parse_labels
 from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
@@ -323,7 +323,7 @@ def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     """Review of multi-label data; each label of an example is a binary decision, given or missing."""
     rows, classes, p = _predictions(folder)
     config = _config(folder)
-    given = [labels_in(row.label, set(classes)) for row in rows]
+    given = [parse_labels(row.label, set(classes)) for row in rows]
     has = indicator(given, classes).astype(bool)
     judged = review_label_sets(has, p)
     sets = as_sets(has ^ judged.flips, classes)

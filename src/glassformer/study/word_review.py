@@ -74,7 +74,7 @@ def _among_all(judged: LabelReview, known: np.ndarray) -> LabelReview:
         spread(judged.suspicious, False),
         np.concatenate([rows[judged.order], np.flatnonzero(~known)]),
         judged.joint,
-        spread(judged.likeliest, np.nan),
+        spread(judged.max_probability, np.nan),
     )
 
 
@@ -96,7 +96,7 @@ def suggestions(
                 "label": classes[labels[word]],
                 "suggested": classes[judged.suggested[word]],
                 "label_probability": float(judged.quality[word]),
-                "suggested_probability": float(judged.likeliest[word]),
+                "suggested_probability": float(judged.max_probability[word]),
                 "suspicious": bool(judged.suspicious[word]),
             }
         )

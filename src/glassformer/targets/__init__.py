@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.label_sets import are_truths, holds_sets, is_matrix, read_matrix, refuse_indicators
+from glassformer.data.label_sets import are_booleans, holds_sets, is_matrix, read_matrix, refuse_indicators
 from glassformer.errors import CheckpointError
 from glassformer.targets.answer_span import AnswerSpan
 from glassformer.targets.multiclass import Classes
@@ -48,9 +48,9 @@ def target_in(folder: Path) -> Target | None:
 def kind_of_targets(y: Any) -> Classes:
     """The kind of raw targets: multi-label for a matrix or a list of lists or sets, otherwise multi-class."""
     if not holds_sets(y):
-        return Classes(truth=are_truths(y))
+        return Classes(truth=are_booleans(y))
     if is_matrix(y):
-        return LabelSets(True, tuple(read_matrix(y)[1]), truth=are_truths(y))
+        return LabelSets(True, tuple(read_matrix(y)[1]), truth=are_booleans(y))
     refuse_indicators(y)
     return LabelSets()
 

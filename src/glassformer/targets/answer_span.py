@@ -25,7 +25,7 @@ from glassformer.data.answered import AnsweredSplit
 from glassformer.data.questions import Answers, Question
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import DataError
-from glassformer.evaluate.compare import Statistic, share_of
+from glassformer.evaluate.compare import Statistic, ratio_of
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.target import Arm, Judged, Target
@@ -103,7 +103,7 @@ class AnswerSpan(Target):
         assert own[0].groups is not None
         texts = own[0].groups  # texts are resampled, since the questions on one text are not independent
         sizes = np.bincount(texts)
-        exact, f1 = (share_of([np.bincount(texts, a.predicted[:, k]) for a in own], sizes) for k in range(2))
+        exact, f1 = (ratio_of([np.bincount(texts, a.predicted[:, k]) for a in own], sizes) for k in range(2))
         return {MEASURE: f1, "accuracy": exact, "macro_f1": f1}
 
 

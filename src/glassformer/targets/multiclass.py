@@ -16,9 +16,9 @@ from torch import Tensor
 from glassformer.checkpoints.settings import shown
 from glassformer.config import listed
 from glassformer.data.checks import check_classes, check_labels, place
-from glassformer.data.doctor_checks import LEAVE_EMPTY, said_of_empty
-from glassformer.data.label_kinds import about_labels, as_known, other_spellings, what_labels_are
-from glassformer.data.label_sets import each
+from glassformer.data.doctor_checks import LEAVE_EMPTY, unlabeled_message
+from glassformer.data.label_kinds import about_labels, match_known_labels, other_spellings, what_labels_are
+from glassformer.data.label_sets import flat_labels
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.errors import (
     CheckpointError,
@@ -73,7 +73,9 @@ UNSEEN = "was not seen in training"
 def unseen(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
     """Position -> label, for examples with a label (or one of several) that is not in ``classes``."""
     known = set(classes)
-    found = ((i, next((x for x in each([given]) if x not in known), None)) for i, given in enumerate(labels))
+    found = (
+        (i, next((x for x in flat_labels([given]) if x not in known), None)) for i, given in enumerate(labels)
+    )
     return {i: label for i, label in found if label is not None}
 
 
@@ -138,7 +140,7 @@ class Classes(Target):
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The labels, in the spelling of the class that each one means."""
-        return as_known(labels, classes, spelling=True)
+        return match_known_labels(labels, classes, spelling=True)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         """Values whose proportions a random split preserves."""
@@ -341,7 +343,7 @@ class Classes(Target):
         Raises:
             DataError: there is such a label, or a split has no examples left.
         """
-        known = sorted(set(each(splits.train.labels)), key=str)
+        known = sorted(set(flat_labels(splits.train.labels)), key=str)
         parts: dict[str, Any] = {}
         rejected: list[RejectedRow] = []
         for name in ("validation", "judged"):
@@ -372,7 +374,7 @@ class Classes(Target):
         """Texts printed before training: before the sizes of the splits, directly after them, and below them.
         ``rejected``: rows that were left out when the data was read."""
         parts = splits.parts()
-        empty = [*filter(None, (said_of_empty(name, split.labels) for name, split in parts.items()))]
+        empty = [*filter(None, (unlabeled_message(name, split.labels) for name, split in parts.items()))]
         return [], "", [*empty, LEAVE_EMPTY] if empty else []
 
     def examined(self, dataset: Any) -> Any:
@@ -484,7 +486,7 @@ class Classes(Target):
 
 def warn_of_spelling(labels: Sequence[Any], classes: Sequence[Any]) -> None:
     """Warn of labels that mean a class but are spelled differently: ``predict`` never returns them."""
-    warn_of(other_spellings(each(labels), classes))
+    warn_of(other_spellings(flat_labels(labels), classes))
 
 
 def warn_of(said: str) -> None:
@@ -500,10 +502,10 @@ def check_known(
     """Raise DataError for a label (or one in a set) that is not in ``classes``."""
     known = set(classes)
     for i, given in enumerate(labels):
-        for label in each([given]):
+        for label in flat_labels([given]):
             if label not in known:
                 known = f"Known: {', '.join(map(str, classes))}"
-                everything = [*classes, *each(labels)]
+                everything = [*classes, *flat_labels(labels)]
                 what, fix = about_labels(everything, f"label {label!r} was not seen in training", known)
                 raise UnknownLabelError(what, where=place(origin, i, rows), fix=fix)
 

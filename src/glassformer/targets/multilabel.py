@@ -19,14 +19,14 @@ from glassformer.data.label_sets import (
     LabelSet,
     as_sets,
     check_sets,
-    each,
+    flat_labels,
     indicator,
     is_matrix,
-    labels_in,
+    label_pairs,
     names_of_matrix,
+    parse_labels,
     read_matrix,
     refuse_indicators,
-    together,
 )
 from glassformer.errors import (
     BadValueError,
@@ -58,7 +58,7 @@ from glassformer.train.solved_head import SolvedHead, solve_label_sets
 
 HALF = 0.5  # the default threshold
 FEW = 5  # a label with fewer examples gets no threshold or temperature of its own
-SHOWN = 10  # maximum number of pairs of labels in ``together``
+SHOWN = 10  # maximum number of pairs of labels in ``label_pairs``
 STRENGTHS = (1.0, 4.0, 16.0)  # inverse regularization strengths tried for the baseline
 
 
@@ -101,7 +101,7 @@ class LabelSets(Classes):
         return list(sets)
 
     def classes(self, labels: Sequence[Any], origin: str = "labels") -> list[Any]:
-        return list(self.columns) if self.columns else check_classes(each(labels), origin)
+        return list(self.columns) if self.columns else check_classes(flat_labels(labels), origin)
 
     def encode(
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
@@ -113,7 +113,7 @@ class LabelSets(Classes):
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The sets with labels spelled as in ``classes``, and in the order of ``classes``."""
-        known = dict(zip(every := each(labels), super().normalize(every, classes), strict=True))
+        known = dict(zip(every := flat_labels(labels), super().normalize(every, classes), strict=True))
         place = {label: i for i, label in enumerate(classes)}
         return [
             LabelSet(sorted({known[label] for label in given}, key=lambda x: place.get(x, len(place))))
@@ -234,7 +234,7 @@ class LabelSets(Classes):
     def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
         """Parse cells with joined labels to ``[n, K]`` bool."""
         known = set(classes)
-        return indicator([labels_in(cell, known) for cell in cells], classes).astype(bool)
+        return indicator([parse_labels(cell, known) for cell in cells], classes).astype(bool)
 
     def likely(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
         return np.where(truth, probabilities, 1 - probabilities)
@@ -511,7 +511,7 @@ class LabelSetMeter:
         return undefined(out, {"roc_auc": why, "average_precision": why})
 
     def _together(self, y: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
-        pairs, names = together(as_sets(y, self.classes).tolist(), SHOWN), list(map(str, self.classes))
+        pairs, names = label_pairs(as_sets(y, self.classes).tolist(), SHOWN), list(map(str, self.classes))
         for pair in pairs:
             a, b = (names.index(label) for label in pair["labels"])
             pair["predicted"] = int((chosen[:, a] & chosen[:, b]).sum())

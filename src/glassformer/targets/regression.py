@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.copies import groups_of
-from glassformer.data.label_kinds import said_of_left_out
+from glassformer.data.copies import copy_keys
+from glassformer.data.label_kinds import skipped_amounts_message
 from glassformer.data.numbers import (
     HIGHEST,
     LARGEST,
@@ -52,7 +52,7 @@ from glassformer.errors import (
 from glassformer.evaluate.baselines import pixel_features, word_features
 from glassformer.evaluate.compare import Statistic
 from glassformer.evaluate.metrics import Plain, Share
-from glassformer.evaluate.predictions import holds_numbers, read_numbers, write_numbers
+from glassformer.evaluate.predictions import has_numbers, read_numbers, write_numbers
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
@@ -315,7 +315,7 @@ class Numbers(ByPermutation, Classes):
 
     def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
         """Texts printed before training, including what there are too few validation examples for."""
-        by_option = said_of_left_out(row.reason for row in rejected)
+        by_option = skipped_amounts_message(row.reason for row in rejected)
         held, needed = 0 if splits.validation is None else len(splits.validation), examples_needed(COVERAGE)
         few = []
         if not held:
@@ -334,7 +334,7 @@ class Numbers(ByPermutation, Classes):
     def findings(self, splits: Any, train: Any) -> list[Any]:
         there = {name: split for name, split in splits.parts().items() if split.labels}
         numbers = {name: split.labels for name, split in there.items()}
-        keys = {name: groups_of(split) for name, split in there.items()}
+        keys = {name: copy_keys(split) for name, split in there.items()}
         return list(number_findings(numbers, keys, train.number_scale))
 
     def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
@@ -393,7 +393,7 @@ class Numbers(ByPermutation, Classes):
     # --- comparisons ------------------------------------------------------------------------------
 
     def wrote(self, folder: Path) -> bool:
-        return super().wrote(folder) and holds_numbers(folder / self.file)
+        return super().wrote(folder) and has_numbers(folder / self.file)
 
     def read_judged(self, folder: Path) -> Judged:
         digest, targets, predicted = hashlib.sha256(), [], []

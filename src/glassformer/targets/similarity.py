@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.data.spreadsheet import csv_dicts
 from glassformer.errors import DataError
-from glassformer.evaluate.baselines import counted
+from glassformer.evaluate.baselines import fit_vectorizer
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.targets.regression import ByPermutation
 from glassformer.targets.target import Judged
@@ -130,5 +130,5 @@ def tfidf_vectors(train: Any, pairs: Any) -> tuple[Any, Any]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(sublinear_tf=True)
-    counted(words, [*train.first, *train.second])
+    fit_vectorizer(words, [*train.first, *train.second])
     return words.transform(pairs.first), words.transform(pairs.second)

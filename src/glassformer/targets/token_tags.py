@@ -27,7 +27,7 @@ from glassformer.data.tags import (
     spans_of,
     tagged_places,
 )
-from glassformer.evaluate.compare import Statistic, share_of, span_f1_of
+from glassformer.evaluate.compare import Statistic, ratio_of, span_f1_of
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.multiclass import LOSS
@@ -89,7 +89,7 @@ class TokenTags(Target):
         counts = [s.true for s in found], [s.made for s in found], [s.exact for s in found]
         return {
             MEASURE: span_f1_of(*counts),
-            "accuracy": share_of(np.stack([s.right for s in found]), found[0].words),
+            "accuracy": ratio_of(np.stack([s.right for s in found]), found[0].words),
             "macro_f1": span_f1_of(*counts, macro=True),
         }
 

@@ -20,7 +20,7 @@ from glassformer.config import (
     with_values_in_files,
 )
 from glassformer.errors import BadValueError, NoSuchRecipeError, NotForThisModelError
-from glassformer.reading import file_called
+from glassformer.reading import find_escaped
 from glassformer.tasks.sections import RecipeKeys
 
 DEFAULT_TASK = "text-classification"  # for a recipe without the key ``task``
@@ -222,8 +222,8 @@ def _with_paths(recipe: Any) -> Any:
         if (own := getattr(recipe, section, None)) is None:
             continue
         value = getattr(own, key, None)
-        found = tuple(map(file_called, value)) if isinstance(value, tuple) else value
-        found = file_called(value) if isinstance(value, str) else found
+        found = tuple(map(find_escaped, value)) if isinstance(value, tuple) else value
+        found = find_escaped(value) if isinstance(value, str) else found
         if found != value:
             changes[section] = replace(changes.get(section, own), **{key: found})
     return replace(recipe, **changes) if changes else recipe

@@ -33,7 +33,7 @@ from glassformer.errors import (
 )
 from glassformer.evaluate.calibrate import Metric
 from glassformer.evaluate.intervals import share_interval
-from glassformer.evaluate.predict import ahead
+from glassformer.evaluate.predict import prefetch
 from glassformer.explain.asked import Explains
 from glassformer.families.pretrained import save_pretrained
 from glassformer.finite import finite
@@ -327,7 +327,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         chunks = [examples[i : i + self.CHUNK] for i in range(0, len(examples), self.CHUNK)]
         parts = [
             self.table_rows(model, table, what, device, progress)
-            for table in ahead(self.evaluation_table, chunks)
+            for table in prefetch(self.evaluation_table, chunks)
         ]
         return finite(np.concatenate(parts), "vectors" if what == "pooled" else "logits")
 

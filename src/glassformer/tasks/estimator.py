@@ -23,12 +23,12 @@ from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, shown
 from glassformer.config import (
     build,
-    by_place,
+    legacy_values,
     plain,
+    positional,
     setting,
     settings_of,
     to_toml,
-    values_before,
     values_in_files,
     with_values_in_files,
 )
@@ -41,12 +41,12 @@ from glassformer.runtime import (
     choose_device,
     choose_dtype,
     computing,
-    drawing_own,
-    own_generators,
+    own_generator,
     set_seed,
+    use_own_generator,
     versions,
 )
-from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
+from glassformer.sklearn_base import BaseEstimator, check_is_fitted, with_hints
 from glassformer.tasks.card import counted, counts_in, write_card
 from glassformer.tasks.catalog import recipe_values
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
@@ -98,7 +98,7 @@ def fitted(*, init: Literal[False] = False) -> Any:
     return field(init=init)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(by_place, fitted))
+@dataclass_transform(kw_only_default=True, field_specifiers=(positional, fitted))
 def with_settings(cls: type[T]) -> type[T]:
     """Decorator: the constructor takes the keys of all inherited sections, including deprecated keys.
 
@@ -113,7 +113,7 @@ def with_settings(cls: type[T]) -> type[T]:
             cls.__annotations__[key] = Any
             setattr(cls, key, setting(neutral, why))
     made = dataclass(kw_only=True, eq=False, repr=False)(cls)
-    made.__init__ = answering(made.__init__)
+    made.__init__ = with_hints(made.__init__)
     return made
 
 
@@ -149,7 +149,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = answering(cls.__init__)  # type: ignore[method-assign]  # suggests our names
+            cls.__init__ = with_hints(cls.__init__)  # type: ignore[method-assign]  # suggests our names
 
     @property
     def learns_in_steps(self) -> bool:
@@ -253,7 +253,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         configs = self.configs()
         train: FitConfig = configs["train"]
         device = choose_device(train.device)
-        with own_generators(device), computing(train.threads, gradients=True), self._rollback():
+        with own_generator(device), computing(train.threads, gradients=True), self._rollback():
             if train.strategy == "fsdp" and not self.SHARDS:
                 refuse_several("fsdp can only shard classifiers", "Use --set strategy=ddp")
             fit = Fit(configs, device, join(train.strategy, device, train.seed))
@@ -306,7 +306,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def _network(self, fit: Fit) -> Any:
         """The model to train, with its frozen parts marked."""
         set_seed(fit.train.seed)
-        with drawing_own():
+        with use_own_generator():
             network = self._build(fit).to(fit.device)
             freeze(network, fit.train)
         self.weights_source_ = network.weights_source
@@ -357,7 +357,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
     def _before(self) -> dict[str, Any]:
         """Setting -> its value in checkpoints that were written before the setting existed."""
-        return plain({k: v for config in self.SECTIONS.values() for k, v in values_before(config).items()})
+        return plain({k: v for config in self.SECTIONS.values() for k, v in legacy_values(config).items()})
 
     # --- prediction ------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.config import plain
-from glassformer.data.copies import groups_of
-from glassformer.data.splits import Splits, labelled, stratified_folds
+from glassformer.data.copies import copy_keys
+from glassformer.data.splits import Splits, if_labeled, stratified_folds
 from glassformer.errors import TooFewExamplesError
 from glassformer.targets.multilabel import spread
 from glassformer.targets.target import Target
@@ -40,7 +40,7 @@ class OutOfFold(ABC):
     def assign(self, folds: int) -> np.ndarray:
         """The fold of each training example ``[n]``; examples of one group share a fold."""
         kind, group = self.GROUP
-        groups = groups_of(self.train)
+        groups = copy_keys(self.train)
         if (count := len(set(groups))) < folds:
             what = f"{count} different {group} for {folds} folds"
             raise TooFewExamplesError(
@@ -55,7 +55,7 @@ class OutOfFold(ABC):
     @property
     def validation(self) -> tuple[Any, ...] | None:
         """X and y of the validation split, which selects the best epoch of every fold; None: no split."""
-        held = labelled(self.splits.validation)
+        held = if_labeled(self.splits.validation)
         return None if held is None else self.fit_arguments(held)
 
     @abstractmethod
@@ -68,7 +68,7 @@ class OutOfFold(ABC):
 
     def summary(self, metrics: dict[str, Any]) -> str:
         """The log line's text about a fold."""
-        return f"{self.target.metrics[self.measure].called} {(metrics[self.measure] or 0.0):.4f}"
+        return f"{self.target.metrics[self.measure].name} {(metrics[self.measure] or 0.0):.4f}"
 
     @abstractmethod
     def pooled_metrics(
@@ -94,7 +94,7 @@ class LabelsOutOfFold(OutOfFold):
     def assign(self, folds: int) -> np.ndarray:
         """The fold of each training example ``[n]``, stratified by class."""
         d, train = self.recipe.data, self.train
-        groups = groups_of(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
+        groups = copy_keys(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
         return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
     def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], np.ndarray]:

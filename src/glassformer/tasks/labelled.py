@@ -20,14 +20,14 @@ import torch
 
 from glassformer.config import listed, nearest
 from glassformer.data.columns import AUTO, NONE
-from glassformer.data.copies import groups_of
+from glassformer.data.copies import copy_keys
 from glassformer.data.files import pass_over
 from glassformer.data.findings import DoctorReport
 from glassformer.data.label_kinds import other_spellings
-from glassformer.data.label_sets import each
-from glassformer.data.mending import mended
-from glassformer.data.rejected import SKIP, or_else, summary
-from glassformer.data.splits import Splits, as_they_are, split_up, stratified_subset
+from glassformer.data.label_sets import flat_labels
+from glassformer.data.mending import apply_repairs
+from glassformer.data.rejected import SKIP, join_fixes, summary
+from glassformer.data.splits import Splits, make_splits, stratified_subset, without_holding_out
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import (
     CheckpointError,
@@ -39,7 +39,7 @@ from glassformer.errors import (
     OneClassError,
     UnclearColumnError,
 )
-from glassformer.evaluate.predictions import SIMPLE, write_simple
+from glassformer.evaluate.predictions import BASELINES_FILE, write_baselines
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
 from glassformer.targets.multiclass import Classes, unseen, without_unseen
@@ -112,18 +112,18 @@ def parts_of(task: Task) -> tuple[Inputs, Classes]:
 
 def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None, **columns: Any) -> Splits:
     """Load the examples of a recipe and split them; or another source, without splitting (``columns``:
-    ``trained``, the names of the text columns in training)."""
+    ``training_columns``, the names of the text columns in training)."""
     d, part = recipe.data, dict(columns)
     if source is None:
         part |= {"limit": d.limit, "seed": d.split_seed}
     dataset = inputs.read(recipe, source or d.source, not target.labels_given, **part)
     merge = getattr(d, "merge_labels", "none")
-    dataset, messages = mended(dataset, merge, d.drop_duplicates and source is None)
+    dataset, messages = apply_repairs(dataset, merge, d.drop_duplicates and source is None)
     dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *messages)})
     dataset = target.prepared(dataset, recipe.train, inputs.skips(d))
     if source is not None:
-        return as_they_are(dataset)
-    splits = split_up(dataset, d, recipe.evaluate.split)
+        return without_holding_out(dataset)
+    splits = make_splits(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
         what = f"no {target.word} to learn from"
         raise UnclearColumnError(what, where=splits.train.origin, fix="Name label_column")
@@ -138,7 +138,7 @@ def preview_data(context: RunContext) -> DataPreview:
     splits, dataset = context.data, context.data.dataset
     inputs.check(recipe, splits.parts(), context.folder)
     before, behind, below = target.lines(splits, dataset.rejected)
-    lines = [*dataset.said, *before, f"{dataset.name}: {splits.sizes()}{behind}", *below]
+    lines = [*dataset.messages, *before, f"{dataset.name}: {splits.sizes()}{behind}", *below]
     return DataPreview(lines, (*dataset.rejected, *unknown), partial(_examine, context), inputs.severities)
 
 
@@ -170,7 +170,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
         except DataError as error:
             if drop_unreadable or not error.where:
                 raise
-            fix = or_else(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
+            fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
             raise error.but(fix=fix) from None
         return split, ""
     unseen_labels = unseen(kind.normalize(split.labels, classes), classes)
@@ -202,7 +202,7 @@ def small_validation(held: Any, train: Any) -> str:
         return ""
     if getattr(train, "method", None) == "few-shot" and train.epochs in (None, 1):
         return ""  # one epoch: there is no choice
-    rare, count = min(Counter(each(held.labels)).items(), key=lambda item: item[1])
+    rare, count = min(Counter(flat_labels(held.labels)).items(), key=lambda item: item[1])
     advice = "--set monitor=loss is less noisy"
     if train.monitor != ClassifierFitConfig.monitor:  # the user's choice
         advice = f"with monitor={train.monitor} more of them are less noisy (--set validation_size=COUNT)"
@@ -270,7 +270,7 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
             splits,
             chosen,
             out["measure"],
-            context.folder / SIMPLE,
+            context.folder / BASELINES_FILE,
             context.log,
         )
     labels, shares = est.decide(context.answers).tolist(), answers(est, context.answers)[1]
@@ -338,7 +338,7 @@ def evaluate_baselines(
 ) -> dict[str, Any]:
     """Metrics of the baselines, trained and evaluated on the same splits as the classifier, with the
     ``difference`` of ``measure`` to the classifier's predictions ``chosen``. ``keep``: file for their
-    predictions, see ``write_simple``."""
+    predictions, see ``write_baselines``."""
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
@@ -367,7 +367,7 @@ def evaluate_baselines(
         if getattr(clf, "class_weight", None) is not None:
             out[name]["class_weight"] = clf.class_weight
     if keep is not None:
-        write_simple(keep, predictions)
+        write_baselines(keep, predictions)
     return out
 
 
@@ -398,7 +398,7 @@ def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
         return task.load(recipe, source)
     if estimator.pairs_ is False and recipe.data.pair_column == AUTO:
         recipe = replace(recipe, data=replace(recipe.data, pair_column=NONE))
-    return task.load(recipe, source, trained=getattr(estimator, "feature_names_in_", ()))
+    return task.load(recipe, source, training_columns=getattr(estimator, "feature_names_in_", ()))
 
 
 def _load_again(context: RunContext, source: str | None) -> Any:
@@ -429,7 +429,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if context.drop_unreadable:
         splits, messages = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
     if source is not None:
-        messages += getattr(splits.dataset, "said", ())
+        messages += getattr(splits.dataset, "messages", ())
     if (source is not None or context.drop_unreadable) and (
         rejected := getattr(splits.dataset, "rejected", ())
     ):
@@ -445,14 +445,14 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     if seen:
         known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
         context.log(f"{known}: figures on other {clf.NOUN} will be lower")
-    if other := other_spellings(each(split.labels), clf.classes_.tolist()):
+    if other := other_spellings(flat_labels(split.labels), clf.classes_.tolist()):
         context.log(other)
     try:
         metrics, context.answers = metrics_of(clf, split, context.recipe, context.count)
     except DataError as error:
         if context.drop_unreadable or not error.where:
             raise
-        fix = or_else(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
+        fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
         raise error.but(fix=fix) from None
     context.data = splits
     if clf.inputs.can_be_cut and (cut := int(clf.truncated(split.examples).sum())):
@@ -469,8 +469,8 @@ def seen_in_training(context: RunContext, split: Any) -> int | None:
     """Number of examples of other data that were in training, or are copies of such; None: unknown."""
     if (train := training_part(context)) is None:
         return None
-    known = set(groups_of(train))
-    return sum(key in known for key in groups_of(split))
+    known = set(copy_keys(train))
+    return sum(key in known for key in copy_keys(split))
 
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:

@@ -27,8 +27,8 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_labels, read_labels
 from glassformer.data.image_batching import evaluation_pixels
 from glassformer.data.in_memory import as_targets
-from glassformer.data.label_kinds import as_known
-from glassformer.data.label_sets import are_truths
+from glassformer.data.label_kinds import match_known_labels
+from glassformer.data.label_sets import are_booleans
 from glassformer.data.transform import read_pictures
 from glassformer.errors import (
     BadValueError,
@@ -40,8 +40,8 @@ from glassformer.errors import (
 )
 from glassformer.explain.similarity import page
 from glassformer.finite import finite, json_text
-from glassformer.outputs import write_text_whole
-from glassformer.runtime import choose_device, computing, drawing_own, own_generators
+from glassformer.outputs import write_text
+from glassformer.runtime import choose_device, computing, own_generator, use_own_generator
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.targets import kind_of_targets
 from glassformer.targets.multiclass import Classes, warn_of_spelling
@@ -92,10 +92,10 @@ class ImageSimilarity:
         """
         path = Path(path)
         if path.suffix.lower() == ".html":
-            write_text_whole(path, page([self]))
+            write_text(path, page([self]))
         elif path.suffix.lower() == ".json":
             about = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
-            write_text_whole(path, json_text(about, ascii=True) + "\n")
+            write_text(path, json_text(about, ascii=True) + "\n")
         else:
             raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
         return path
@@ -146,7 +146,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "head_")
         labels, classes = check_labels(y), self.classes_.tolist()
-        truth = as_known(labels, classes, spelling=True)
+        truth = match_known_labels(labels, classes, spelling=True)
         warn_of_spelling(labels, classes)
         return accuracy(self.predict(X).tolist(), truth, sample_weight)
 
@@ -166,7 +166,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             raise
 
     def _fit(self, X: Any, y: Any) -> Probe:
-        labels, self.truth_ = check_labels(y), are_truths(y)
+        labels, self.truth_ = check_labels(y), are_booleans(y)
         vectors = self.embed(self.fit_rows(X, y))
         if len(labels) != len(vectors):
             raise UnequalLengthsError(
@@ -389,7 +389,7 @@ def open_backbone(name: str) -> Any:
     configs = clf.configs()
     choose_device(clf.device)
     clf.transform_ = build_transform(configs["image"], configs["model"])
-    with own_generators(), computing(gradients=True), drawing_own():  # the random head is not used
+    with own_generator(), computing(gradients=True), use_own_generator():  # the random head is not used
         model = build_model(configs["model"], clf.transform_, 2).eval()
     decides = {"temperature": 1.0, "threshold": None, "class_order": None}
     return clf._with_parts(model, classes=np.array([0, 1]), kind=kind_of_targets([0, 1]), **decides)

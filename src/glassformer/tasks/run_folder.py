@@ -22,7 +22,7 @@ from glassformer.errors import ExistsError, NotARunError, OtherRunError, Unknown
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Records, run_html
 from glassformer.report.run import read_history
-from glassformer.runtime import the_others_ended, world
+from glassformer.runtime import as_single_process, world
 from glassformer.tasks.catalog import build_recipe
 from glassformer.tasks.judging import is_named
 
@@ -63,7 +63,7 @@ def main_process_only() -> Iterator[None]:
     """Context after training: only the first of several processes evaluates and writes the results."""
     if world()[0]:
         raise NotMainProcess
-    with the_others_ended():
+    with as_single_process():
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
-from glassformer.data.files import as_recipes_say
+from glassformer.data.files import with_recipe_settings
 from glassformer.finite import json_text
 from glassformer.targets.target import NOTHING, Target
 from glassformer.train.callbacks import Count, uncounted
@@ -106,7 +106,7 @@ class Task:
 
     def __post_init__(self) -> None:
         """Wrap ``load``, so that it reads files in the recipe's encoding."""
-        object.__setattr__(self, "load", as_recipes_say(self.load))
+        object.__setattr__(self, "load", with_recipe_settings(self.load))
 
 
 def report_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:

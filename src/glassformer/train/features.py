@@ -28,7 +28,7 @@ from glassformer.data.image_batching import Draw, ImageStream
 from glassformer.data.text import Windows
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, GlassformerError
-from glassformer.evaluate.predict import pool_windows, predict_pictures, predict_rows
+from glassformer.evaluate.predict import pool_windows, predict_images, predict_rows
 from glassformer.packing import Packing
 from glassformer.runtime import cache_folder
 from glassformer.train.config import FitConfig
@@ -197,7 +197,7 @@ def image_features(
 
     def compute() -> np.ndarray:
         what = layers or "features"
-        return predict_pictures(model, table, transform, what, batch_size=batch_size, device=device)
+        return predict_images(model, table, transform, what, batch_size=batch_size, device=device)
 
     setting = f"{layers or model.config.pooling} {transform}"
     return features_of(model, (table.pixels,), setting, compute, device)

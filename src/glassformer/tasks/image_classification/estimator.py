@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from glassformer.data.copies import digest
-from glassformer.data.image import check_pictures, is_record
+from glassformer.data.image import check_images, is_record
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
 from glassformer.errors import ConfigError, NotForThisModelError
-from glassformer.evaluate.predict import predict_pictures
+from glassformer.evaluate.predict import predict_images
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint
 from glassformer.finite import finite
@@ -87,7 +87,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     @staticmethod
     def check(X: Any, origin: str = "images") -> list[Any]:
-        return check_pictures(X, origin)
+        return check_images(X, origin)
 
     @staticmethod
     def copies_of(examples: Sequence[Any]) -> list[str]:
@@ -177,7 +177,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         device: torch.device,
         progress: Callable | None = None,
     ) -> np.ndarray:
-        return predict_pictures(
+        return predict_images(
             model,
             table,
             self.transform_,
@@ -200,7 +200,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return {}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.transform_ = load_transform(folder, before="full" if about else None)
+        self.transform_ = load_transform(folder, default="full" if about else None)
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)

@@ -11,7 +11,7 @@ from typing import Literal
 from glassformer.checkpoints.catalog import AUTO, IMAGE_SCRATCH
 from glassformer.config import (
     SEARCH,
-    by_place,
+    positional,
     section,
     setting,
 )
@@ -50,7 +50,7 @@ class ImageConfig(PixelConfig):
 class ImageModelConfig(EncoderConfig):
     """Encoder and head. None: the value of the preset or checkpoint."""
 
-    model: str = by_place(
+    model: str = positional(
         default=AUTO,
         meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, hog (a linear model), "
         "or auto: the better of hog and dinov2-small (vit-tiny from scratch if dinov2-small is not "

@@ -15,7 +15,7 @@ import numpy as np
 
 from glassformer.data.augment import KINDS, SEVERITIES, corrupt
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.label_sets import each
+from glassformer.data.label_sets import flat_labels
 from glassformer.data.transform import read_pictures
 from glassformer.evaluate.baselines import pixel_features, pixel_logistic
 from glassformer.explain.attention import rollout
@@ -146,7 +146,7 @@ def _firsts(truth: Sequence[Any], classes: Sequence[Any], most: int = 10) -> lis
     """The index of the first image of each class (for multi-label, with each label)."""
     first: dict[Any, int] = {}
     for i, labels in enumerate(truth):
-        for label in each([labels]):
+        for label in flat_labels([labels]):
             first.setdefault(label, i)
     return [*dict.fromkeys(first[c] for c in classes if c in first)][:most]
 

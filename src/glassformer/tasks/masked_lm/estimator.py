@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around, masked_stream
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
@@ -90,7 +90,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         if validation is not None:
             held = check_texts(self.rows_of(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
-            groups = list(map(alike, texts)) if fit.together else None
+            groups = list(map(comparison_key, texts)) if fit.together else None
             (texts,), (held,) = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
         return texts, held
 

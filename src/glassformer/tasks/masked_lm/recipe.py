@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from glassformer.config import Section, TableKeys, by_place, section, setting
+from glassformer.config import Section, TableKeys, positional, section, setting
 from glassformer.errors import ConfigError
 from glassformer.families import SCRATCH
 from glassformer.tasks.sections import NewTokenizer, RecipeKeys
@@ -80,7 +80,7 @@ class MaskTextConfig(NewTokenizer):
 class PretrainModelConfig(Section):
     """The encoder: a new BERT of these sizes, or a checkpoint to continue from."""
 
-    model: str = by_place(
+    model: str = positional(
         default=SCRATCH,
         meaning="bert: from scratch, in the sizes below; else a checkpoint (name, folder, Hub id)",
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.masking import PAIRED, MaskSettings, chunk_texts, mask_tokens, share_of_several
 from glassformer.data.rejected import summary
 from glassformer.data.sources import load_text_dataset
@@ -61,7 +61,7 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         counts[name] = len(fresh)
         texts += fresh
     repeated = sum(map(len, taken.values())) - len({t for split in taken.values() for t in split})
-    keys = list(map(alike, texts)) if d.copies == "together" else None
+    keys = list(map(comparison_key, texts)) if d.copies == "together" else None
     rest, chosen = held_out(len(texts), "texts", d, keys)
     return Corpus(
         dataset.name,

@@ -17,7 +17,7 @@ import torch
 
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.copies import digest
-from glassformer.data.image import check_pictures, is_record
+from glassformer.data.image import check_images, is_record
 from glassformer.data.image_batching import (
     MASKS,
     Changes,
@@ -114,9 +114,9 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[list[Any], list[Any] | None]:
         pictures, validation = data
-        pictures, held = check_pictures(self.fit_rows(pictures)), None
+        pictures, held = check_images(self.fit_rows(pictures)), None
         if validation is not None:
-            held = check_pictures(self.rows_of(validation, "validation"), "validation")
+            held = check_images(self.rows_of(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(digest, pictures)) if fit.together else None
             (pictures,), (held,) = random_split(
@@ -181,7 +181,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             DataError: no images, or an unreadable one.
         """
         model = self.predictor()
-        table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
+        table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
         metrics = self._metrics(model, table, next(model.parameters()).device)
         finite(np.array(list(metrics.values())), "losses")
         return metrics
@@ -201,7 +201,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             seed: random seed for the choice of patches.
         """
         model = self.predictor()
-        table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
+        table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
         c, device = model.config.embedding, next(model.parameters()).device
         n = math.prod(c.grid)
         seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASKS])
@@ -227,7 +227,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
         """Embed images without masking: the mean over all patches, ``[n, D]`` fp32."""
         model = self.predictor()
-        table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
+        table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
         device, first = next(model.parameters()).device, model.config.embedding.before
         out = []
         with computing():
@@ -259,7 +259,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         return {}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.transform_ = load_transform(folder, before="full" if about else None)
+        self.transform_ = load_transform(folder, default="full" if about else None)
 
     def check_parts(self, folder: Path) -> None:
         check_transform(self.transform_, self.model_.config, folder)

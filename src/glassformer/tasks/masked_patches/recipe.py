@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, TableKeys, by_place, section, setting
+from glassformer.config import Section, TableKeys, positional, section, setting
 from glassformer.errors import ConfigError
 from glassformer.tasks.sections import EncoderSizes, PixelConfig, RecipeKeys
 from glassformer.train.config import FitConfig
@@ -56,7 +56,7 @@ class PatchImageConfig(PixelConfig):
 class PatchModelConfig(EncoderSizes):
     """The encoder to train, and the decoder used only in training. None: the value of the architecture."""
 
-    model: str = by_place(
+    model: str = positional(
         default="vit-tiny",
         meaning="a from-scratch architecture, or a checkpoint to continue from",
     )

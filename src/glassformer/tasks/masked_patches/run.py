@@ -14,7 +14,7 @@ import numpy as np
 
 from glassformer.data.copies import digest
 from glassformer.data.files import is_clutter
-from glassformer.data.image import picture_files, refuse_unreadable, without_unreadable
+from glassformer.data.image import image_files, refuse_unreadable, without_unreadable
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.errors import MissingValueError, counted
@@ -54,10 +54,10 @@ def load(recipe: PatchesRecipe) -> Pictures:
 def pictures_of(
     source: str, d: PicturesConfig, image_range: float | None = None
 ) -> tuple[list[Any], list[str]]:
-    """The images of one source, and messages about it; ``image_range`` as in ``open_picture``."""
+    """The images of one source, and messages about it; ``image_range`` as in ``open_image``."""
     path = Path(source).expanduser() if source else None
     if path is not None and path.is_dir() and not split_files(path) and not _folders(path):
-        split = ImageSplit([str(file) for file in picture_files(path)], None, str(path))
+        split = ImageSplit([str(file) for file in image_files(path)], None, str(path))
         if not split.images:
             raise MissingValueError("no images", where=str(path), fix="Put images there, or folders of them")
         parts, notes = {"train": split}, []

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.questions import (
     CONTEXT,
     QUESTION,
@@ -171,7 +171,7 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
             others = check_questions(X, "validation questions")
             held = QuestionSet(others, check_answers(y, others, "validation answers"))
         elif fit.train.validation_fraction:
-            groups = [alike(q.context) for q in questions]  # a context is in one split only
+            groups = [comparison_key(q.context) for q in questions]  # a context is in one split only
             parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
             (questions, answers), (others, own) = parts
             held = QuestionSet(others, own)

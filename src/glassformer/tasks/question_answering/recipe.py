@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import by_place, section, setting
+from glassformer.config import positional, section, setting
 from glassformer.tasks.sections import (
     DrawnData,
     EvaluateKeys,
@@ -59,7 +59,7 @@ class AnswererTextConfig(NewTokenizer):
 class AnswererModelConfig(TokenHeadConfig):
     """Encoder, with a linear head for start and end. None: the value of the preset or checkpoint."""
 
-    model: str = by_place(
+    model: str = positional(
         default="all-minilm-l6-v2",
         meaning="a checkpoint (name, folder, Hub id) or a from-scratch encoder",
     )

@@ -20,7 +20,7 @@ from glassformer.data.answered import AnsweredSplit, load_answered
 from glassformer.data.checks import place
 from glassformer.data.dataset import Dataset
 from glassformer.data.questions import Answers, Question, check_questions
-from glassformer.data.splits import Splits, as_they_are, split_up
+from glassformer.data.splits import Splits, make_splits, without_holding_out
 from glassformer.errors import DataError
 from glassformer.finite import json_text
 from glassformer.inputs.texts import TINY_TEXTS
@@ -56,8 +56,8 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
     """Load the questions of a recipe and split them; or load another source, without splitting."""
     dataset = read(recipe, source)
     if source is not None:
-        return as_they_are(dataset)
-    return split_up(dataset, recipe.data, recipe.evaluate.split, apart=("apart",))
+        return without_holding_out(dataset)
+    return make_splits(dataset, recipe.data, recipe.evaluate.split, apart=("apart",))
 
 
 def own_questions(recipe: AnsweringRecipe) -> list[Question]:

@@ -24,9 +24,9 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_labels, check_texts, check_two, read_labels
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.in_memory import as_targets, read_rows
-from glassformer.data.label_sets import are_truths
+from glassformer.data.label_sets import are_booleans
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -44,7 +44,7 @@ from glassformer.families.pretrained import load_pretrained, read_checkpoint
 from glassformer.inputs.texts import TextsForVectors
 from glassformer.models.sentences import COSINE, Dense, Normalize, Pool, Sentences, lowercased, token_limit
 from glassformer.models.text import TextEncoder
-from glassformer.runtime import choose_dtype, computes, computing, drawing_own, own_generators
+from glassformer.runtime import choose_dtype, computes, computing, own_generator, use_own_generator
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.similarity import judged, spearman
 from glassformer.tasks.build import (
@@ -153,7 +153,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def _probe(self, texts: list[str], y: Any) -> Embedder:
         """Fit only a classification head, on the embeddings of a frozen checkpoint."""
         started = time.perf_counter()
-        with own_generators():
+        with own_generator():
             if is_from_scratch(self.model):
                 what = "only the head would be trained, on top of random weights"
                 raise NotForThisModelError(
@@ -202,7 +202,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def _parts(self, examples: Labelled | Pairs, fit: Fit) -> tuple[Any, Any]:
         """Indices of training and of validation examples; each class has training examples."""
         texts = examples.texts if isinstance(examples, Labelled) else examples.first
-        groups = list(map(alike, texts)) if fit.together else [*map(str, range(len(texts)))]
+        groups = list(map(comparison_key, texts)) if fit.together else [*map(str, range(len(texts)))]
         share, seed = fit.train.validation_fraction, fit.train.seed
         if isinstance(examples, Labelled):
             return split_of_labels(examples.targets, groups, share, seed)
@@ -213,7 +213,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """Texts with class indices; also sets ``classes_``."""
         if y is None:
             raise DataError("texts without labels", where="fit", fix="Give labels, or pairs of texts")
-        texts, labels, self.truth_ = check_texts(texts), check_labels(y), are_truths(y)
+        texts, labels, self.truth_ = check_texts(texts), check_labels(y), are_booleans(y)
         if len(labels) != len(texts):
             raise UnequalLengthsError(
                 f"{len(texts)} texts, {len(labels)} labels", where="fit", fix="Give one a text"
@@ -308,7 +308,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         configs = self.configs()
         self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
         self._how = sentences_for(configs["model"], self.max_length)
-        with own_generators(), computing(gradients=True), drawing_own():
+        with own_generator(), computing(gradients=True), use_own_generator():
             model = build_encoder(configs["model"], self._how, self.tokenizer_, self.max_length).eval()
         self._with_parts(model, adapter=None, index=None)
         self._compute_model = None

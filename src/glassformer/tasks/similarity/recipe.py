@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, by_place, section, setting
+from glassformer.config import Section, positional, section, setting
 from glassformer.tasks.sections import DrawnData, EncoderSizes, EvaluateKeys, RecipeKeys, TextRows
 from glassformer.train.config import FitConfig, TokenBatches
 
@@ -47,7 +47,7 @@ class EmbedderTextConfig(Section):
 class EmbedderModelConfig(EncoderSizes):
     """Encoder and pooling."""
 
-    model: str = by_place(
+    model: str = positional(
         default="all-minilm-l6-v2",
         meaning="a checkpoint (name, folder, Hub id) or a from-scratch architecture",
     )

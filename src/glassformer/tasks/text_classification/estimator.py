@@ -21,7 +21,7 @@ from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, Windows, clean_text, encode_windows
 from glassformer.data.text_pairs import (
@@ -46,7 +46,7 @@ from glassformer.inputs.inputs import Inputs
 from glassformer.inputs.texts import TextPairs, Texts
 from glassformer.models.sentences import Sentences
 from glassformer.nn.pairs import tells_sides
-from glassformer.runtime import computes, computing, own_generators
+from glassformer.runtime import computes, computing, own_generator
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import (
     build_model,
@@ -139,7 +139,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 
     @staticmethod
     def copies_of(examples: Sequence[str]) -> list[str]:
-        return list(map(alike, examples))
+        return list(map(comparison_key, examples))
 
     @staticmethod
     def tokens_of(examples: Sequence[str]) -> int:
@@ -405,7 +405,7 @@ class TextClassifier(TextModel, Classifier, TextFitConfig):
         from glassformer.tasks.text_classification.few_shot import fit_few_shot
 
         train = self.configs()["train"]
-        with own_generators(), computing(train.threads, gradients=True), self._rollback():
+        with own_generator(), computing(train.threads, gradients=True), self._rollback():
             return fit_few_shot(self, data, callbacks, checkpoints, resume)
 
     @property

@@ -23,7 +23,7 @@ import torch
 
 from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
-from glassformer.runtime import choose_device, drawing_own
+from glassformer.runtime import choose_device, use_own_generator
 from glassformer.tasks.auto import Mirror, StopUnsaved, _become, folds_of
 from glassformer.tasks.build import pooling_by
 from glassformer.tasks.estimator import Fit
@@ -97,7 +97,7 @@ def fit_few_shot(
     given: dict[str, Any] = {"validation": held, "callbacks": calls, "checkpoints": checkpoints}
     embedder.fit(texts, targets.tolist(), resume=resume, **given)
     sentences: Sentences = embedder.model_.sentences
-    with drawing_own():
+    with use_own_generator():
         clf.model_ = embedder.model_.with_head(
             head="classification", pooling=pooling_of(sentences, clf.model), num_labels=len(clf.classes_)
         ).eval()

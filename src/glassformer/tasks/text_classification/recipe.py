@@ -13,7 +13,7 @@ from glassformer.checkpoints.catalog import AUTO
 from glassformer.config import (
     EVERY_MODEL,
     SEARCH,
-    by_place,
+    positional,
     section,
     setting,
 )
@@ -76,7 +76,7 @@ class TextConfig(NewTokenizer):
 class ModelConfig(EncoderConfig, WordVectors):
     """Encoder and head. None: the value of the preset or checkpoint."""
 
-    model: str = by_place(
+    model: str = positional(
         default=AUTO,
         meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, tfidf (a linear model), "
         "or auto: the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",

@@ -26,7 +26,7 @@ from glassformer.errors import IdleSettingWarning, NotForThisModelError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.process import one_thread, without_warnings
 from glassformer.report.notebook import Records
-from glassformer.runtime import choose_device, own_generators
+from glassformer.runtime import choose_device, own_generator
 from glassformer.targets.multilabel import pos_weights
 from glassformer.tasks.auto import folds_of
 from glassformer.tasks.card import counted
@@ -101,7 +101,7 @@ def fit_tfidf(
     clf.adapter_ = clf.adapter_scale_ = None
     calls = [*callbacks, *([Progress()] if clf.verbose else [])]
     solved = Solved(model, fit.train, calls=calls, began=started)
-    with own_generators(), one_thread(), solved.watched():
+    with own_generator(), one_thread(), solved.watched():
         problem = _problem(clf, fit, rows)
         chosen, unseen = _cross_validate(
             problem, clf, folds_of(clf, texts, targets, FOLDS, least=1), solved.pause

@@ -19,9 +19,9 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.settings import ABOUT, section
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two, read_labels
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.in_memory import read_rows
-from glassformer.data.label_kinds import said_as
+from glassformer.data.label_kinds import respelled_message
 from glassformer.data.splits import random_split
 from glassformer.data.tags import (
     OUTSIDE,
@@ -223,7 +223,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
             others = check_words(self.rows_of(X), "validation sentences")
             held = Tagged(others, self.true_tags(y, others, "validation tags"))
         elif fit.train.validation_fraction:
-            groups = [alike(" ".join(sentence)) for sentence in words] if fit.together else None
+            groups = [comparison_key(" ".join(sentence)) for sentence in words] if fit.together else None
             parts = random_split([words, well_formed], fit.train.validation_fraction, fit.train.seed, groups)
             (words, well_formed), (others, own) = parts
             held = Tagged(others, own)
@@ -367,7 +367,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         words, known = check_words(self.rows_of(X)), {*self.classes_.tolist()}
         pairs = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
         other = [(a, b) for own in pairs for a, b in zip(*own, strict=True) if a not in known]
-        warn_of(said_as([a for a, _ in other], [b for _, b in other]))
+        warn_of(respelled_message([a for a, _ in other], [b for _, b in other]))
         metrics = self.judge(X, y, bootstrap=0)
         plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
         return metrics["accuracy" if plain else MEASURE]

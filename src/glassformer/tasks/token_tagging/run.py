@@ -17,8 +17,8 @@ import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.data.checks import place
-from glassformer.data.copies import groups_of
-from glassformer.data.splits import Splits, as_they_are, split_up, stratified_folds
+from glassformer.data.copies import copy_keys
+from glassformer.data.splits import Splits, make_splits, stratified_folds, without_holding_out
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
 from glassformer.data.tags import (
@@ -61,8 +61,8 @@ def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
     splitting."""
     dataset = read(recipe, source)
     if source is not None:
-        return as_they_are(dataset)
-    return split_up(with_tags_read(dataset, recipe.text.scheme), recipe.data, recipe.evaluate.split)
+        return without_holding_out(dataset)
+    return make_splits(with_tags_read(dataset, recipe.text.scheme), recipe.data, recipe.evaluate.split)
 
 
 def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> TaggedDataset:
@@ -73,8 +73,8 @@ def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> Tagge
     )
     converted = iter(reading.tags)
     splits = {name: replace(s, tags=[next(converted) for _ in s.words]) for name, s in tagged.items()}
-    said = (reading.said,) if reading.said else ()
-    return replace(dataset, splits=dataset.splits | splits, said=(*dataset.said, *said))
+    said = (reading.message,) if reading.message else ()
+    return replace(dataset, splits=dataset.splits | splits, messages=(*dataset.messages, *said))
 
 
 def preview_data(context: RunContext) -> DataPreview:
@@ -85,7 +85,7 @@ def preview_data(context: RunContext) -> DataPreview:
     setting = context.recipe.text.scheme
     scheme = read_tags(splits.train.tags or (), setting).scheme
     known = _kinds(splits.train, scheme)
-    lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
+    lines = [*splits.dataset.messages, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
     lines += nothing_held_out(splits, "sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
         if unseen := sorted(_kinds(split, scheme) - known):
@@ -160,7 +160,7 @@ class TagsOutOfFold(OutOfFold):
     def assign(self, folds: int) -> np.ndarray:
         """The fold of each sentence, stratified by whether it has spans, if there are enough of both."""
         d, train = self.recipe.data, self.train
-        groups = groups_of(train) if d.copies == "together" else None
+        groups = copy_keys(train) if d.copies == "together" else None
         kinds = ["spans" if spans_of(own, self.scheme) else "none" for own in train.tags or []]
         firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
         if len(firsts) < folds:

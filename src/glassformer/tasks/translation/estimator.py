@@ -20,7 +20,7 @@ from glassformer.data.batching import (
     search_tokens,
 )
 from glassformer.data.checks import check_texts, check_two, place
-from glassformer.data.copies import alike
+from glassformer.data.copies import comparison_key
 from glassformer.data.pairs import check_both
 from glassformer.data.splits import random_split
 from glassformer.data.text import (
@@ -105,7 +105,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
             source, target = check_two(validation, "source texts, target texts")
             held = check_both(self.rows_of(source), target, where="validation")
         if held is None and fit.train.validation_fraction:
-            groups = list(map(alike, pairs[0])) if fit.together else None
+            groups = list(map(comparison_key, pairs[0])) if fit.together else None
             pairs, held = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
         return pairs, held
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from glassformer.config import Section, by_place, section, setting
+from glassformer.config import Section, positional, section, setting
 from glassformer.errors import NotForThisModelError
 from glassformer.tasks.sections import DrawnData, RecipeKeys, TextRows
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
@@ -57,7 +57,7 @@ class PairTextConfig(Section):
 class Seq2SeqModelConfig(Section):
     """Encoder and decoder."""
 
-    model: Literal["transformer", "rnn"] = by_place(
+    model: Literal["transformer", "rnn"] = positional(
         default="transformer",
         meaning="the architecture; its weights start at random",
     )

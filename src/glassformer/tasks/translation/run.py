@@ -14,7 +14,7 @@ import numpy as np
 
 from glassformer.data.checks import check_texts
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
-from glassformer.data.splits import Splits, as_they_are, split_up
+from glassformer.data.splits import Splits, make_splits, without_holding_out
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.data.text import detokenize
 from glassformer.evaluate.predictions import table_file
@@ -34,7 +34,7 @@ def load(recipe: TranslationRecipe) -> Splits:
     if recipe.evaluate.sentences:
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")
     dataset = read_source(load_pairs, recipe, None, "source_column", "target_column")
-    return split_up(dataset, recipe.data, recipe.evaluate.split)
+    return make_splits(dataset, recipe.data, recipe.evaluate.split)
 
 
 def need_sacrebleu() -> None:
@@ -173,7 +173,7 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
 def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
     left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
     bad = recipe.data.on_bad_row
-    return as_they_are(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
+    return without_holding_out(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:

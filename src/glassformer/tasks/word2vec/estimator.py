@@ -34,11 +34,11 @@ from glassformer.errors import (
     FolderExistsError,
     InputError,
 )
-from glassformer.evaluate.vectors import judge_vectors, nearest_rows, tests_folder, unit_rows
+from glassformer.evaluate.vectors import evaluate_vectors, nearest_rows, tests_folder, unit_rows
 from glassformer.finite import json_text
 from glassformer.inputs import sentences
 from glassformer.models.skipgram import SkipGram
-from glassformer.runtime import computing, drawing_own, own_generators, set_seed
+from glassformer.runtime import computing, own_generator, set_seed, use_own_generator
 from glassformer.tasks.estimator import Estimator, fitted, read_saved, with_settings
 from glassformer.tasks.word2vec.recipe import VectorsRecipe
 from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
@@ -143,7 +143,7 @@ class Word2Vec(Estimator, VectorsConfig):
         """
         config: VectorsConfig = self.configs()["vectors"]
         threads = config.threads if config.optimizer == "adam" else 0  # sgd starts its own threads
-        with own_generators(), computing(threads, gradients=True), self._rollback():
+        with own_generator(), computing(threads, gradients=True), self._rollback():
             self._learn(sentences, checkpoints, resume, callbacks, tell)
         return self
 
@@ -200,7 +200,7 @@ class Word2Vec(Estimator, VectorsConfig):
                 fix="Set subsample = 0, or give more text",
             )
         set_seed(train.seed)
-        with drawing_own():
+        with use_own_generator():
             model = SkipGram(len(corpus.words), config.dim)
         first = first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
         model.centres.weight.data.copy_(torch.from_numpy(first))
@@ -243,7 +243,7 @@ class Word2Vec(Estimator, VectorsConfig):
         self._check_fitted()
         tests = [tests] if isinstance(tests, str) else tests
         place = tests_folder(data_folders()) if folder is None else Path(folder)
-        return judge_vectors(self.words_, self.vectors_, tests, place)
+        return evaluate_vectors(self.words_, self.vectors_, tests, place)
 
     # --- queries ---------------------------------------------------------------------------------
 
