@@ -196,7 +196,7 @@ def test_the_texts_named_as_labels_are_called_so(tmp_path: Path, capsys):
     (tmp_path / "a.csv").write_text("number,what,kind\n" + rows)
     assert main(["data", "doctor", str(tmp_path / "a.csv"), "--label-column", "what"]) == 2
     error = capsys.readouterr().err
-    assert "'what' is named as the column of labels but contains the texts: 23 different ones" in error
+    assert "'what' is named as the column of labels but contains the texts: 23 different texts" in error
     assert "Name the column of classes with --label-column, such as 'kind'" in error
 
 

@@ -163,7 +163,7 @@ def test_parquet_text_that_is_not_utf8(tmp_path):
 
 
 def test_read_utf8_refuses_a_folder(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="a folder, where a file is expected"):
         read_utf8(tmp_path)
 
 

@@ -201,7 +201,7 @@ def test_a_cut_takes_away_what_the_doctor_says():
     report = examine_images("x", {"train": wide}, transform=ImageTransform((20, 20), "crop"))
     (found,) = (f for f in report.findings if f.code == "cut-away")
     assert (
-        "takes away 50% of an image (median; 50% at most), and more than 25% of 3 of 3 images"
+        "removes 50% of an image (median; 50% at most), and more than 25% of 3 of 3 images"
         in found.message
     )
     report = examine_images("x", {"train": wide}, transform=ImageTransform((200, 200)))
@@ -287,7 +287,7 @@ def test_one_class_and_a_class_of_nearly_all():
     most = ImageSplit([scene(i) for i in range(40)], ["a"] * 38 + ["b"] * 2, "x")
     (found,) = (f for f in examine_images("x", {"train": most}).findings if f.code == "balance")
     assert found.severity == "warning"
-    assert "always answering a scores 95.0%" in found.message
+    assert "always predicting a scores 95.0%" in found.message
 
 
 def test_rows_of_a_table_without_a_label_are_counted_or_left_out(tmp_path, capsys, monkeypatch):
