@@ -201,8 +201,7 @@ def test_a_cut_takes_away_what_the_doctor_says():
     report = examine_images("x", {"train": wide}, transform=ImageTransform((20, 20), "crop"))
     (found,) = (f for f in report.findings if f.code == "cut-away")
     assert (
-        "removes 50% of an image (median; 50% at most), and more than 25% of 3 of 3 images"
-        in found.message
+        "removes 50% of an image (median; 50% at most), and more than 25% of 3 of 3 images" in found.message
     )
     report = examine_images("x", {"train": wide}, transform=ImageTransform((200, 200)))
     assert "3 of 3 are smaller than 200 x 200" in next(
