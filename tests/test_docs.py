@@ -229,7 +229,12 @@ def test_the_reader_of_commands():
 
 
 def test_results_pages_are_those_of_the_result_files():
-    from glassformer.report.published import in_form, measured, measured_finding, measured_study
+    from glassformer.report.published import (
+        measured,
+        measured_finding,
+        measured_study,
+        runs_on_random_weights,
+    )
     from glassformer.report.published_page import pages
     from glassformer.tasks.catalog import recipe_names
 
@@ -237,7 +242,7 @@ def test_results_pages_are_those_of_the_result_files():
     made = pages(
         lambda name: measured(name, results, Path("nowhere")),
         lambda name: measured_study(name, results),
-        in_form(results),
+        runs_on_random_weights(results),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
         measure_finding=lambda name: measured_finding(name, results),
     )

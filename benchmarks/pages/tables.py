@@ -16,7 +16,7 @@ from benchmarks.harness.options import parse
 from benchmarks.harness.results import ROOT
 from benchmarks.pages import tables_quality, tables_speed, task_price
 from benchmarks.pages.markdown import Table, of, read, read_all, table, text, times
-from glassformer.report.published import company, headline, without_company
+from glassformer.report.published import headline, shared_gpu_note, without_shared_gpu
 
 PAGES = (
     "README.md",
@@ -73,7 +73,7 @@ def recipes() -> str:
         low_high = f"{r['accuracy']['min']:.2%} to {r['accuracy']['max']:.2%}" if seeds > 1 else "one seed"
         reached = f"{fmean(headline(run)[0] for run in runs):.2%} ({seeds})"
         base = [f"{known[name]['accuracy']:.2%}" if name in known else "" for name in (TFIDF, BAG)]
-        memory = f"{max(x['peak_memory_mb'] for x in without_company(runs)) / 1000:.1f} GB"
+        memory = f"{max(x['peak_memory_mb'] for x in without_shared_gpu(runs)) / 1000:.1f} GB"
         where = ", ".join(sorted({letters[machine_told(run)] for run in runs}))
         rows.append((f"`{r['recipe']}`", reached, low_high, *base, time_told(runs), memory, where))
     head = f"Recipe | Test accuracy (seeds) | Range | {TFIDF} | {BAG.capitalize()} | Training time | Peak memory | Machine"
@@ -102,11 +102,11 @@ def highlights() -> str:
 
 def time_told(runs: list[dict[str, Any]]) -> str:
     """The median of training, and on what; a run may have stood beside other work."""
-    quiet = without_company(runs)
+    quiet = without_shared_gpu(runs)
     seconds, machine = median(run["seconds"]["train"] for run in quiet), quiet[0]["machine"]
     time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
     if machine.get("gpu"):
-        return f"{time} on a GPU" + company(quiet).removesuffix(" on the GPU")
+        return f"{time} on a GPU" + shared_gpu_note(quiet).removesuffix(" on the GPU")
     some = f" ({len(quiet)} of {len(runs)} seeds timed)" if len(quiet) < len(runs) else ""
     return f"{time} on {machine['threads']} thread{'s' * (machine['threads'] > 1)}{some}"
 

@@ -62,7 +62,7 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "validation examples, one seed" in first.out
     assert (folder / "report.html").is_file()
     assert "2 of 2 runs are finished already" in gf(*call).out
-    assert "one model alone" in refused("compare", "--text", reviews, "--model", "encoder-mini")
+    assert "only one model" in refused("compare", "--text", reviews, "--model", "encoder-mini")
     assert "'lstm' twice" in refused("compare", "--text", reviews, "--model", "lstm", "lstm")
     assert "0 seeds" in refused(*call, "--seeds", 0)
     runs = [folder / "arms" / name / "seed-0" for name in ("encoder-mini", "encoder-small")]
@@ -70,8 +70,8 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "29" not in beside.err
     assert (tmp_path / "both" / "report.html").is_file()
     assert "with --out DIR" in gf("compare", *runs).out
-    assert "one run alone" in refused("compare", runs[0])
-    assert "finished runs stay as they are" in refused("compare", *runs, "--set", "lr=1")
+    assert "only one run" in refused("compare", runs[0])
+    assert "has no effect on finished runs" in refused("compare", *runs, "--set", "lr=1")
     assert "holds a run or a study" in refused("compare", *runs, "--out", folder)
     assert "--text reviews.csv --model NAME NAME" in refused("compare", "reviews.csv")
     assert "nothing to compare" in refused("compare")
@@ -107,20 +107,22 @@ def test_calibrate(gf, as_json, ok, refused, run):
     assert "threshold on 'pos'" in result.out
     assert result.out.count("│ before │") == result.out.count("│ after  │") == 2  # no cell is broken
     assert all(len(line) <= 80 for line in result.out.splitlines() if "│" in line)
-    assert "examples only: with fewer than 100" in result.err
-    assert "choose one with --abstain-below P; measured on the validation examples" in result.out
+    assert "examples for calibration: with fewer than 100" in result.err
+    assert "set the threshold with --abstain-below P; measured on the validation examples" in result.out
     found = as_json("calibrate", run)
     assert found["threshold"] is None
     limits = found["abstaining"]
     assert [left["answered"] for left in limits] == sorted((x["answered"] for x in limits), reverse=True)
     mistakes = round((1 - found["splits"]["validation"]["before"]["accuracy"]) * limits[0]["n"])
     assert found["mistakes"] == mistakes
-    assert next(few_mistakes(found | {"mistakes": 0})).startswith(f"no mistake among the {limits[0]['n']}")
-    assert "only 1 mistake among" in next(few_mistakes(found | {"mistakes": 1}))
+    assert next(few_mistakes(found | {"mistakes": 0})).startswith(
+        f"the {limits[0]['n']} examples have no mistake"
+    )
+    assert "only 1 mistake in" in next(few_mistakes(found | {"mistakes": 1}))
     assert not list(few_mistakes(found | {"mistakes": 5}))
     several = next(few_mistakes(found | {"mistakes": [0, 3], "classes": ["warm", "cold"]}))
     assert "for 1 of 2 labels (warm)" in several
-    assert "choose one" not in gf("calibrate", run, "--abstain-below", 0.6).out
+    assert "set the threshold with" not in gf("calibrate", run, "--abstain-below", 0.6).out
     assert "Did you mean 'macro_f1'" in refused("calibrate", run, "--threshold", "macrof1")
     assert "no such run folder" in refused("calibrate", "nowhere")
 
@@ -162,7 +164,9 @@ def test_cross_validate_and_review(gf, ok, refused, reviews, tmp_path):
     assert "the 5 most suspicious" in listed.out
     pages = gf("report", out)
     assert pages.out.count("report: ") == 2
-    assert "takes no other setting" in refused("review-labels", out, "--model", "encoder-mini")
+    assert "options of a finished cross-validation cannot be changed" in refused(
+        "review-labels", out, "--model", "encoder-mini"
+    )
     assert "Use 1 or more" in refused("review-labels", out, "--top", 0)
     assert "1 folds" in refused(
         "cross-validate", "--text", reviews, "--folds", 1, "--out", tmp_path / "x", *settings()
@@ -174,7 +178,7 @@ def test_review_runs_the_folds_that_it_needs(ok, tmp_path):
     data = write_csv(tmp_path / "few.csv", sentences(20))
     result = ok("review-labels", "--text", data, "--folds", 2, "--out", tmp_path / "f", *settings())
     assert "labels look wrong" in result.out
-    assert "marks those that look wrong" in result.out
+    assert "that look wrong: " in result.out
     assert "the scores on these rows are too good" in result.err
     closing = next(line for line in result.out.splitlines() if "give it back: " in line)
     given = shlex.split(closing.split("give it back: ")[1])[1:]

@@ -241,7 +241,9 @@ def test_a_model_that_opens(gf, ok, kind, tmp_path):
     assert said["read from"]["found"] == "tokenizer.json"
     assert "no modules.json" in said["embed"]["found"]
     assert ("train further" in said) == (kind != "glassformer-textcnn")
-    assert ("pooling='first', head='mlp' opens whole" in said["fine-tune"]["found"]) == (kind == "distilbert")
+    assert ("pooling='first', head='mlp' it opens the head too" in said["fine-tune"]["found"]) == (
+        kind == "distilbert"
+    )
     assert "ready" in gf("doctor", tmp_path / "m").out
 
 
@@ -264,7 +266,7 @@ def test_what_a_head_on_an_image_encoder_reads(gf, kind, tmp_path):
     save_transform(ImageTransform((8, 8)), folder)
     said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
     assert f": {FAMILIES[kind].hub.pooling} pooling under a new linear head" in said
-    assert "opens whole" not in said
+    assert "opens the head" not in said
 
 
 def test_what_embed_will_do(gf, tmp_path):
@@ -428,7 +430,7 @@ def test_what_cannot_be_set_is_named(prices, capsys):
     assert "max_length" in capsys.readouterr().err
     assert main(["data", "doctor", "facts", "--set", "limit=3"]) == 2
     assert (
-        "--set: belongs to texts, images and tagged words, and these are answers" in capsys.readouterr().err
+        "--set: is for texts, images and tagged words, and these data are answers" in capsys.readouterr().err
     )
     with open(prices, encoding="utf-8") as given, open("plain.csv", "w", encoding="utf-8") as plain:
         plain.write(given.read().replace("€", "") + "a jar,0.5\n")

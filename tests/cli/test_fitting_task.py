@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.own_data import FITTING, Given, own_task
+from glassformer.cli.own_data import RECIPES_BY_KIND, RecipeRequest, own_task
 from glassformer.cli.train import choose_recipe
 from glassformer.data.kinds import kind_of
 from glassformer.tasks.catalog import load_recipe
@@ -97,17 +97,22 @@ def written(tmp_path, monkeypatch) -> Path:
 def test_the_kind_and_its_recipe(written, capsys, name):
     kind = FILES[name][1]
     assert kind_of(name) == kind
-    found = own_task(Given(text=name), "train", "--text FILE")
+    found = own_task(RecipeRequest(text=name), "train", "--text FILE")
     if kind == "texts":
-        assert (found.text, found.recipe, found.own) == (name, None, True)
+        assert (found.text, found.recipe, found.own_data) == (name, None, True)
         return
-    assert (found.text, found.recipe, found.data, found.own) == (None, FITTING[kind].recipe, name, False)
+    assert (found.text, found.recipe, found.data, found.own_data) == (
+        None,
+        RECIPES_BY_KIND[kind].recipe,
+        name,
+        False,
+    )
     said = capsys.readouterr().err
-    assert f"taken as glassformer train {FITTING[kind].recipe} --data {name}" in said
-    by_word = own_task(Given(name), "train", "--text FILE")
-    assert (by_word.recipe, by_word.data) == (FITTING[kind].recipe, name)
+    assert f"taken as glassformer train {RECIPES_BY_KIND[kind].recipe} --data {name}" in said
+    by_word = own_task(RecipeRequest(name), "train", "--text FILE")
+    assert (by_word.recipe, by_word.data) == (RECIPES_BY_KIND[kind].recipe, name)
     recipe = choose_recipe(None, name)
-    assert recipe.task == load_recipe(FITTING[kind].recipe).task
+    assert recipe.task == load_recipe(RECIPES_BY_KIND[kind].recipe).task
     assert recipe.data.source == str(written / name)
     assert recipe.name == Path(name).stem
     assert (recipe.data.validation_size, recipe.data.test_size) == (0.1, 0.1)
@@ -122,7 +127,7 @@ def test_the_kind_and_its_recipe(written, capsys, name):
     ],
 )
 def test_what_is_said_of_columns_goes_before(written, name, settings):
-    assert own_task(Given(text=name, settings=tuple(settings)), "train", "").text == name
+    assert own_task(RecipeRequest(text=name, settings=tuple(settings)), "train", "").text == name
 
 
 def test_two_columns_of_texts_are_asked_about(refused, written):
@@ -146,7 +151,7 @@ def test_a_folder_of_images_as_text(written, capsys):
         (written / "images" / label).mkdir(parents=True)
         for i in range(3):
             Image.new("L", (5, 7), 200 * (label == "light") + i).save(written / "images" / label / f"{i}.png")
-    found = own_task(Given(text="images"), "train", "")
+    found = own_task(RecipeRequest(text="images"), "train", "")
     assert (found.text, found.images) == (None, "images")
     assert "taken as --images images" in capsys.readouterr().err
 

@@ -176,6 +176,6 @@ def test_too_little_memory_is_one_line_with_its_own_code(gf, monkeypatch, review
     result = gf("train", "--text", reviews, "--model", "tfidf")
     assert result.code == 2
     assert result.err.startswith(
-        "error: not enough memory: one piece alone needs 1.9 TB. Use a smaller model"
+        "error: not enough memory: a single allocation needs 1.9 TB. Use a smaller model"
     )
     assert result.err.endswith("[out-of-memory]\n")

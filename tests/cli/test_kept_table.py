@@ -128,7 +128,7 @@ def test_the_guards_of_a_label_review_stay(tmp_path: Path):
     kept = table_format([str(table)], tmp_path / "o.csv")
     (read,) = read_rows(table, InputRequest([], "text"))
     assert (read.text, read.other_columns["note"]) == ("=a film", "'@x")
-    with kept.written(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
+    with kept.writing(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
         write(read, ["@yes"])
     assert records(tmp_path / "o.csv")[1] == ["yes", "'=a film", "''@x", "'@yes"]
 
@@ -169,7 +169,7 @@ def test_both_texts_of_a_pair_go_back_to_their_columns(tmp_path: Path):
     table = write_csv(tmp_path / "t.csv", [("b", "7", "a")], "second,id,first")
     kept = replace(table_format([str(table)], tmp_path / "o.csv"), pair=("first", "second"))
     layout = Layout(("id",), False, False, True)
-    with kept.written(tmp_path / "o.csv", kept.texts(layout), ["predicted"]) as write:
+    with kept.writing(tmp_path / "o.csv", kept.texts(layout), ["predicted"]) as write:
         write(Row(TextPair("a", "b"), 2, "t.csv", {"id": "7"}), ["yes"])
     assert records(tmp_path / "o.csv") == [["second", "id", "first", "predicted"], ["b", "7", "a", "yes"]]
 
@@ -205,7 +205,7 @@ def test_the_least_sure_come_first():
     for row, label, share, own in zip(rows, labels, shares.tolist(), p, strict=True):
         found = {"label": label, "probability": share, "probabilities": own}
         kept.add(Prediction(row, found), ["a", "b", "c"])
-    found = kept.found()
+    found = kept.predictions()
     assert [f["row"] - 2 for f in found] == np.argsort(shares, kind="stable")[:5].tolist()
     assert [f["row"] for f in found[:2]] == [9, 13]
     for f in found:

@@ -17,7 +17,7 @@ from glassformer.config import read_toml
 from glassformer.data.copies import comparison_key
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.study.arms import Job, split_as_others
+from glassformer.study.arms import Job, with_split_of_started_arms
 from glassformer.study.calibration import set_precision
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
@@ -75,11 +75,11 @@ def test_further_arms_of_a_study_are_split_as_its_first(twice: Path, tmp_path: P
     recipe = load_recipe(toml)
     arms = tmp_path / "study" / "arms"
     job = Job("b", 0, recipe, arms / "b" / "seed-0")
-    assert split_as_others(job).data.copies is None
+    assert with_split_of_started_arms(job).data.copies is None
     begin(arms / "a" / "seed-0", recipe)  # before there was the setting
-    assert split_as_others(job).data.copies == "apart"
+    assert with_split_of_started_arms(job).data.copies == "apart"
     begin(arms / "0" / "seed-0", as_begun(recipe, arms / "0" / "seed-0")[0])
-    assert split_as_others(job).data.copies == "together"
+    assert with_split_of_started_arms(job).data.copies == "together"
 
 
 def test_named_data_are_split_as_ever(ok):
@@ -407,8 +407,8 @@ def test_so_does_the_library_and_a_run_in_training_is_waited_for(unfinished: Pat
 
 
 def test_a_run_goes_on_by_its_name_alone(ok, refused, unfinished: Path):
-    assert "no run is named" in refused("train", "--resume")
-    assert "two runs are named" in refused("train", unfinished, "--resume", "--out", "other")
+    assert "the run to continue is not named" in refused("train", "--resume")
+    assert "two different runs are named" in refused("train", unfinished, "--resume", "--out", "other")
     ok("train", unfinished, "--resume")
     assert (unfinished / "report.html").is_file()
 

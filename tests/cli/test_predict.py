@@ -362,9 +362,9 @@ def test_predict_a_large_table(gf, ok, refused, run: Path, tmp_path: Path):
     pq.write_table(pa.table({"text": [*texts, None]}), tmp_path / "big.parquet")
     result = ok("predict", run, "--data", "big.parquet", "--out", "scores.parquet")
     assert result.out == "11 rows: scores.parquet\n"
-    assert "texts longer than the model reads, cut: 1;" in result.err
+    assert "1 texts were too long and truncated;" in result.err
     assert pq.read_table(tmp_path / "scores.parquet")["truncated"].to_pylist() == [False] * 9 + [True, None]
-    assert "rows without a prediction: 1;" in result.err
+    assert "1 rows have no prediction;" in result.err
     labels = pq.read_table(tmp_path / "scores.parquet")["label"].to_pylist()
     assert labels[:10] == [line.split("\t")[0] for line in gf("predict", run, *texts).out.splitlines()]
     assert "the output file exists" in refused(

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.output import _of_validation, calibration_hint, print_warnings, show_run, stdout_for_json
+from glassformer.cli.output import (
+    calibration_hint,
+    print_warnings,
+    show_run,
+    stdout_for_json,
+    validation_line,
+)
 from glassformer.config import read_toml
 from glassformer.errors import DataError, IdleSettingWarning
 from glassformer.report.html import write_report
@@ -163,11 +169,11 @@ def test_notes_of_a_verb_name_its_options(gf, run, tmp_path):
     ],
 )
 def test_a_handful_is_counted(n, accuracy, said):
-    assert _of_validation({"n": n, "accuracy": accuracy}, "accuracy").startswith(said)
+    assert validation_line({"n": n, "accuracy": accuracy}, "accuracy").startswith(said)
 
 
 def test_a_measure_that_is_no_count_says_of_how_many_it_is():
-    assert _of_validation({"n": 7, "accuracy": 1.0, "macro_f1": 0.5}, "macro_f1").endswith("(of 7 examples)")
+    assert validation_line({"n": 7, "accuracy": 1.0, "macro_f1": 0.5}, "macro_f1").endswith("(of 7 examples)")
 
 
 def figures(n: int, accuracy: float, confidence: float) -> dict:

@@ -78,7 +78,7 @@ def test_it_listens_before_it_tells_its_address(monkeypatch: pytest.MonkeyPatch)
         told.append(address)
         socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1])), timeout=10).close()
 
-    serving.run_server([], Limits(), port=0, said=asks_at_once)
+    serving.run_server([], Limits(), port=0, on_ready=asks_at_once)
     assert len(told) == 1
 
 

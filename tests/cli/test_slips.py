@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
 from glassformer.cli.app import main
-from glassformer.cli.options import all_keys, data_option, instead_of_option, named_as_options
+from glassformer.cli.options import all_keys, data_option, suggest_option, use_option_names
 from glassformer.cli.stopping import INTERRUPTED
 from glassformer.cli.train import choose_recipe
 from glassformer.config import override
@@ -91,7 +91,7 @@ def test_predict_says_that_the_run_was_trained_without_such_rows(ok, refused, ru
     text = config.read_text()
     assert 'on_bad_row = "refuse"' in text
     config.write_text(text.replace('on_bad_row = "refuse"', 'on_bad_row = "skip"'))
-    assert "--on-bad-row skip (so this run was trained)" in refused("predict", run, "gaps.csv")
+    assert "--on-bad-row skip (this run was trained with it)" in refused("predict", run, "gaps.csv")
     ok("predict", run, "gaps.csv", "--on-bad-row", "skip")
 
 
@@ -316,7 +316,7 @@ def test_flags_of_other_tools_are_answered_with_ours(refused, words, said):
 
 def test_a_flag_that_nobody_knows_is_refused_as_before(refused):
     assert "See 'glassformer train --help'" in refused("train", "europe", "--frobnicate")
-    assert instead_of_option("--frobnicate", ["--out"], {}) is None
+    assert suggest_option("--frobnicate", ["--out"], {}) is None
     assert "Write" not in refused("predict", "run", "--lr", "1")
 
 
@@ -375,9 +375,9 @@ def test_a_recipe_file_with_keys_of_other_tools(refused, tmp_path):
 
 def test_messages_speak_of_options_where_there_are_some():
     told = "no column 'label'. Name it with label_column"
-    assert named_as_options(told, ["--label-column"]) == "no column 'label'. Name it with --label-column"
-    assert named_as_options(told, ["--text-column"]) == told
-    both = named_as_options(
+    assert use_option_names(told, ["--label-column"]) == "no column 'label'. Name it with --label-column"
+    assert use_option_names(told, ["--text-column"]) == told
+    both = use_option_names(
         "Name both with text_column and label_column", ["--text-column", "--label-column"]
     )
     assert both == "Name both with --text-column and --label-column"

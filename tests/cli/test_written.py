@@ -115,7 +115,7 @@ def test_models_that_embed_no_texts(ok, refused, tmp_path):
     assert np.load(tmp_path / "l.npy").shape == (1, 14)
     shutil.copytree(tmp_path / "lstm", tmp_path / "bare")
     (tmp_path / "bare" / "glassformer.json").unlink()
-    assert "gives no vectors of texts" in refused("embed", "bare", "film", "--out", "x.npy")
+    assert "cannot embed texts" in refused("embed", "bare", "film", "--out", "x.npy")
 
 
 def test_pictures(ok, refused, tmp_path):

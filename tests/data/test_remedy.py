@@ -18,7 +18,7 @@ from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairSplit
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
-from glassformer.study.review import give_back
+from glassformer.study.review import training_command
 from glassformer.targets.multiclass import ClassificationMeter, no_better_than_one
 from glassformer.tasks.labelled import small_validation
 
@@ -121,7 +121,7 @@ def test_a_corrected_table_is_given_back_with_its_settings(tmp_path: Path):
         "drop_duplicates": True,
         "merge_labels": {"Y": "y"},
     }
-    assert give_back(data, Path("c.csv")) == [
+    assert training_command(data, Path("c.csv")) == [
         "glassformer",
         "train",
         "--text",
@@ -135,7 +135,10 @@ def test_a_corrected_table_is_given_back_with_its_settings(tmp_path: Path):
         "--set",
         'merge_labels={"Y" = "y"}',
     ]
-    assert give_back({"source": "imdb", "label_column": "said"}, Path("c.csv"))[2:] == ["--text", "c.csv"]
+    assert training_command({"source": "imdb", "label_column": "said"}, Path("c.csv"))[2:] == [
+        "--text",
+        "c.csv",
+    ]
 
 
 def test_a_monitor_that_was_chosen_is_respected():
@@ -177,7 +180,7 @@ def test_a_table_of_numbers_is_sent_to_the_task_of_numbers(tmp_path: Path, capsy
     _, lines = doctor(capsys, str(file))
     known, command = lines[-1].split(": glassformer train ")
     looks = "(--set target=number checks them here)"
-    assert known == f"no column could be the labels; 'rated' holds numbers {looks}"
+    assert known == f"no column looks like labels; 'rated' holds numbers {looks}"
     assert shlex.split(command) == ["--text", str(file), "--set", "target=number", "--label-column", "rated"]
 
 
@@ -185,9 +188,7 @@ def test_a_file_without_labels_is_not_to_be_trained_on(tmp_path: Path, capsys):
     file = tmp_path / "new.csv"
     file.write_text("number,what\n" + "".join(f"{100 + i},film number {i // 2}\n" for i in range(23)))
     _, lines = doctor(capsys, str(file))
-    assert lines[-1] == (
-        f"no column could be the labels: to label these texts, glassformer predict RUN {file}"
-    )
+    assert lines[-1] == (f"no column looks like labels: to label these texts, glassformer predict RUN {file}")
     assert not any("glassformer train" in line for line in lines)
 
 

@@ -10,7 +10,7 @@ from glassformer.data.questions import Answers
 from glassformer.evaluate.compare import bootstrap_means, bounds, macro_f1_of
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, wilson
 from glassformer.report import wording
-from glassformer.report.card import _of
+from glassformer.report.card import _metrics_in
 from glassformer.targets.answer_span import answer_figures
 from glassformer.targets.multiclass import Classes, ClassificationMeter
 from glassformer.targets.multilabel import LabelSetMeter
@@ -174,10 +174,10 @@ def test_what_a_macro_f1_knows_of_rare_classes_stays():
     assert low < 0.9
     assert high == 1.0
     assert wording.bounds(scores, "macro_f1") == f"at least {wording.percent(low)}"
-    card = {f.name: f.interval for f in _of(scores, "this model", "test")}
+    card = {f.name: f.interval for f in _metrics_in(scores, "this model", "test")}
     assert (card["accuracy"], card["macro-F1"]) == ((0.97, 1.0), (low, high))
     before = scores | {"accuracy_interval": [1.0, 1.0]}
-    assert {f.name: f.interval for f in _of(before, "this model", "test")}["accuracy"] == (0.97, 1.0)
+    assert {f.name: f.interval for f in _metrics_in(before, "this model", "test")}["accuracy"] == (0.97, 1.0)
     assert f"at least {wording.percent(0.97)} of such texts" in wording.verdict(scores, "test")
 
 

@@ -86,8 +86,8 @@ def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, 
     shown = [float(line.split("\t")[0]) for line in capsys.readouterr().out.splitlines()]
     assert np.abs(np.array(shown) - found).max() <= 1e-4 * unit
     told = kind.predict(TEXTS, lambda done: None)
-    behind = [float(kind.behind(Prediction(Row(""), one))[0]) for one in told]
-    assert behind == found.tolist()
+    appended_cells = [float(kind.appended_cells(Prediction(Row(""), one))[0]) for one in told]
+    assert appended_cells == found.tolist()
 
 
 def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(regressor, tmp_path, monkeypatch):
@@ -116,9 +116,7 @@ def test_a_hub_folder_that_cannot_hold_the_numbers_is_not_written(regressor, mea
     if fits:
         assert export_hf(est, tmp_path / "hf", TEXTS[:5])["largest_difference"] <= 1e-3
         return
-    with pytest.raises(
-        ConfigError, match="computes them in fp32, which is too imprecise for numbers far from 0"
-    ):
+    with pytest.raises(ConfigError, match="computes in fp32, which is too imprecise for numbers far from 0"):
         export_hf(est, tmp_path / "hf", TEXTS[:5])
     assert not (tmp_path / "hf").exists()
 

@@ -303,7 +303,9 @@ ENDS: dict[str, dict[str, str]] = {
     "compare": NO_RUN,
     "cross-validate": NO_DATA,
     "review-labels": NO_DATA,
-    "report": every("nothing to report: none of results.json, metrics.json, review.json"),
+    "report": every(
+        "there is nothing to report: the folder has none of results.json, metrics.json, review.json"
+    ),
     "vectors": every("holds no word vectors"),
     "translate": every(
         "which cannot translate. Name a run of a Translator", encoder=NO_HEAD, image_encoder=NO_HEAD
@@ -313,7 +315,7 @@ ENDS: dict[str, dict[str, str]] = {
         "tags": "a TokenTagger, which gives no vectors",
         "answers": "a QuestionAnswerer, which gives no vectors",
         "masked words": "a MaskedLM, which gives no vectors",
-        "image encoder": "gives no vectors of texts",
+        "image encoder": "cannot embed texts",
     },
     "similar": {"image encoder": "is not an encoder of texts", "image classes": "is not an encoder of texts"},
     "search": {"image encoder": "is not an encoder of texts", "image classes": "is not an encoder of texts"},
@@ -326,12 +328,12 @@ ENDS: dict[str, dict[str, str]] = {
     "explain": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,
-        "masked words": "holds a MaskedLM, whose answers are not labels. Use glassformer fill",
+        "masked words": "holds a MaskedLM, which does not predict labels. Use glassformer fill",
     },
     "export": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,
-        "masked words": "holds a MaskedLM; classifiers, regressors, taggers, answerers and embedders are exported",
+        "masked words": "holds a MaskedLM; only classifiers, regressors, taggers, question answerers and embedders can be exported",
     },
     "prove": {},
     "serve": {

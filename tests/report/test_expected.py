@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from glassformer.report.published import measured_study, without_company
+from glassformer.report.published import measured_study, without_shared_gpu
 from glassformer.study.grid import load_study
 from glassformer.tasks.catalog import load_recipe, recipe_names, study_names
 
@@ -40,7 +40,7 @@ def test_the_time_that_a_recipe_expects_is_that_of_its_result_file(name):
         return
     runs = json.loads(file.read_text(encoding="utf-8"))["runs"]
     unit = {"s": 1, "min": 60}[told[3]]
-    runs = without_company(runs)
+    runs = without_shared_gpu(runs)
     spent = [run["seconds"]["train"] / unit for run in runs]
     assert float(told[1]) == pytest.approx(min(spent), abs=0.51)
     assert float(told[2] or told[1]) == pytest.approx(max(spent), abs=0.51)

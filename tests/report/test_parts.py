@@ -72,34 +72,43 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
     rare = scores(1.0, n=100, low=1.0, high=1.0) | {"macro_f1_interval": [0.81, 1.0]}
     assert wording.bounds(rare, "macro_f1") == f"at least 81.0{THIN}%"
     simple = {"weak": scores(0.7, low=0.68, high=0.72), "strong": scores(0.9, low=0.89, high=0.91)}
-    overlap = wording.against(scores(0.906, low=0.9, high=0.912), simple)
+    overlap = wording.compare_with_baselines(scores(0.906, low=0.9, high=0.912), simple)
     assert "0.60 points above the best simple model, strong" in overlap
     assert "does not settle" in overlap
-    clear = wording.against(scores(0.95, low=0.94, high=0.96), simple)
+    clear = wording.compare_with_baselines(scores(0.95, low=0.94, high=0.96), simple)
     assert clear == "That is 5.00 points above the best simple model, strong."
-    worse = wording.against(scores(0.8, low=0.79, high=0.81), simple)
+    worse = wording.compare_with_baselines(scores(0.8, low=0.79, high=0.81), simple)
     assert "10.00 points below" in worse
     assert "simpler and faster model is better" in worse
     still = {"epochs": 3, "before": 1.92, "after": 1.71}
-    unfinished = wording.against(scores(0.8, low=0.79, high=0.81), simple, still=still)
+    unfinished = wording.compare_with_baselines(
+        scores(0.8, low=0.79, high=0.81), simple, still_learning=still
+    )
     assert "simpler" not in unfinished.partition("strong")[2]
     assert "from 1.920 to 1.710, and --set epochs=6 or a higher lr may give a better model" in unfinished
-    rated = wording.against(scores(0.8, low=0.79, high=0.81), simple, still=still | {"lr": 1.2e-4})
+    rated = wording.compare_with_baselines(
+        scores(0.8, low=0.79, high=0.81), simple, still_learning=still | {"lr": 1.2e-4}
+    )
     assert "--set epochs=6 or --set lr=0.00024 may give a better model" in rated
-    assert wording.unfinished(unfinished, still) == wording.unfinished(clear, None) == ""
-    assert "--set epochs=6" in wording.unfinished(clear, still)  # ahead, and not at its best
+    assert wording.ended_too_early(unfinished, still) == wording.ended_too_early(clear, None) == ""
+    assert "--set epochs=6" in wording.ended_too_early(clear, still)  # ahead, and not at its best
     assert "--set epochs=6" in wording.verdict_of({"test": scores(0.9), "still_learning": still})
-    assert wording.against(scores(0.95, low=0.94, high=0.96), simple, still=still) == clear
-    assert wording.against(scores(0.9), {}) == ""
-    assert wording.against(scores(0.9), simple) == "The best simple model, strong, does as well."
-    same = wording.against(scores(1.0), {"x": scores(1.0)})
+    assert (
+        wording.compare_with_baselines(scores(0.95, low=0.94, high=0.96), simple, still_learning=still)
+        == clear
+    )
+    assert wording.compare_with_baselines(scores(0.9), {}) == ""
+    assert (
+        wording.compare_with_baselines(scores(0.9), simple) == "The best simple model, strong, does as well."
+    )
+    same = wording.compare_with_baselines(scores(1.0), {"x": scores(1.0)})
     assert same == "The best simple model, x, makes no error either."
 
 
 def test_a_paired_difference_decides_where_it_is_known():
     def beside(ours, theirs, low, high):
         known = {"measure": "accuracy", "value": ours - theirs, "interval": [low, high]}
-        return wording.against(
+        return wording.compare_with_baselines(
             scores(ours, low=0.4, high=1), {"simple": scores(theirs, low=0.4, high=1) | {"difference": known}}
         )
 
@@ -176,7 +185,7 @@ def test_settings_that_differ_from_the_defaults_stand_out():
         ("train", [("accumulate", 1, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]),
         ("mine", [("x", 1, True)]),
     ]
-    assert tables.changed(tables.settings(config, known_recipe_of(config).defaults))[1:] == [
+    assert tables.changed_settings(tables.settings(config, known_recipe_of(config).defaults))[1:] == [
         ("train", [("lr", 1e-3, True)]),
         ("mine", [("x", 1, True)]),
     ]
@@ -184,7 +193,7 @@ def test_settings_that_differ_from_the_defaults_stand_out():
 
 def test_nested_figures_become_tables():
     given = {"tokens": {"train": {"n": 5000, "lengths": {"p5": 8}, "cut_share": 0.459}}, "lost_share": 0.25}
-    assert tables.figure_tables(given) == [
+    assert tables.statistic_tables(given) == [
         ("tokens", ["n", "lengths p5", "cut_share"], [("train", ["5,000", "8", f"45.9{THIN}%"])]),
         ("lost_share", [""], [("lost_share", [f"25.0{THIN}%"])]),
     ]
@@ -192,12 +201,12 @@ def test_nested_figures_become_tables():
 
 def test_a_table_too_wide_for_a_page_is_turned_on_its_side():
     wide = {f"f{i}": i for i in range(7)}
-    (name, columns, rows), *_ = tables.figure_tables({"splits": {"train": wide, "test": wide}})
+    (name, columns, rows), *_ = tables.statistic_tables({"splits": {"train": wide, "test": wide}})
     assert (name, columns) == ("splits", ["train", "test"])
     assert rows[3] == ("f3", ["3", "3"])
     assert len(rows) == 7
     many = {f"split {i}": {f"f{k}": k for k in range(7)} for i in range(7)}
-    assert tables.figure_tables({"splits": many})[0][1] == [*wide]  # turned it would be as wide
+    assert tables.statistic_tables({"splits": many})[0][1] == [*wide]  # turned it would be as wide
 
 
 def test_a_note_of_the_doctor_is_as_wide_as_its_list():
@@ -301,7 +310,7 @@ def test_the_certainty_chart_counts_what_was_answered():
 
 
 def test_long_lines_are_thinned_to_means():
-    thin = figures._thin(np.arange(10_000.0))
+    thin = figures._downsample(np.arange(10_000.0))
     assert len(thin) == figures.MAX_POINTS
     assert thin.mean() == pytest.approx(4999.5)
 

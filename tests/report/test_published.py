@@ -13,12 +13,12 @@ from glassformer.report.published import (
     duration_range,
     find_row,
     headline,
-    in_form,
     measured,
     measured_finding,
     published_rows,
+    runs_on_random_weights,
 )
-from glassformer.report.published_page import measures, page, pages
+from glassformer.report.published_page import page, pages, script_of
 
 from ..benchmark_tools import BENCHMARKS, benchmark
 
@@ -62,9 +62,9 @@ IN_FORM = {
 
 
 def test_a_run_on_random_weights_says_so(tmp_path):
-    assert in_form(tmp_path) == {}
+    assert runs_on_random_weights(tmp_path) == {}
     (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
-    made = pages(lambda name: None, form=in_form(tmp_path))
+    made = pages(lambda name: None, dry_runs=runs_on_random_weights(tmp_path))
     assert "(results/in-form.md)" in made["results.md"]
     assert (
         "| [`cifar10-vit-base`](#cifar10-vit-base) | ours | not measured; [random weights](in-form.md) |"
@@ -86,7 +86,9 @@ def test_a_run_on_random_weights_says_so(tmp_path):
 def test_a_run_with_the_layout_of_other_weights_is_named(tmp_path, named, told):
     (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
     toml = f'[model]\nmodel = "{named}"\n'
-    text = pages(lambda name: None, form=in_form(tmp_path), settings=lambda name: toml)["results/in-form.md"]
+    text = pages(lambda name: None, dry_runs=runs_on_random_weights(tmp_path), settings=lambda name: toml)[
+        "results/in-form.md"
+    ]
     assert (f"`cifar10-vit-base` (`{named}`)." in text) is told
 
 
@@ -174,9 +176,9 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
         f"Not measured: `benchmarks/quality/{name.replace('-', '_')}.py`."
         in pages(lambda name: None)[page_of]
     )
-    scripts = {measures(name).split()[0] for row in published_rows() for name in row.findings}
+    scripts = {script_of(name).split()[0] for row in published_rows() for name in row.findings}
     assert all((BENCHMARKS / "quality" / script).is_file() for script in scripts)
-    assert measures("precision-imdb-own-bert-given") == "precision.py imdb-own-bert-given"
+    assert script_of("precision-imdb-own-bert-given") == "precision.py imdb-own-bert-given"
     found = {
         "title": "Few sentences",
         "verdict": "A is 3.0 points ahead (1.0 to 5.0).",
@@ -223,7 +225,9 @@ def test_a_row_that_is_figures_says_where_they_are():
 )  # fmt: skip
 def test_a_figure_beside_the_published_one(found, told, verdict):
     (line,) = check({"test": {"accuracy": found, "n": 25_000}}, told)
-    assert line.startswith(f"{found:.2%} here, {told:.2%} there, 1.0")  # 0.54 of chance, half a point of seed
+    assert line.startswith(
+        f"{found:.2%} here, {told:.2%} published, 1.0"
+    )  # 0.54 of chance, half a point of seed
     assert line.endswith(f"is chance on 25,000: {verdict}")
 
 

@@ -12,14 +12,14 @@ from glassformer.report.run import read_run
 
 def test_what_a_full_run_holds(make_run):
     run = read_run(make_run(n=500), mistakes=5)
-    assert run.judged == "test"
+    assert run.split == "test"
     assert len(run.steps) == 1200
     assert [e["step"] for e in run.evaluations] == [400, 800, 1200]
     answers = list(read_predictions(run.folder / "predictions.csv"))
     wrong = sorted((a.probability for a in answers if a.wrong), reverse=True)
     assert [m.probability for m in run.mistakes] == wrong[:5]
-    assert sum(run.certainty.total) == 500
-    assert sum(run.certainty.right) == round(500 * run.scores["accuracy"]) == 500 - len(wrong)
+    assert sum(run.calibration_bins.total) == 500
+    assert sum(run.calibration_bins.correct) == round(500 * run.scores["accuracy"]) == 500 - len(wrong)
 
 
 def test_answers_of_other_splits_are_left_out(make_run):
@@ -27,7 +27,7 @@ def test_answers_of_other_splits_are_left_out(make_run):
     content = (folder / "predictions.csv").read_text(encoding="utf-8")
     (folder / "predictions.csv").write_text(content.replace("\ntest,", "\ntrain,"), encoding="utf-8")
     run = read_run(folder)
-    assert (run.mistakes, sum(run.certainty.total)) == ([], 0)
+    assert (run.mistakes, sum(run.calibration_bins.total)) == ([], 0)
 
 
 def test_a_torn_last_line_of_the_history_is_left_out(make_run):
@@ -51,7 +51,7 @@ def test_nan_and_unshowable_characters_are_tamed(make_run):
     ("name", "content", "error", "message"),
     [
         ("metrics.json", b"{", DataError, "metrics.json: not valid JSON"),
-        ("metrics.json", b"[]", DataError, "metrics.json: holds no dict"),
+        ("metrics.json", b"[]", DataError, "metrics.json: does not hold a dict"),
         ("metrics.json", b"\xff\xfe{}", DataError, "not valid JSON"),
         ("metrics.json", b"[" * 100_000, DataError, "not valid JSON"),
         ("metrics.json", b"{}", DataError, "none of test, validation, train"),
@@ -87,4 +87,4 @@ def test_final_figures_of_another_split_bear_its_name(make_run):
     content = (folder / "predictions.csv").read_text(encoding="utf-8")
     (folder / "predictions.csv").write_text(content.replace("\ntest,", "\ndev,"), encoding="utf-8")
     run = read_run(folder)
-    assert (run.judged, run.scores, sum(run.certainty.total)) == ("dev", metrics["test"], 50)
+    assert (run.split, run.scores, sum(run.calibration_bins.total)) == ("dev", metrics["test"], 50)

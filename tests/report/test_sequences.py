@@ -8,7 +8,14 @@ import pytest
 from glassformer.report.html import write_report
 
 STEP = {"kind": "step", "step": 1, "epoch": 0, "loss": 2.0, "lr": 0.1, "tokens": 7, "seconds": 0.5}
-HELD = {"kind": "evaluation", "step": 1, "epoch": 0, "train_loss": 2.0, "train_accuracy": 0.25, "best": True}
+VALIDATION = {
+    "kind": "evaluation",
+    "step": 1,
+    "epoch": 0,
+    "train_loss": 2.0,
+    "train_accuracy": 0.25,
+    "best": True,
+}
 SCORE = {
     "width": 1,
     "n": 3,
@@ -49,7 +56,7 @@ def learned(folder, metrics: dict, *history: dict) -> str:
     ],
 )
 def test_what_accuracy_means_is_said_of_the_task(tmp_path, metrics, held, words, others):
-    evaluation = HELD | ({"loss": 2.5, "accuracy": 0.5} if held else {})
+    evaluation = VALIDATION | ({"loss": 2.5, "accuracy": 0.5} if held else {})
     said = learned(tmp_path, metrics, STEP, evaluation)
     assert [word for word in words if word not in said] == []
     assert [word for word in others if word in said] == []

@@ -59,7 +59,7 @@ class Running:
             self.app,
             "127.0.0.1",
             0,
-            http=bounded_protocol(limits, self.app.state.server.held),
+            http=bounded_protocol(limits, self.app.state.server.budget),
             ws="none",
             lifespan="on",
             log_level=40,

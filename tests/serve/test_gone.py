@@ -42,7 +42,7 @@ async def test_a_client_that_goes_ends_its_request():
     leave.set()
     await asyncio.wait_for(asked, 5)
     assert (cancelled, sent) == ([PREDICT], [])
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
     counted = guard.metrics.text().decode()
     assert 'route="/v1/predict",status="499"} 1.0' in counted
 
@@ -77,4 +77,4 @@ async def test_a_failure_behind_the_guard_and_its_own_end_go_through():
     asked.cancel()  # the server stops
     with pytest.raises(asyncio.CancelledError):
         await asked
-    assert guard.held.now == 0
+    assert guard.budget.used == 0

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.serve.guard import HEADERS, SHARE, Guard, allowed_host, host_of
+from glassformer.serve.guard import HEADERS, RESERVATION, Guard, allowed_host, host_of
 from glassformer.serve.limits import Limits
-from glassformer.serve.metrics import Held, Metrics, Share
+from glassformer.serve.metrics import MemoryBudget, Metrics, Reservation
 from glassformer.serve.problems import Problem
 
 PREDICT = "/v1/predict"
@@ -22,10 +22,10 @@ class Said(NamedTuple):
 
 
 class Behind:
-    """An application that reads the body, and remembers what was held and what it got."""
+    """An application that reads the body, and remembers what was budget and what it got."""
 
-    def __init__(self, held: Held):
-        self.held, self.seen = held, []
+    def __init__(self, budget: MemoryBudget):
+        self.budget, self.seen = budget, []
         self.error: Exception | None = None
         self.entered, self.going = asyncio.Event(), asyncio.Event()
         self.going.set()
@@ -35,7 +35,7 @@ class Behind:
             self.seen.append(scope["type"])
             return
         first = await receive() if scope["method"] == "POST" else {"body": None}
-        self.seen.append((scope["path"], first["body"], self.held.now))
+        self.seen.append((scope["path"], first["body"], self.budget.used))
         self.entered.set()
         await self.going.wait()
         if self.error is not None:
@@ -46,10 +46,10 @@ class Behind:
 
 def made(full=lambda size: False, key=None, hosts=(), **limits: Any) -> tuple[Guard, Behind]:
     bounds, metrics = Limits(**limits), Metrics()
-    held = Held(bounds.all_bytes)
-    held.metrics = metrics
-    behind = Behind(held)
-    return Guard(behind, bounds, metrics, [PREDICT, "/health"], key, hosts, full, held), behind
+    budget = MemoryBudget(bounds.all_bytes)
+    budget.metrics = metrics
+    behind = Behind(budget)
+    return Guard(behind, bounds, metrics, [PREDICT, "/health"], key, hosts, full, budget), behind
 
 
 async def ask(
@@ -95,10 +95,10 @@ async def test_a_body_is_joined_held_and_given_back():
     said = await ask(guard, b"abc", b"", b"defg")
     assert (said.status, said.headers[b"x-app"]) == (203, b"1")
     assert behind.seen == [(PREDICT, b"abcdefg", 7)]
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
     for _ in range(5):  # five times seven would be more than ten
         assert (await ask(guard, b"abcdefg")).status == 203
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
 
 
 async def test_all_bytes_bounds_the_bodies_of_all_requests():
@@ -106,18 +106,18 @@ async def test_all_bytes_bounds_the_bodies_of_all_requests():
     behind.going.clear()
     first = asyncio.create_task(ask(guard, b"a" * 6))
     await behind.entered.wait()
-    assert guard.held.now == 6
+    assert guard.budget.used == 6
     said = await ask(guard, b"b" * 3, b"c" * 2)  # with its second part eleven
     assert (said.status, said.headers[b"retry-after"]) == (503, b"1")
     assert said.body["error"]["what"] == "too much is being sent at once"
-    assert guard.held.now == 6
+    assert guard.budget.used == 6
     assert count(guard, "glassformer_refused_total", reason="memory") == 1
     second = asyncio.create_task(ask(guard, b"d" * 4))  # ten fit
-    while guard.held.now < 10:
+    while guard.budget.used < 10:
         await asyncio.sleep(0)
     behind.going.set()
     assert (await first).status == (await second).status == 203
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
     assert (await ask(guard, b"e" * 9)).status == 203
 
 
@@ -134,7 +134,7 @@ async def test_all_bytes_bounds_the_bodies_of_all_requests():
 async def test_what_is_refused_is_given_back(parts, limits, status):
     guard, behind = made(**limits)
     assert (await ask(guard, *parts)).status == status
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
     assert len(behind.seen) == (status == 203)
 
 
@@ -156,17 +156,17 @@ async def test_a_body_that_is_slow_or_cancelled_is_given_back():
     assert sent[0]["status"] == 408
     assert "within 0.05 s" in json.loads(sent[1]["body"])["error"]["what"]
     assert dict(sent[0]["headers"])[b"connection"] == b"close"
-    assert (guard.held.now, behind.seen) == (0, [])
+    assert (guard.budget.used, behind.seen) == (0, [])
 
     guard, behind = made()
     behind.going.clear()
     task = asyncio.create_task(ask(guard, b"a" * 7))
     await behind.entered.wait()
-    assert guard.held.now == 7
+    assert guard.budget.used == 7
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
 
 
 async def test_what_the_application_holds_goes_too():
@@ -174,19 +174,19 @@ async def test_what_the_application_holds_goes_too():
     behind.error = RuntimeError("boom")
     with pytest.raises(RuntimeError):
         await ask(guard, b"a" * 7)
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
     assert count(guard, "glassformer_requests_total", route=PREDICT, status="500") == 1
     behind.error = Problem(418, "tea")
     assert (await ask(guard, b"a")).status == 418
 
     async def parses(scope: Any, receive: Any, send: Any) -> None:
         await receive()
-        scope[SHARE].add(20)
-        assert guard.held.now == 23
+        scope[RESERVATION].add(20)
+        assert guard.budget.used == 23
 
     guard.app = parses
     await ask(guard, b"abc")
-    assert guard.held.now == 0
+    assert guard.budget.used == 0
 
 
 async def test_only_bodies_that_are_asked_for_are_read():
@@ -227,7 +227,7 @@ async def test_a_full_queue_refuses_labels_alone():
     sizes = []
     guard, behind = made(full=lambda size: sizes.append(size) or True)
     said = await ask(guard, b"abc", b"de")
-    assert (said.status, sizes, behind.seen, guard.held.now) == (429, [5], [], 0)
+    assert (said.status, sizes, behind.seen, guard.budget.used) == (429, [5], [], 0)
     assert (await ask(guard, b"abc", path="/health")).status == 203
     assert sizes == [5]
 
@@ -431,19 +431,19 @@ async def test_requests_are_counted_by_names_of_ours():
 
 
 def test_shares():
-    held = Held(100)
-    one, two = Share(held), Share(held)
+    budget = MemoryBudget(100)
+    one, two = Reservation(budget), Reservation(budget)
     one.set(60)
     two.add(40)
-    assert held.now == 100
+    assert budget.used == 100
     with pytest.raises(Problem, match="503"):
         two.add(1)
-    assert held.now == 101  # counted until it is given back
+    assert budget.used == 101  # counted until it is given back
     two.set(41)  # the same and less are never refused
     one.set(59)
     two.set(41)
-    one.give_back()
+    one.release()
     two.set(40)
-    two.give_back()
-    two.give_back()
-    assert held.now == one.size == two.size == 0
+    two.release()
+    two.release()
+    assert budget.used == one.size == two.size == 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.serve import guard
-from glassformer.serve.guard import check_shape, parse, weight
+from glassformer.serve.guard import check_shape, parse, string_memory
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem
 
@@ -143,8 +143,8 @@ def test_encodings_keys_and_inputs():
 
 def test_weight_is_that_of_all_strings():
     wide = "\U0001f600" * 1000
-    assert weight({"k": [wide, {"x": "y"}, 7, None]}) == sum(map(sys.getsizeof, ("k", wide, "x", "y")))
-    assert weight(wide) > 4000
+    assert string_memory({"k": [wide, {"x": "y"}, 7, None]}) == sum(map(sys.getsizeof, ("k", wide, "x", "y")))
+    assert string_memory(wide) > 4000
 
 
 def test_many_values_are_refused_at_once(server: Running):
@@ -157,7 +157,7 @@ def test_many_values_are_refused_at_once(server: Running):
                 assert answer.status == 413, answer
                 assert answer.body["error"]["what"] == "more than 1,064 values"
     assert max(seconds) < 5  # it was 48 s
-    assert server.app.state.server.held.now < 1000
+    assert server.app.state.server.budget.used < 1000
 
 
 def test_large_texts_full_of_commas_and_brackets_pass(server: Running, classifiers):
@@ -193,7 +193,7 @@ def test_strings_of_wide_letters_count_with_all_that_is_held(serve):
         refused = server.ask("/v1/predict", wide)  # 70 kB, and 280 kB
         assert (refused.status, refused.body["error"]["what"]) == (503, "too much is being sent at once")
         assert server.ask("/v1/predict", narrow).status == 200  # given back
-        assert server.app.state.server.held.now < 1000
+        assert server.app.state.server.budget.used < 1000
     finally:
         server.stop()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from glassformer.serve.run import PAUSE
+from glassformer.serve.run import PROBE_INTERVAL
 
 from .conftest import PICTURES, Running, asked_for_health, png
 from .test_limits import raw
@@ -48,7 +48,7 @@ def statuses(said: bytes) -> list[int]:
 
 
 def held(server: Running) -> int:
-    return server.app.state.server.held.now
+    return server.app.state.server.budget.used
 
 
 def soon(what: Callable[[], bool]) -> bool:
@@ -252,7 +252,7 @@ def test_half_closed_clients_wait_for_a_slow_answer(small: Running, monkeypatch,
     """A client that has gone is looked for by interim answers, which HTTP/1.0 does not know."""
     served = next(iter(small.app.state.server.batchers.values())).served
     compute = served.compute
-    monkeypatch.setattr(served, "compute", lambda items: time.sleep(4 * PAUSE) or compute(items))
+    monkeypatch.setattr(served, "compute", lambda items: time.sleep(4 * PROBE_INTERVAL) or compute(items))
     with socket.create_connection(("127.0.0.1", small.port), timeout=10) as line:
         line.sendall(POST.replace(b"HTTP/1.1", b"HTTP/" + version) + SIZE + BODY)
         line.shutdown(socket.SHUT_WR)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.cli.calibrate import no_check
+from glassformer.cli.calibrate import overlap_notes
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import fit_temperature
 from glassformer.report.html import write_report
@@ -82,14 +82,14 @@ def test_other_data_may_choose(run, tmp_path):
     write_split(tmp_path / "other.csv", 23, start=900)
     found = calibrate_run(run, data=str(tmp_path / "other.csv"), bootstrap=20)
     assert found["seen"] == {"train": 0, "test": 0}
-    assert not list(no_check(found))
+    assert not list(overlap_notes(found))
     folder = Path(load_recipe(run / "config.toml").data.source)
     (tmp_path / "again.csv").write_text((folder / "test.csv").read_text(encoding="utf-8"), encoding="utf-8")
     known = calibrate_run(run, data=str(tmp_path / "again.csv"), bootstrap=20)
     n = known["splits"][known["chosen_by"]]["before"]["n"]
     assert known["seen"] == {"train": 0, "test": n}
-    said = f"{n} of the {n} examples that chose, or copies of them, are the run's test examples"
-    assert [line.split(":")[0] for line in no_check(known)] == [said]
+    said = f"{n} of the {n} calibration examples are, or are copies of, test examples of the run"
+    assert [line.split(":")[0] for line in overlap_notes(known)] == [said]
     assert found["splits"][str(tmp_path / "other.csv")]["before"]["n"] == 23
     (tmp_path / "odd.csv").write_text("text,label\na,good\nb,odd\nc,bad\n")
     with pytest.raises(DataError, match=r"odd\.csv, row 3.*'odd' was not seen"):
@@ -169,7 +169,7 @@ def test_page_and_card_show_the_thresholds(three):
 
 
 def test_what_three_classes_cannot_have_is_refused(three):
-    with pytest.raises(ConfigError, match="f1 is that of the second of two classes, and there are 3"):
+    with pytest.raises(ConfigError, match="f1 is defined for two classes, and there are 3"):
         calibrate_run(three, threshold="f1")
     with pytest.raises(ConfigError, match="is not a probability between 0 and 1"):
         calibrate_run(three, abstain_below=0.0)

@@ -323,9 +323,9 @@ def test_finished_runs_are_compared_without_a_study(done, tmp_path):
         assert new.get("mcnemar") == old.get("mcnemar")
     two = compare_runs([runs[0], runs[3]])
     assert [arm["seeds"] for arm in two["arms"]] == [[0], [1]]
-    with pytest.raises(ConfigError, match="one run alone"):
+    with pytest.raises(ConfigError, match="only one run"):
         compare_runs(runs[:1])
-    with pytest.raises(ConfigError, match="one run twice"):
+    with pytest.raises(ConfigError, match="the same run twice"):
         compare_runs([runs[0], runs[0]])
     with pytest.raises(ConfigError, match="one recipe with several seeds"):
         compare_runs(runs[:2])

@@ -16,7 +16,7 @@ from glassformer.cli.app import main
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.predictions import Prediction
-from glassformer.study.review import ADDED, give_back, separator_for, write_corrected
+from glassformer.study.review import REVIEW_COLUMNS, separator_for, training_command, write_corrected
 
 from ..cli.tiny import sentences, settings
 
@@ -42,7 +42,7 @@ def test_rows_and_columns_are_those_of_the_table(tmp_path):
     )
     assert fresh
     rows = read_csv(path)
-    assert list(rows[0]) == [*ADDED, "id", "comment", "emotion"]
+    assert list(rows[0]) == [*REVIEW_COLUMNS, "id", "comment", "emotion"]
     assert [(r["review:rank"], r["id"], r["review:suggested"], r["review:suspicious"]) for r in rows] == [
         ("1", "8", "a", "yes"),
         ("2", "7", "a", "no"),
@@ -100,7 +100,7 @@ def test_labels_are_spelled_as_suggestions_are(kind, given, cells, tmp_path):
     path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["a", "b"])
     assert [r["text"] for r in read_csv(path)] == ["two", "one", "not judged"]
     assert [r["label"] for r in read_csv(path)] == cells
-    words = give_back(data, path)
+    words = training_command(data, path)
     assert words[3:] == [str(path), *(["--label-separator", "|"] if "|" in given[0] else [])]
 
 
@@ -114,7 +114,7 @@ def test_merged_labels_keep_their_own_names(tmp_path):
         ("b", "c"),
         ("a", ""),
     ]
-    assert give_back(data, path)[-2:] == ["--set", 'merge_labels={"b" = "c"}']
+    assert training_command(data, path)[-2:] == ["--set", 'merge_labels={"b" = "c"}']
 
 
 def test_what_joins_labels_stands_in_none_of_them():
@@ -162,7 +162,7 @@ def test_the_command_gives_a_table_that_train_takes(tmp_path, monkeypatch, capsy
             [("id", "comment", "emotion"), *((i, *row) for i, row in enumerate(sentences(40)))]
         )
     assert main(["review-labels", "--text", "own.csv", "--folds", "2", "--out", "r", *settings()]) == 0
-    assert "give it back: glassformer train --text r/to_correct.csv" in capsys.readouterr().out
+    assert "then train on that file: glassformer train --text r/to_correct.csv" in capsys.readouterr().out
     assert sorted(int(row["id"]) for row in read_csv(Path("r/to_correct.csv"))) == list(range(40))
     assert json.loads(Path("r/review.json").read_text(encoding="utf-8"))["n"] == 40
     assert main(["train", "--text", "r/to_correct.csv", "--out", "again", *settings()]) == 0

@@ -83,7 +83,7 @@ def test_verbs(run, tmp_path):
     assert (gf.Word2Vec.load(tmp_path / "v.bin").vectors_ == gf.Word2Vec.load(run).vectors_).all()
     with pytest.raises(ConfigError, match="exists"):
         convert(run, tmp_path / "v.bin")
-    assert evaluate(run, tell=lambda line: None)["countries"]["questions"] == 325
+    assert evaluate(run, log=lambda line: None)["countries"]["questions"] == 325
     folder = tmp_path / "clf"
     gf.TextClassifier("textcnn", epochs=1, min_count=1).fit(["a b c", "d e f"], [0, 1]).save(folder)
     with pytest.raises(InputError, match="not word vectors"):
@@ -137,10 +137,10 @@ def test_words_without_a_vector_are_said(tmp_path):
 
 def test_another_test_of_a_run(run, tmp_path):
     with pytest.raises(ConfigError, match="no test 'nope'"):
-        evaluate(run, "nope", tell=lambda line: None)
+        evaluate(run, "nope", log=lambda line: None)
     mine = tmp_path / "mine.tab"
     mine.write_text("first\tsecond\tscore\nking\tqueen\t9\nparis\tfrance\t8\nking\teuro\t1\n")
-    assert evaluate(run, str(mine), tell=lambda line: None)[str(mine)]["known"] == 3
+    assert evaluate(run, str(mine), log=lambda line: None)[str(mine)]["known"] == 3
 
 
 def test_load_gives_word_vectors_back(run, tmp_path, capsys):

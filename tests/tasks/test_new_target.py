@@ -226,7 +226,7 @@ def ranks(run: LabeledRun) -> Section:
     for off in range(len(counts)):
         n = sum(np.trace(counts, k) for k in {off, -off})
         rows.append([str(off), n, Share("").value(n / counts.sum(), 1)])
-    far = Table(["ranks off", run.noun, "share"], rows, ours=())
+    far = Table(["ranks off", run.noun, "share"], rows, highlighted=())
     body = table(value_table(run.scores, ("within_one", "mae"), 1)) + table(far)
     return Section("ranks", "Errors in ranks", "How far predictions are from the true rank.", body)
 

@@ -58,26 +58,26 @@ def line_of(checked: Checked) -> str:
     """The result of a check in a few words."""
     if checked.not_measured:
         return f"not measured: {checked.not_measured}"
-    warned = sum(f.severity == "warning" for f in checked.findings)
-    if warned:
-        return f"{warned} warning{'s' * (warned > 1)}"
+    n_warnings = sum(f.severity == "warning" for f in checked.findings)
+    if n_warnings:
+        return f"{n_warnings} warning{'s' * (n_warnings > 1)}"
     return "no warnings"
 
 
-def sentences(found: Mapping[str, Checked], predicted: Predicted) -> list[str]:
+def sentences(checks: Mapping[str, Checked], predicted: Predicted) -> list[str]:
     """A summary in five sentences: performance, data, weak slices, robustness and shortcuts, calibration."""
     return [
-        _performance(found["performance"]),
+        _performance(checks["performance"]),
         _warnings_of(
-            found, ("data", "leaks"), "No copies, leaks or suspicious labels were found in the data"
+            checks, ("data", "leaks"), "No copies, leaks or suspicious labels were found in the data"
         ),
-        _warnings_of(found, ("slices",), "No group of examples has far more errors than the others"),
+        _warnings_of(checks, ("slices",), "No group of examples has far more errors than the others"),
         _warnings_of(
-            found,
+            checks,
             ("robustness", "shortcuts"),
             "No meaning-preserving change and no single word or region decides its predictions",
         ),
-        _calibration(found["calibration"], found["faithfulness"]),
+        _calibration(checks["calibration"], checks["faithfulness"]),
     ]
 
 
@@ -92,8 +92,8 @@ def _performance(checked: Checked) -> str:
     else:
         text = f"{f['metric']} {percent(f['value'])} (95 % interval {interval(f['interval'])}) on {f['n']:,} "
         text += f"examples; always predicting the same gives {percent(f['constant'])}"
-    warned = [one.message for one in checked.findings if one.severity == "warning"]
-    return f"{text[0].upper()}{text[1:]}{': but ' + warned[0] if warned else ''}."
+    messages = [one.message for one in checked.findings if one.severity == "warning"]
+    return f"{text[0].upper()}{text[1:]}{': but ' + messages[0] if messages else ''}."
 
 
 def _warnings_of(found: Mapping[str, Checked], names: Sequence[str], fine: str) -> str:
@@ -110,19 +110,19 @@ def _warnings_of(found: Mapping[str, Checked], names: Sequence[str], fine: str) 
 
 
 def _calibration(calibration: Checked, faithfulness: Checked) -> str:
-    warned = [one.message for one in calibration.findings]
+    messages = [one.message for one in calibration.findings]
     if calibration.not_measured:
         first = "Calibration was not measured"
-    elif warned:
-        first = f"{warned[0][0].upper()}{warned[0][1:]}"
+    elif messages:
+        first = f"{messages[0][0].upper()}{messages[0][1:]}"
     else:
         error = calibration.values["calibration_error"]
         first = f"No miscalibration beyond chance (calibration error {error:.3f})"
     if faithfulness.not_measured:
         return f"{first}; explanations were not tested."
     table = faithfulness.values["operators"]
-    passes = sum(own["passes"] for own in table.values())
-    tests = sum(own["n"] for own in table.values())
+    passes = sum(counts["passes"] for counts in table.values())
+    tests = sum(counts["n"] for counts in table.values())
     return f"{first}; explanations pass {passes} of {tests} faithfulness tests."
 
 

@@ -69,9 +69,9 @@ class Checked:
 Check = Callable[[Predicted, Count], Checked]
 
 
-def with_progress(count: Count, what: str, items: Sequence[Any]) -> Iterator[Any]:
+def with_progress(count: Count, description: str, items: Sequence[Any]) -> Iterator[Any]:
     """Iterate over items with a progress bar."""
-    with count(what, len(items)) as records:
+    with count(description, len(items)) as records:
         for item in items:
             yield item
             if records is not None:
@@ -91,17 +91,25 @@ def performance(p: Predicted, count: Count = uncounted) -> Checked:
     """The metric with its interval, compared with a model that always predicts the same."""
     metric = metric_of(p)
     value = metric.value(p.scores)
-    same = _constant(p)
+    constant_score = _constant(p)
     if metric.name == "accuracy":
-        ends = share_interval(value, len(p))
+        interval = share_interval(value, len(p))
     else:
-        drawn = np.random.default_rng(0).integers(0, len(p), (RESAMPLES, len(p)))
-        ends = np.quantile(metric.sign * p.scores[drawn].mean(1), [0.025, 0.975]).tolist()
-    values = {"metric": metric.name, "value": value, "interval": ends, "n": len(p), "constant": same}
+        samples = np.random.default_rng(0).integers(0, len(p), (RESAMPLES, len(p)))
+        interval = np.quantile(metric.sign * p.scores[samples].mean(1), [0.025, 0.975]).tolist()
+    values = {
+        "metric": metric.name,
+        "value": value,
+        "interval": interval,
+        "n": len(p),
+        "constant": constant_score,
+    }
     findings = []
-    if metric.sign * (ends[0] if metric.sign > 0 else ends[1]) <= metric.sign * same:
-        what = f"the model is not clearly better than one that always predicts the same ({same:.4g})"
-        findings.append(Finding("warning", "no-better-than-constant", what, len(p), fix="Do not use it"))
+    if metric.sign * (interval[0] if metric.sign > 0 else interval[1]) <= metric.sign * constant_score:
+        message = (
+            f"the model is not clearly better than one that always predicts the same ({constant_score:.4g})"
+        )
+        findings.append(Finding("warning", "no-better-than-constant", message, len(p), fix="Do not use it"))
     return Checked("performance", [*findings, *_label_map(p)], values)
 
 
@@ -110,8 +118,8 @@ def _constant(p: Predicted) -> float:
         return float(np.abs(p.targets - np.median(p.targets)).mean())
     if p.targets.ndim == 1:
         return float(np.bincount(p.targets).max() / len(p))
-    most = np.argsort(-p.targets.sum(0))[:1]
-    return float(np.mean([bool(own[most].any()) / max(own.sum(), 1) for own in p.targets > 0]))
+    most_frequent = np.argsort(-p.targets.sum(0))[:1]
+    return float(np.mean([bool(row[most_frequent].any()) / max(row.sum(), 1) for row in p.targets > 0]))
 
 
 def _label_map(p: Predicted) -> list[Finding]:
@@ -123,63 +131,68 @@ def _label_map(p: Predicted) -> list[Finding]:
     classes = list(map(str, p.clf.classes_.tolist()))
     table = np.zeros((len(classes), len(classes)))
     np.add.at(table, (p.chosen, p.targets), 1)
-    _, named = linear_sum_assignment(-table)
-    now, then = table.trace() / len(p), table[np.arange(len(classes)), named].sum() / len(p)
-    moved = [i for i in range(len(classes)) if named[i] != i and table[i].sum()]
-    if then < now + 0.2 or not moved:
+    _, matched = linear_sum_assignment(-table)
+    agreement, agreement_if_swapped = (
+        table.trace() / len(p),
+        table[np.arange(len(classes)), matched].sum() / len(p),
+    )
+    swapped = [i for i in range(len(classes)) if matched[i] != i and table[i].sum()]
+    if agreement_if_swapped < agreement + 0.2 or not swapped:
         return []
-    names = [f"{classes[i]} → {classes[named[i]]}" for i in moved]
-    what = (
+    names = [f"{classes[i]} → {classes[matched[i]]}" for i in swapped]
+    message = (
         f"predictions fit the labels much better if label names are exchanged ({listed_in_part(names, 6)}): "
     )
-    what += f"accuracy would be {percent(then)} instead of {percent(now)}"
+    message += f"accuracy would be {percent(agreement_if_swapped)} instead of {percent(agreement)}"
     fix = "Compare the label names of the model with those of the data"
-    return [Finding("warning", "label-map", what, len(moved), fix=fix)]
+    return [Finding("warning", "label-map", message, len(swapped), fix=fix)]
 
 
 def calibration(p: Predicted, count: Count = uncounted) -> Checked:
     """Whether probabilities agree with accuracy."""
-    made = partial(Checked, "calibration")
+    result = partial(Checked, "calibration")
     if p.gives_numbers or p.targets.ndim > 1:
-        return made(not_measured="it needs a classifier with one label per example")
+        return result(not_measured="it needs a classifier with one label per example")
     error = calibration_error(p.outputs, p.targets)
-    ends = calibration_interval(p.outputs, p.targets, resamples=RESAMPLES)
+    interval = calibration_interval(p.outputs, p.targets, resamples=RESAMPLES)
     gap = float(p.outputs.max(1).mean() - (p.outputs.argmax(1) == p.targets).mean())
-    values = {"calibration_error": error, "interval": ends, "confidence_minus_accuracy": gap}
+    values = {"calibration_error": error, "interval": interval, "confidence_minus_accuracy": gap}
     findings = []
-    if ends[0] > 0.03:
-        how = "too high" if gap > 0 else "too low"
-        what = f"probabilities are {how}: {percent(abs(gap))} on average (calibration error {error:.3f})"
+    if interval[0] > 0.03:
+        direction = "too high" if gap > 0 else "too low"
+        message = (
+            f"probabilities are {direction}: {percent(abs(gap))} on average (calibration error {error:.3f})"
+        )
         fix = "Calibrate it on labeled data that it was not trained on: glassformer calibrate"
-        findings.append(Finding("warning", "miscalibrated", what, len(p), fix=fix))
-    return made(findings, values)
+        findings.append(Finding("warning", "miscalibrated", message, len(p), fix=fix))
+    return result(findings, values)
 
 
 def slices(p: Predicted, count: Count = uncounted) -> Checked:
     """Slices with more errors than the other examples."""
     parts = slices_of(p)
-    found = significant(parts, more_errors(p.wrong), p.wrong) if parts else []
+    significant_slices = significant(parts, more_errors(p.wrong), p.wrong) if parts else []
     records, findings = [], []
-    for one in found:
-        rows = one.slice.rows
+    for finding in significant_slices:
+        rows = finding.slice.rows
         inside, outside = float(p.wrong[rows].mean()), float(p.wrong[~rows].mean())
         records.append(
             {
-                "slice": one.slice.name,
-                "kind": one.slice.kind,
-                "n": one.slice.n,
+                "slice": finding.slice.name,
+                "kind": finding.slice.kind,
+                "n": finding.slice.n,
                 "errors": inside,
                 "errors_elsewhere": outside,
-                "p": one.p,
+                "p": finding.p,
             }
         )
-        far = inside >= 2 * outside and inside - outside >= 0.1
-        what = f"{one.slice.name}: {percent(inside)} errors on {one.slice.n:,} examples, "
-        what += f"{percent(outside)} elsewhere"
-        fix = "Collect more such examples, or do not use the model on them" if far else ""
-        severity = "warning" if far else "note"
-        shown = places(p, np.flatnonzero(rows & p.wrong))
-        findings.append(Finding(severity, "weak-slice", what, one.slice.n, shown, fix))
+        is_far = inside >= 2 * outside and inside - outside >= 0.1
+        message = f"{finding.slice.name}: {percent(inside)} errors on {finding.slice.n:,} examples, "
+        message += f"{percent(outside)} elsewhere"
+        fix = "Collect more such examples, or do not use the model on them" if is_far else ""
+        severity = "warning" if is_far else "note"
+        examples = places(p, np.flatnonzero(rows & p.wrong))
+        findings.append(Finding(severity, "weak-slice", message, finding.slice.n, examples, fix))
     return Checked("slices", findings, {"tested": len(parts), "found": records})
 
 
@@ -192,21 +205,30 @@ def data(p: Predicted, count: Count = uncounted) -> Checked:
     members: dict[str, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
         members[key].append(i)
-    copies = [i for own in members.values() for i in own[1:]]
-    apart = [i for own in members.values() if len({labels[i] for i in own}) > 1 for i in own]
+    copies = [i for members_of_group in members.values() for i in members_of_group[1:]]
+    conflicting = [
+        i
+        for members_of_group in members.values()
+        if len({labels[i] for i in members_of_group}) > 1
+        for i in members_of_group
+    ]
     findings = []
     if len(copies) > MANY * len(p):
-        what = (
+        message = (
             f"{len(copies):,} of {len(p):,} examples are copies of others, which makes intervals too narrow"
         )
         fix = "Drop the copies"
-        findings.append(Finding("warning", "duplicates", what, len(copies), places(p, copies), fix))
-    if apart:
-        what, fix = f"{len(apart):,} examples are copies with different labels", "Correct the labels"
-        findings.append(Finding("warning", "contradictions", what, len(apart), places(p, apart), fix))
-    values: dict[str, Any] = {"examples": len(p), "copies": len(copies), "contradictions": len(apart)}
+        findings.append(Finding("warning", "duplicates", message, len(copies), places(p, copies), fix))
+    if conflicting:
+        message, fix = f"{len(conflicting):,} examples are copies with different labels", "Correct the labels"
+        findings.append(
+            Finding("warning", "contradictions", message, len(conflicting), places(p, conflicting), fix)
+        )
+    values: dict[str, Any] = {"examples": len(p), "copies": len(copies), "contradictions": len(conflicting)}
     if not p.gives_numbers:
-        counts = Counter(str(x) for own in p.split.labels for x in flat_labels([own]))
+        counts = Counter(
+            str(x) for members_of_group in p.split.labels for x in flat_labels([members_of_group])
+        )
         counts |= {str(c): 0 for c in p.clf.classes_.tolist() if str(c) not in counts}
         values["labels"] = dict(counts)
         findings += _balance(counts, len(p))
@@ -218,26 +240,27 @@ def data(p: Predicted, count: Count = uncounted) -> Checked:
 
 def _accents(p: Predicted, values: dict[str, Any]) -> list[Finding]:
     """Whether texts have lost accents that training texts had."""
-    before, now = (
+    share_in_training, share_now = (
         float(np.mean([any(c.isalpha() and not c.isascii() for c in text_of(x)) for x in examples]))
         for examples in (p.train.examples, p.split.examples)
     )
-    values["with_accents"] = {"training": before, "here": now}
-    if before < 0.1 or now > before / 4:
+    values["with_accents"] = {"training": share_in_training, "here": share_now}
+    if share_in_training < 0.1 or share_now > share_in_training / 4:
         return []
-    what = f"accents are lost: {percent(now)} of the texts have non-English letters, "
-    what += f"{percent(before)} in training"
+    message = f"accents are lost: {percent(share_now)} of the texts have non-English letters, "
+    message += f"{percent(share_in_training)} in training"
     fix = "Check the encoding of the data, and its cleaning"
-    return [Finding("warning", "accents-lost", what, len(p), fix=fix)]
+    return [Finding("warning", "accents-lost", message, len(p), fix=fix)]
 
 
 def _balance(counts: Mapping[str, int], n: int) -> list[Finding]:
-    most, least = max(counts, key=lambda k: counts[k]), min(counts, key=lambda k: counts[k])
-    if counts[most] < 10 * max(counts[least], 1):
+    largest, smallest = max(counts, key=lambda k: counts[k]), min(counts, key=lambda k: counts[k])
+    if counts[largest] < 10 * max(counts[smallest], 1):
         return []
-    what = f"classes are imbalanced: {counts[most]:,} examples of {most}, {counts[least]:,} of {least}"
+    message = f"classes are imbalanced: {counts[largest]:,} examples of {largest}"
+    message += f", {counts[smallest]:,} of {smallest}"
     fix = "Look at macro-F1 and at each class; collect more examples of the rare ones"
-    return [Finding("warning", "imbalance", what, counts[least], fix=fix)]
+    return [Finding("warning", "imbalance", message, counts[smallest], fix=fix)]
 
 
 def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
@@ -255,39 +278,45 @@ def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
         return (scaled / scaled.sum(1, keepdims=True))[rows, p.targets]
 
     def loss(x: np.ndarray, noise: float | None = None) -> float:
-        share = x[1] if noise is None else noise
-        return float(-np.log((1 - share) * given(x[0]) + share / k).sum())
+        wrong_share = x[1] if noise is None else noise
+        return float(-np.log((1 - wrong_share) * given(x[0]) + wrong_share / k).sum())
 
-    free = minimize(loss, [1.0, 0.02], bounds=[(0.2, 5), (0, 0.5)])
+    fitted = minimize(loss, [1.0, 0.02], bounds=[(0.2, 5), (0, 0.5)])
     without = minimize(lambda x: loss(x, 0.0), [1.0], bounds=[(0.2, 5)])
-    share = float(free.x[1]) * (k - 1) / k  # 1 of k random labels is right
-    values["wrong_labels"] = share
-    if not 0.02 <= share <= 0.3 or 2 * (without.fun - free.fun) < 10:
+    wrong_share = float(fitted.x[1]) * (k - 1) / k  # 1 of k random labels is right
+    values["wrong_labels"] = wrong_share
+    if not 0.02 <= wrong_share <= 0.3 or 2 * (without.fun - fitted.fun) < 10:
         return []
-    own = given(free.x[0])
-    doubt = free.x[1] / k / ((1 - free.x[1]) * own + free.x[1] / k)
-    order = np.argsort(-doubt, kind="stable")[: max(SHOWN, round(share * len(p)))]
-    what = f"about {percent(share)} of the labels look wrong: the model confidently predicts another label"
+    likelihood = given(fitted.x[0])
+    wrong_probability = fitted.x[1] / k / ((1 - fitted.x[1]) * likelihood + fitted.x[1] / k)
+    order = np.argsort(-wrong_probability, kind="stable")[: max(SHOWN, round(wrong_share * len(p)))]
+    message = (
+        f"about {percent(wrong_share)} of the labels look wrong: the model confidently predicts another label"
+    )
     fix = "Check them: glassformer review-labels"
-    return [Finding("warning", "wrong-labels", what, round(share * len(p)), places(p, order), fix)]
+    return [Finding("warning", "wrong-labels", message, round(wrong_share * len(p)), places(p, order), fix)]
 
 
 def leaks(p: Predicted, count: Count = uncounted) -> Checked:
     """Examples that the model was trained on, including copies."""
-    made = partial(Checked, "leaks")
+    result = partial(Checked, "leaks")
     if p.train is None:
-        return made(not_measured="the training data are not available: audit the run, with its data in place")
-    known = set(copy_keys(p.train))
-    seen = [i for i, key in enumerate(copy_keys(p.split)) if key in known]
+        return result(
+            not_measured="the training data are not available: audit the run, with its data in place"
+        )
+    training_groups = set(copy_keys(p.train))
+    leaked = [i for i, key in enumerate(copy_keys(p.split)) if key in training_groups]
     findings = []
-    if len(seen) > MANY * len(p):
-        rest = np.ones(len(p), bool)
-        rest[seen] = False
+    if len(leaked) > MANY * len(p):
+        is_new = np.ones(len(p), bool)
+        is_new[leaked] = False
         metric = metric_of(p)
-        without = f"; without them {metric.name} is {metric.value(p.scores[rest]):.4g}" if rest.any() else ""
-        what = f"{len(seen):,} of {len(p):,} examples, or copies of them, were in training{without}"
-        findings.append(Finding("warning", "leak", what, len(seen), places(p, seen), "Leave them out"))
-    return made(findings, {"training_examples": len(p.train), "seen": len(seen)})
+        without = (
+            f"; without them {metric.name} is {metric.value(p.scores[is_new]):.4g}" if is_new.any() else ""
+        )
+        message = f"{len(leaked):,} of {len(p):,} examples, or copies of them, were in training{without}"
+        findings.append(Finding("warning", "leak", message, len(leaked), places(p, leaked), "Leave them out"))
+    return result(findings, {"training_examples": len(p.train), "seen": len(leaked)})
 
 
 # --- robustness -------------------------------------------------------------------------------------
@@ -298,43 +327,47 @@ FALL = 0.1  # fall of the metric from which a finding is a warning
 
 def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Checked:
     """How much the metric falls under changes that preserve the meaning."""
-    made = partial(Checked, "robustness")
+    result = partial(Checked, "robustness")
     rows = _sample(len(p), most)
     changes = list(IMAGE_CHANGES if p.has_images else TEXT_CHANGES)
     examples = [p.split.examples[i] for i in rows]
-    before, metric = p.scores[rows], metric_of(p)
+    base_scores, metric = p.scores[rows], metric_of(p)
     spread = float(np.abs(p.targets - np.median(p.targets)).mean()) if p.gives_numbers else 1.0
     table, findings = [], []
-    plain = [as_image(pixels_of(x)) for x in examples] if p.has_images else examples
+    plain_inputs = [as_image(pixels_of(x)) for x in examples] if p.has_images else examples
     for name in with_progress(count, "changing examples", changes):
-        new = [changed(x, name, seed) for seed, x in enumerate(examples)]
-        touched = np.array([str(a) != str(b) for a, b in zip(plain, new, strict=True)])
-        scores = before.copy()
+        perturbed = [changed(x, name, seed) for seed, x in enumerate(examples)]
+        touched = np.array([str(a) != str(b) for a, b in zip(plain_inputs, perturbed, strict=True)])
+        scores = base_scores.copy()
         if touched.any():
-            here = np.flatnonzero(touched)
-            scores[here] = rescored(p, rows[here], [new[i] for i in here])
-        fall = float((before - scores).mean())
+            touched_indices = np.flatnonzero(touched)
+            scores[touched_indices] = rescored(
+                p, rows[touched_indices], [perturbed[i] for i in touched_indices]
+            )
+        fall = float((base_scores - scores).mean())
         table.append(
             {
                 "change": name,
                 "changed": int(touched.sum()),
                 "value": metric.value(scores),
-                "before": metric.value(before),
+                "before": metric.value(base_scores),
             }
         )
-        worse, better = before - scores > 1e-9, scores - before > 1e-9
+        worse, better = base_scores - scores > 1e-9, scores - base_scores > 1e-9
         if fall > FALL * spread and mcnemar(worse, better).p < 0.01:
-            what = f"{name}: {metric.name} {metric.value(before):.4g} becomes {metric.value(scores):.4g}"
-            lost = rows[np.argsort(scores - before, kind="stable")]
+            message = (
+                f"{name}: {metric.name} {metric.value(base_scores):.4g} becomes {metric.value(scores):.4g}"
+            )
+            lost = rows[np.argsort(scores - base_scores, kind="stable")]
             fix = "Train with such changes (augmentation), or undo them before predicting"
-            findings.append(Finding("warning", "not-robust", what, int(worse.sum()), places(p, lost), fix))
+            findings.append(Finding("warning", "not-robust", message, int(worse.sum()), places(p, lost), fix))
     values: dict[str, Any] = {"n": len(rows), "changes": table}
     if not p.has_images:
         values["not_measured"] = {
             "negation": "the label of a negated text is unknown",
             "paraphrase": "a text with other words may have another label",
         }
-    return made(findings, values)
+    return result(findings, values)
 
 
 def rescored(p: Predicted, rows: np.ndarray, examples: Sequence[Any]) -> np.ndarray:
@@ -360,21 +393,23 @@ PER_CLASS = 12  # images per class whose regions are copied
 
 def shortcuts(p: Predicted, count: Count = uncounted) -> Checked:
     """Words or image regions that flip other examples to a class when inserted."""
-    made = partial(Checked, "shortcuts")
+    result = partial(Checked, "shortcuts")
     if p.gives_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
-        return made(not_measured="it needs a classifier with one label per example")
-    found, chance = _regions(p, count) if p.has_images else _words(p, count)
+        return result(not_measured="it needs a classifier with one label per example")
+    parts, chance = _regions(p, count) if p.has_images else _words(p, count)
     findings = []
-    for one in sorted(found, key=lambda one: -one["turned"]):
-        if one["turned"] >= max(TURNS, CONTROL * chance):
-            rows = [] if p.has_images else _with(p, one["part"])
-            where = "copied into" if p.has_images else "appended to"
-            turned, usual = percent(one["turned"], 0), percent(chance, 0)
-            what = f"{one['part']!r} alone decides: {where} other examples, it flips {turned} of them to "
-            what += f"{one['label']} (random ones: {usual})"
+    for part in sorted(parts, key=lambda part: -part["turned"]):
+        if part["turned"] >= max(TURNS, CONTROL * chance):
+            rows = [] if p.has_images else _with(p, part["part"])
+            placement = "copied into" if p.has_images else "appended to"
+            turned, chance_share = percent(part["turned"], 0), percent(chance, 0)
+            message = (
+                f"{part['part']!r} alone decides: {placement} other examples, it flips {turned} of them to "
+            )
+            message += f"{part['label']} (random ones: {chance_share})"
             fix = "Check whether it should decide; if not, remove it from the training data"
-            findings.append(Finding("warning", "shortcut", what, len(rows), places(p, rows), fix))
-    return made(findings, {"tried": len(found), "random": chance, "strongest": found[:CANDIDATES]})
+            findings.append(Finding("warning", "shortcut", message, len(rows), places(p, rows), fix))
+    return result(findings, {"tried": len(parts), "random": chance, "strongest": parts[:CANDIDATES]})
 
 
 def _with(p: Predicted, word: str) -> list[int]:
@@ -385,17 +420,17 @@ def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
     """Try words with the largest mean score for a class in texts of other classes."""
     rows = _sample(len(p), EXPLAINED)
     sums: dict[tuple[str, int], list[float]] = defaultdict(list)
-    by = default_method(p.clf)
+    method = default_method(p.clf)
     for i in with_progress(count, "explaining", rows.tolist()):
         try:
-            made = explain_input(p.clf, p.split.examples[i], method=by)
+            explanation = explain_input(p.clf, p.split.examples[i], method=method)
         except InputError:
             continue
-        whole = sum(abs(score) for _, score in made.words()) or 1.0
-        for word, score in made.words():
+        total = sum(abs(score) for _, score in explanation.words()) or 1.0
+        for word, score in explanation.words():
             for part in words_in(word):
-                sums[part, int(p.chosen[i])].append(score / whole)
-    mean = {key: float(np.sum(own) / (len(own) + 1)) for key, own in sums.items()}
+                sums[part, int(p.chosen[i])].append(score / total)
+    mean = {key: float(np.sum(values) / (len(values) + 1)) for key, values in sums.items()}
     # Also words whose texts nearly all get one class, even rare ones.
     counts: dict[str, Counter] = defaultdict(Counter)
     for x, chosen in zip(p.split.examples, p.chosen.tolist(), strict=True):
@@ -403,21 +438,21 @@ def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
             counts[word][chosen] += 1
     base = np.bincount(p.chosen, minlength=len(p.clf.classes_)) / len(p)
     pure = {
-        (word, k): n * np.log(n / own.total() / base[k])
-        for word, own in counts.items()
-        for k, n in own.items()
-        if n >= 5 and n >= 0.9 * own.total()
+        (word, k): n * np.log(n / values.total() / base[k])
+        for word, values in counts.items()
+        for k, n in values.items()
+        if n >= 5 and n >= 0.9 * values.total()
     }
-    first = sorted(mean, key=lambda key: -mean[key])[:CANDIDATES]
-    first += [key for key in sorted(pure, key=lambda key: -pure[key])[:CANDIDATES] if key not in first]
+    ranked = sorted(mean, key=lambda key: -mean[key])[:CANDIDATES]
+    ranked += [key for key in sorted(pure, key=lambda key: -pure[key])[:CANDIDATES] if key not in ranked]
     rng = np.random.default_rng(0)
     vocabulary = sorted(counts)
     others = [
         (str(rng.choice(vocabulary)), int(rng.integers(len(p.clf.classes_)))) for _ in range(CANDIDATES)
     ]
-    found = [_flipped(p, word, k, lambda x, word=word: _with_word(x, word)) for word, k in (*first, *others)]
-    random = found[len(first) :]
-    return found[: len(first)], float(np.mean([one["turned"] for one in random])) if random else 0.0
+    found = [_flipped(p, word, k, lambda x, word=word: _with_word(x, word)) for word, k in (*ranked, *others)]
+    random = found[len(ranked) :]
+    return found[: len(ranked)], float(np.mean([one["turned"] for one in random])) if random else 0.0
 
 
 def _with_word(x: Any, word: str) -> Any:
@@ -426,32 +461,34 @@ def _with_word(x: Any, word: str) -> Any:
 
 def _flipped(p: Predicted, part: str, k: int, put: Callable[[Any], Any]) -> dict[str, Any]:
     """The share of examples with other predictions that flip to class ``k``."""
-    others = np.flatnonzero(p.chosen != k)
-    rows = np.random.default_rng(1).permutation(others)[:TRIED]
+    other_examples = np.flatnonzero(p.chosen != k)
+    rows = np.random.default_rng(1).permutation(other_examples)[:TRIED]
     label = str(p.clf.classes_[k])
     if not len(rows):
         return {"part": part, "label": label, "turned": 0.0, "n": 0}
-    now = p.clf.chosen(p.clf.outputs([put(p.split.examples[i]) for i in rows.tolist()]))
-    return {"part": part, "label": label, "turned": float((now == k).mean()), "n": len(rows)}
+    predicted = p.clf.chosen(p.clf.outputs([put(p.split.examples[i]) for i in rows.tolist()]))
+    return {"part": part, "label": label, "turned": float((predicted == k).mean()), "n": len(rows)}
 
 
 def _regions(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
     """Copy each region of images of a class to the same place in images of other classes."""
     rng, cells = np.random.default_rng(0), [(i, j) for i in range(GRID) for j in range(GRID)]
-    found: list[dict[str, Any]] = []
+    regions: list[dict[str, Any]] = []
     classes = [k for k in range(len(p.clf.classes_)) if (p.chosen == k).any()]
     for k in with_progress(count, "copying regions", classes):
         donors = rng.permutation(np.flatnonzero(p.chosen == k))[:PER_CLASS].tolist()
         rows = rng.permutation(np.flatnonzero(p.chosen != k))[:PER_CLASS].tolist()
-        from_, into = ([pixels_of(p.split.examples[i]) for i in own] for own in (donors, rows))
+        from_, into = ([pixels_of(p.split.examples[i]) for i in indices] for indices in (donors, rows))
         pairs = [(a, b) for a, b in zip(from_, into, strict=False)]
-        made = [as_image(_copied(a, b, cell)) for cell in cells for a, b in pairs]
-        now = p.clf.chosen(p.clf.outputs(made)).reshape(len(cells), len(pairs)) if pairs else np.zeros((0, 0))
-        for cell, own in zip(cells, now, strict=False):
-            turned, label = float((own == k).mean()), str(p.clf.classes_[k])
+        images = [as_image(_copied(a, b, cell)) for cell in cells for a, b in pairs]
+        predicted = (
+            p.clf.chosen(p.clf.outputs(images)).reshape(len(cells), len(pairs)) if pairs else np.zeros((0, 0))
+        )
+        for cell, indices in zip(cells, predicted, strict=False):
+            turned, label = float((indices == k).mean()), str(p.clf.classes_[k])
             name = f"region in row {cell[0] + 1}, column {cell[1] + 1} of {GRID} x {GRID}"
-            found.append({"part": name, "label": label, "turned": turned, "n": len(pairs)})
-    return found, float(np.median([one["turned"] for one in found])) if found else 0.0
+            regions.append({"part": name, "label": label, "turned": turned, "n": len(pairs)})
+    return regions, float(np.median([one["turned"] for one in regions])) if regions else 0.0
 
 
 def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
@@ -473,35 +510,35 @@ def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
 
 def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> Checked:
     """Whether explanations of the model pass the faithfulness test on some inputs."""
-    made = partial(Checked, "faithfulness")
-    by = default_method(p.clf)
+    result = partial(Checked, "faithfulness")
+    method = default_method(p.clf)
     passed: dict[str, list[bool]] = defaultdict(list)
     rows = _sample(len(p), most)
     for i in with_progress(count, "testing explanations", rows.tolist()):
         try:
-            found = explain_input(p.clf, p.split.examples[i], method=by, trust=True).trust or {}
+            explanation = explain_input(p.clf, p.split.examples[i], method=method, trust=True).trust or {}
         except InputError:
             continue
-        for name, own in found.get("operators", {}).items():
-            if own["passes"] is not None:
-                passed[name].append(bool(own["passes"]))
+        for name, counts in explanation.get("operators", {}).items():
+            if counts["passes"] is not None:
+                passed[name].append(bool(counts["passes"]))
     if not passed:
-        return made(not_measured="no input has enough parts to mask")
-    table = {name: {"n": len(own), "passes": sum(own)} for name, own in passed.items()}
+        return result(not_measured="no input has enough parts to mask")
+    table = {name: {"n": len(counts), "passes": sum(counts)} for name, counts in passed.items()}
     values = {
-        "method": by,
+        "method": method,
         "inputs": len(rows),
         "operators": table,
         "maskable": bool(getattr(p.clf, "maskable", False)),
     }
-    weak = [HIDING[name] for name, own in passed.items() if np.mean(own) < 0.5]
+    weak = [HIDING[name] for name, counts in passed.items() if np.mean(counts) < 0.5]
     findings = []
     if weak:
-        what = f"fewer than half of the explanations by {by} pass the faithfulness test with parts "
-        what += listed_in_part(weak)
+        message = f"fewer than half of the explanations by {method} pass the faithfulness test with parts "
+        message += listed_in_part(weak)
         fix = "Use its explanations as hints only; train with maskable=true, or try another method"
-        findings.append(Finding("note", "unfaithful", what, len(rows), fix=fix))
-    return made(findings, values)
+        findings.append(Finding("note", "unfaithful", message, len(rows), fix=fix))
+    return result(findings, values)
 
 
 CHECKS: Mapping[str, Check] = {

@@ -41,7 +41,7 @@ def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = E
     _check_same(a, b)
     change = b.scores - a.scores
     losses, gains = change < -SAME, change > SAME
-    changed = np.array([x != y for x, y in zip(a.labels_of(a.chosen), b.labels_of(b.chosen), strict=True)])
+    is_changed = np.array([x != y for x, y in zip(a.labels_of(a.chosen), b.labels_of(b.chosen), strict=True)])
     everything = Slice("all", "all examples", np.ones(len(a), bool))
     slices = [everything, *slices_of(a)]
     worse = significant(slices, more_losses(losses, gains), losses, alpha)
@@ -65,7 +65,7 @@ def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = E
         "interval": sorted(metric.sign * x for x in bounds(means)),
         "p": mcnemar(gains, losses).p,
         "alpha": alpha,
-        "changed": int(changed.sum()),
+        "changed": int(is_changed.sum()),
         "worse": int(losses.sum()),
         "better": int(gains.sum()),
         "slices_tested": len(slices),
@@ -78,15 +78,17 @@ def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = E
 
 def _check_same(a: Predicted, b: Predicted) -> None:
     if a.has_images != b.has_images:
-        reads = ["images" if one.has_images else "texts" for one in (a, b)]
-        what = f"{a.name} reads {reads[0]} and {b.name} reads {reads[1]}"
-        raise ConfigError(what, where="diff", fix="Compare two models of the same inputs")
+        reads = ["images" if predicted.has_images else "texts" for predicted in (a, b)]
+        message = f"{a.name} reads {reads[0]} and {b.name} reads {reads[1]}"
+        raise ConfigError(message, where="diff", fix="Compare two models of the same inputs")
     if len(a) != len(b) or list(map(str, a.split.examples)) != list(map(str, b.split.examples)):
-        what = f"{a.name} reads {len(a):,} examples and {b.name} {len(b):,}, and they are not the same"
-        raise ConfigError(what, where="diff", fix="Name the columns, or correct the rows that one cannot use")
+        message = f"{a.name} reads {len(a):,} examples and {b.name} {len(b):,}, and they are not the same"
+        raise ConfigError(
+            message, where="diff", fix="Name the columns, or correct the rows that one cannot use"
+        )
     if a.gives_numbers != b.gives_numbers or list(map(str, a.split.labels)) != list(map(str, b.split.labels)):
-        what = f"{a.name} and {b.name} do not predict the same kind of label"
-        raise ConfigError(what, where="diff", fix="Compare two models of one task")
+        message = f"{a.name} and {b.name} do not predict the same kind of label"
+        raise ConfigError(message, where="diff", fix="Compare two models of one task")
 
 
 def _confidence(predicted: Predicted) -> np.ndarray:
@@ -112,18 +114,18 @@ def _slice_record(
 
 
 def _flip_record(a: Predicted, b: Predicted, i: int) -> dict[str, Any]:
-    own = {key: p.labels_of(p.chosen[i : i + 1])[0] for key, p in (("a", a), ("b", b))}
+    labels = {key: p.labels_of(p.chosen[i : i + 1])[0] for key, p in (("a", a), ("b", b))}
     example = a.split.names()[i] if a.has_images else excerpt(text_of(a.split.examples[i]))
     confidences = (
         {} if a.gives_numbers else {f"p_{k}": float(_confidence(p)[i]) for k, p in (("a", a), ("b", b))}
     )
-    return {"where": a.where(i), "example": example, "label": str(a.split.labels[i]), **own, **confidences}
+    return {"where": a.where(i), "example": example, "label": str(a.split.labels[i]), **labels, **confidences}
 
 
 def parts_of(clf: Any, example: Any, target: Any = None) -> list[tuple[str, float]]:
     """Words (or patches by row and column) with their scores for a label; None: the predicted one."""
-    made = explain_input(clf, example, target=target)
-    return made.words() or made.top(made.scores.size)
+    explanation = explain_input(clf, example, target=target)
+    return explanation.words() or explanation.top(explanation.scores.size)
 
 
 def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
@@ -132,15 +134,15 @@ def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
     shares: list[dict[str, float]] = []
     try:
         for p in (a, b):
-            found = parts_of(p.clf, p.split.examples[i], label)
-            whole = sum(abs(score) for _, score in found) or 1.0
-            own: dict[str, float] = {}
-            for name, score in found:
-                own[name] = own.get(name, 0.0) + score / whole
-            shares.append(own)
+            parts = parts_of(p.clf, p.split.examples[i], label)
+            total = sum(abs(score) for _, score in parts) or 1.0
+            scores_by_name: dict[str, float] = {}
+            for name, score in parts:
+                scores_by_name[name] = scores_by_name.get(name, 0.0) + score / total
+            shares.append(scores_by_name)
     except InputError:  # only one model knows the label, or the example cannot be explained
         return []
     names = list(dict.fromkeys([*shares[0], *shares[1]]))
-    moved = {name: shares[1].get(name, 0.0) - shares[0].get(name, 0.0) for name in names}
-    first: Sequence[str] = sorted(names, key=lambda name: -abs(moved[name]))[:PARTS]
-    return [{"part": n, "a": shares[0].get(n, 0.0), "b": shares[1].get(n, 0.0)} for n in first]
+    changes = {name: shares[1].get(name, 0.0) - shares[0].get(name, 0.0) for name in names}
+    ranked: Sequence[str] = sorted(names, key=lambda name: -abs(changes[name]))[:PARTS]
+    return [{"part": n, "a": shares[0].get(n, 0.0), "b": shares[1].get(n, 0.0)} for n in ranked]

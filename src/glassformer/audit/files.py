@@ -18,13 +18,13 @@ from glassformer.finite import json_text
 from glassformer.outputs import write_text
 
 
-def write_audit(folder: Path, found: Mapping[str, Any], predicted: Predicted) -> None:
+def write_audit(folder: Path, result: Mapping[str, Any], predicted: Predicted) -> None:
     """Write ``audit.html``, ``audit.json`` and ``predictions.csv`` into a new folder."""
     with disk_errors(folder):
         folder.mkdir(parents=True)
     write_text(folder / "predictions.csv", _table(predicted))
-    write_text(folder / "audit.json", json_text(found, indent=2) + "\n")
-    write_text(folder / "audit.html", audit_page(found))
+    write_text(folder / "audit.json", json_text(result, indent=2) + "\n")
+    write_text(folder / "audit.html", audit_page(result))
 
 
 def _table(p: Predicted) -> str:

@@ -25,33 +25,34 @@ def gap(metric: str, value: float) -> str:
     return f"{value:+.4g}" if metric == "mean absolute error" else f"{100 * value:+.1f} points"
 
 
-def diff_sentences(found: Mapping[str, Any]) -> list[str]:
+def diff_sentences(comparison: Mapping[str, Any]) -> list[str]:
     """A summary of a comparison in three sentences."""
-    metric, (a, b) = found["metric"], found["models"]
-    low, high = (gap(metric, x).removesuffix(" points") for x in found["interval"])
-    change = f"{gap(metric, found['difference'])} (95 % interval {low} to {high})"
+    metric, (a, b) = comparison["metric"], comparison["models"]
+    low, high = (gap(metric, x).removesuffix(" points") for x in comparison["interval"])
+    change = f"{gap(metric, comparison['difference'])} (95 % interval {low} to {high})"
     sentences = [
-        f"{b} has {metric} {figure(metric, found['b'])} on {found['n']:,} examples, "
-        f"{a} {figure(metric, found['a'])}: {change}",
-        f"{found['changed']:,} predictions change: {found['worse']:,} get worse, {found['better']:,} better",
+        f"{b} has {metric} {figure(metric, comparison['b'])} on {comparison['n']:,} examples, "
+        f"{a} {figure(metric, comparison['a'])}: {change}",
+        f"{comparison['changed']:,} predictions change: {comparison['worse']:,} get worse, "
+        f"{comparison['better']:,} better",
     ]
-    if not found["slices"]:
-        tested = found["slices_tested"]
+    if not comparison["slices"]:
+        tested = comparison["slices_tested"]
         return [
             *sentences,
-            f"no slice gets worse beyond chance ({tested:,} slices tested, alpha = {found['alpha']:g})",
+            f"no slice gets worse beyond chance ({tested:,} slices tested, alpha = {comparison['alpha']:g})",
         ]
-    worst = found["slices"][0]
-    more = len(found["slices"]) - 1
-    rest = f", and on {more} other slice{'s' * (more > 1)}" if more else ""
-    return [*sentences, f"{b} is worse on {worst['slice']}: {slice_line(metric, worst)}{rest}"]
+    worst = comparison["slices"][0]
+    n_more = len(comparison["slices"]) - 1
+    more_slices = f", and on {n_more} other slice{'s' * (n_more > 1)}" if n_more else ""
+    return [*sentences, f"{b} is worse on {worst['slice']}: {slice_line(metric, worst)}{more_slices}"]
 
 
-def slice_line(metric: str, found: Mapping[str, Any]) -> str:
+def slice_line(metric: str, slice_: Mapping[str, Any]) -> str:
     """Format a slice of a comparison."""
-    values = f"{figure(metric, found['a'])} → {figure(metric, found['b'])}"
-    p = p_value(found["p"])
-    return f"{values} on {found['n']:,} examples (corrected p {p if p.startswith('<') else f'= {p}'})"
+    values = f"{figure(metric, slice_['a'])} → {figure(metric, slice_['b'])}"
+    p = p_value(slice_["p"])
+    return f"{values} on {slice_['n']:,} examples (corrected p {p if p.startswith('<') else f'= {p}'})"
 
 
 def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
@@ -69,39 +70,43 @@ def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
         ]
         for s in slices
     ]
-    return Table(heads, rows, ours=())
+    return Table(heads, rows, highlighted=())
 
 
-def diff_page(found: Mapping[str, Any]) -> str:
+def diff_page(comparison: Mapping[str, Any]) -> str:
     """The page of a comparison."""
-    metric, models = found["metric"], found["models"]
+    metric, models = comparison["metric"], comparison["models"]
     corrected = "Slices that got significantly worse; p is corrected for all tested slices."
-    both = {
+    slice_sections = {
         "slices": ("Where it is worse", f"{corrected} Slices that an earlier one explains are left out."),
         "improved": ("Where it is better", "The same test in the other direction."),
     }
     sections = []
-    for key, (title, note) in both.items():
-        if found[key]:
-            sections.append(Section(key, title, note, table(slice_table(metric, found[key]))))
-    if found["flips"]:
+    for key, (title, note) in slice_sections.items():
+        if comparison[key]:
+            sections.append(Section(key, title, note, table(slice_table(metric, comparison[key]))))
+    if comparison["flips"]:
         note = "Label: prediction of the first model → prediction of the second, the most confident first."
-        sections.append(Section("flips", "Predictions that got worse", note, _flips(found)))
-    first, *rest = diff_sentences(found)
+        sections.append(Section("flips", "Predictions that got worse", note, _flips(comparison)))
+    first_sentence, *more_sentences = diff_sentences(comparison)
     return render_page(
         "run.html.j2",
         title=f"{models[0]} → {models[1]}",
-        summary=f"{first}. {rest[0]}.",
-        verdict=f"{rest[1]}.",
+        summary=f"{first_sentence}. {more_sentences[0]}.",
+        verdict=f"{more_sentences[1]}.",
         warned=0,
-        meta={"data": found["data"], "examples": f"{found['n']:,}", "slices tested": found["slices_tested"]},
+        meta={
+            "data": comparison["data"],
+            "examples": f"{comparison['n']:,}",
+            "slices tested": comparison["slices_tested"],
+        },
         sections=sections,
     )
 
 
-def _flips(found: Mapping[str, Any]) -> Markup:
+def _flips(comparison: Mapping[str, Any]) -> Markup:
     records = []
-    for flip in found["flips"]:
+    for flip in comparison["flips"]:
         parts = ", ".join(f"{one['part']} {one['a']:+.2f} → {one['b']:+.2f}" for one in flip.get("why") or ())
         records.append(
             {
@@ -134,32 +139,32 @@ ANNEX = (
 )
 
 
-def audit_page(found: Mapping[str, Any]) -> str:
+def audit_page(result: Mapping[str, Any]) -> str:
     """The page of an audit: five sentences, then each check."""
     sections = [
         Section(check["name"], check["title"], NOTES[check["name"]], _check(check))
-        for check in found["checks"]
+        for check in result["checks"]
     ]
-    facts = [[key.replace("_", " "), _fact(value)] for key, value in found["about"].items()]
-    known = "Known facts about the model, for a model card or documentation."
-    sections.append(Section("model", "The model", known, table(_two("fact", "value", facts))))
+    facts = [[key.replace("_", " "), _fact(value)] for key, value in result["about"].items()]
+    facts_note = "Known facts about the model, for a model card or documentation."
+    sections.append(Section("model", "The model", facts_note, table(_two("fact", "value", facts))))
     law = "Where this page helps to write the technical documentation of a high-risk system. It is not legal "
     law += "advice, and not the documentation itself."
     points = table(_two("point", "section", list(map(list, ANNEX))))
     sections.append(Section("annex", "EU AI Act, Annex IV", law, points))
-    first, *rest = found["sentences"]
+    first_sentence, *more_sentences = result["sentences"]
     return render_page(
         "run.html.j2",
-        title=f"Audit of {found['model']}",
-        summary=first,
-        verdict=" ".join(rest),
+        title=f"Audit of {result['model']}",
+        summary=first_sentence,
+        verdict=" ".join(more_sentences),
         warned=0,
         meta={
-            "data": found["data"],
-            "examples": f"{found['n']:,}",
-            "warnings": found["warnings"] or "none",
-            "date": found["date"][:10],
-            "version": found["versions"].get("glassformer"),
+            "data": result["data"],
+            "examples": f"{result['n']:,}",
+            "warnings": result["warnings"] or "none",
+            "date": result["date"][:10],
+            "version": result["versions"].get("glassformer"),
         },
         sections=sections,
     )
@@ -190,7 +195,7 @@ SHARES = {
 
 
 def _two(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
-    return Table([name, value], rows, ours=(), words=[value])
+    return Table([name, value], rows, highlighted=(), text_columns=[value])
 
 
 def _check(check: Mapping[str, Any]) -> Markup:
@@ -208,9 +213,9 @@ def _values(name: str, f: Mapping[str, Any]) -> Markup:
             [one["change"], f"{one['changed']:,}", f"{one['before']:.4g}", f"{one['value']:.4g}"]
             for one in f["changes"]
         ]
-        left = "; ".join(f"{key}: {why}" for key, why in f.get("not_measured", {}).items())
-        body = table(Table(["change", "examples changed", "before", "after"], rows, ours=()))
-        return body + part("parts", "small", f"Not measured: {left}." if left else "")
+        not_measured = "; ".join(f"{key}: {why}" for key, why in f.get("not_measured", {}).items())
+        body = table(Table(["change", "examples changed", "before", "after"], rows, highlighted=()))
+        return body + part("parts", "small", f"Not measured: {not_measured}." if not_measured else "")
     if name == "slices":
         rows = [
             [
@@ -223,16 +228,20 @@ def _values(name: str, f: Mapping[str, Any]) -> Markup:
         ]
         sentences = part("parts", "small", f"{f['tested']:,} slices were tested.")
         return (
-            table(Table(["slice", "examples", "errors", "errors elsewhere", "corrected p"], rows, ours=()))
+            table(
+                Table(
+                    ["slice", "examples", "errors", "errors elsewhere", "corrected p"], rows, highlighted=()
+                )
+            )
             + sentences
         )
     if name == "shortcuts":
         rows = [[s["part"], s["label"], percent(s["turned"], 0), s["n"]] for s in f["strongest"]]
         heads = ["word or region", "flips to", "share", "of examples"]
-        return table(Table(heads, rows, ours=(), words=["flips to"]))
+        return table(Table(heads, rows, highlighted=(), text_columns=["flips to"]))
     if name == "faithfulness":
-        rows = [[key, own["n"], own["passes"]] for key, own in f["operators"].items()]
-        return table(Table(["masked by", "inputs tested", "pass"], rows, ours=()))
+        rows = [[key, counts["n"], counts["passes"]] for key, counts in f["operators"].items()]
+        return table(Table(["masked by", "inputs tested", "pass"], rows, highlighted=()))
     if name == "performance":
         metric = f["metric"]
         rows = [

@@ -30,8 +30,8 @@ def typos(text: str, rng: np.random.Generator) -> str:
     words = text.split(" ")
     for i, word in enumerate(words):
         if len(word) > 3 and word.isalpha() and rng.random() < TYPOS:
-            at = int(rng.integers(1, len(word) - 2)) if len(word) > 4 else 1
-            words[i] = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+            position = int(rng.integers(1, len(word) - 2)) if len(word) > 4 else 1
+            words[i] = word[:position] + word[position + 1] + word[position] + word[position + 2 :]
     return " ".join(words)
 
 
@@ -43,8 +43,8 @@ def without_accents(text: str, rng: np.random.Generator) -> str:
 
 def without_punctuation(text: str, rng: np.random.Generator) -> str:
     """Replace punctuation by spaces; a text of punctuation only stays unchanged."""
-    kept = "".join(" " if unicodedata.category(c)[0] == "P" else c for c in text)
-    return " ".join(kept.split()) or text
+    remaining = "".join(" " if unicodedata.category(c)[0] == "P" else c for c in text)
+    return " ".join(remaining.split()) or text
 
 
 TEXT_CHANGES: Mapping[str, Callable[[str, np.random.Generator], str]] = {

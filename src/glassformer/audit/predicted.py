@@ -73,8 +73,11 @@ class Predicted:
             return -np.abs(self.chosen - np.asarray(self.targets, float))
         if self.targets.ndim == 1:
             return (self.chosen == self.targets).astype(float)
-        both, either = (self.chosen & (self.targets > 0)).sum(1), (self.chosen | (self.targets > 0)).sum(1)
-        return np.where(either > 0, both / np.maximum(either, 1), 1.0)
+        intersection, union = (
+            (self.chosen & (self.targets > 0)).sum(1),
+            (self.chosen | (self.targets > 0)).sum(1),
+        )
+        return np.where(union > 0, intersection / np.maximum(union, 1), 1.0)
 
     @cached_property
     def wrong(self) -> np.ndarray:
@@ -129,12 +132,15 @@ def predict(
     split, unknown = with_known_labels(clf, split, context.drop_unreadable)
     for line in [*getattr(splits.dataset, "messages", ()), *notes, *filter(None, [unknown])]:
         log(line)
-    with count(f"predicting with {model}", len(split)) as told:
-        outputs = clf.outputs(split.examples, progress=told)
+    with count(f"predicting with {model}", len(split)) as progress:
+        outputs = clf.outputs(split.examples, progress=progress)
     targets = clf.targets(split.labels, split.origin, split.rows)
     train = _training(context) if (folder / "config.toml").is_file() else None
-    used = {*(getattr(splits.dataset, "columns", None) or ()), getattr(splits.dataset, "pair_column", None)}
-    return Predicted(clf, str(model), split, outputs, targets, _other_columns(split, used), train)
+    used_columns = {
+        *(getattr(splits.dataset, "columns", None) or ()),
+        getattr(splits.dataset, "pair_column", None),
+    }
+    return Predicted(clf, str(model), split, outputs, targets, _other_columns(split, used_columns), train)
 
 
 def _context(
@@ -143,13 +149,13 @@ def _context(
     clf = load(folder)
     task = task_with(type(clf))
     if task is None or not isinstance(clf, Supervised):
-        what = f"holds a {type(clf).__name__}, and only classifiers and regressors can be examined"
-        raise NotForThisModelError(what, where=str(folder))
+        message = f"holds a {type(clf).__name__}, and only classifiers and regressors can be examined"
+        raise NotForThisModelError(message, where=str(folder))
     if (folder / "config.toml").is_file():
         trained = read_run_recipe(folder)
     elif data is None:
-        what, fix = "is a model without its run and its data", "Name labeled data: --data FILE"
-        raise ConfigError(what, where=str(folder), fix=fix)
+        message, fix = "is a model without its run and its data", "Name labeled data: --data FILE"
+        raise ConfigError(message, where=str(folder), fix=fix)
     else:
         trained = build_recipe({"task": task.name, "data": {"source": data}}, "data")
     recipe = with_bad_rows(with_columns(trained, columns), on_bad_row, other=data is not None)
@@ -172,12 +178,12 @@ def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
         return {}
     table = read_table(path, pass_over)
-    found = {}
+    columns_found = {}
     for name in table.names:
         if name not in used and name is not None:
             values = column_as_text(table, name)
-            found[name] = [values.get(row, "") for row in split.rows]
-    return found
+            columns_found[name] = [values.get(row, "") for row in split.rows]
+    return columns_found
 
 
 @dataclass(frozen=True)

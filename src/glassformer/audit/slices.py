@@ -74,13 +74,13 @@ def words_in(text: str) -> set[str]:
 
 def slices_of(predicted: Predicted) -> list[Slice]:
     """All distinct slices with at least ``LEAST`` examples, but not all examples."""
-    made, seen = [], set()
+    slices, seen_rows = [], set()
     for part in _candidates(predicted):
         key = np.packbits(part.rows).tobytes()
-        if LEAST <= part.n < len(predicted) and key not in seen:
-            seen.add(key)
-            made.append(part)
-    return made
+        if LEAST <= part.n < len(predicted) and key not in seen_rows:
+            seen_rows.add(key)
+            slices.append(part)
+    return slices
 
 
 def _candidates(predicted: Predicted) -> Iterator[Slice]:
@@ -98,8 +98,8 @@ def _candidates(predicted: Predicted) -> Iterator[Slice]:
     yield from lengths
     for label in labels:
         for length in lengths:
-            both = label.rows & length.rows
-            yield Slice("label and length", f"{label.name}, {length.name}", both)
+            in_both = label.rows & length.rows
+            yield Slice("label and length", f"{label.name}, {length.name}", in_both)
     yield from _of_texts(texts)
     yield from _of_words(texts)
 
@@ -108,9 +108,13 @@ def _labels(predicted: Predicted) -> Iterator[Slice]:
     if predicted.gives_numbers:
         yield from quarters("label", "true number", np.asarray(predicted.targets, float))
         return
-    given = [set(flat_labels([label])) for label in predicted.split.labels]
+    label_sets = [set(flat_labels([label])) for label in predicted.split.labels]
     for label in predicted.clf.classes_.tolist():
-        yield Slice("label", f"label {label}", np.array([str(label) in set(map(str, own)) for own in given]))
+        yield Slice(
+            "label",
+            f"label {label}",
+            np.array([str(label) in set(map(str, labels)) for labels in label_sets]),
+        )
 
 
 def _of_column(name: str, values: Sequence[str]) -> Iterator[Slice]:
@@ -126,18 +130,20 @@ def _of_column(name: str, values: Sequence[str]) -> Iterator[Slice]:
 def quarters(kind: str, name: str, values: Sequence[float] | np.ndarray) -> list[Slice]:
     """Four slices by quartiles of a number; fewer if numbers repeat."""
     x = np.asarray(values, float)
-    known = np.isfinite(x)
-    if not known.any():
+    is_known = np.isfinite(x)
+    if not is_known.any():
         return []
-    edges = np.unique(np.quantile(x[known], [0, 0.25, 0.5, 0.75, 1], method="inverted_cdf"))
-    made, low = [], -np.inf
+    edges = np.unique(np.quantile(x[is_known], [0, 0.25, 0.5, 0.75, 1], method="inverted_cdf"))
+    slices, low = [], -np.inf
     for high in edges[1:] if len(edges) > 1 else edges:
-        rows = known & (x > low) & (x <= high)
+        rows = is_known & (x > low) & (x <= high)
         bounds = [x[rows].min(), x[rows].max()] if rows.any() else [high, high]
-        shown = " to ".join(f"{bound:.4g}" for bound in dict.fromkeys(bounds))
-        made.append(Slice(kind, f"{shown} {name}" if name == "words" else f"{name} {shown}", rows))
+        bounds_text = " to ".join(f"{bound:.4g}" for bound in dict.fromkeys(bounds))
+        slices.append(
+            Slice(kind, f"{bounds_text} {name}" if name == "words" else f"{name} {bounds_text}", rows)
+        )
         low = high
-    return made
+    return slices
 
 
 def _of_texts(texts: Sequence[str]) -> Iterator[Slice]:
@@ -157,11 +163,11 @@ def _of_texts(texts: Sequence[str]) -> Iterator[Slice]:
 
 
 def _of_words(texts: Sequence[str]) -> Iterator[Slice]:
-    found = [words_in(text) for text in texts]
-    counts = Counter(word for words in found for word in words)
+    words_per_text = [words_in(text) for text in texts]
+    counts = Counter(word for words in words_per_text for word in words)
     often = [word for word, n in counts.most_common() if LEAST <= n <= OFTEN * len(texts)]
     for word in often[:WORDS]:
-        yield Slice("word", f"with {word!r}", np.array([word in words for words in found]))
+        yield Slice("word", f"with {word!r}", np.array([word in words for words in words_per_text]))
 
 
 def _image_facts(predicted: Predicted) -> Mapping[str, list[float]]:
@@ -228,21 +234,21 @@ def significant(slices: Sequence[Slice], test: Test, events: np.ndarray, alpha: 
     tested = [(part, *test(part.rows)) for part in slices]
     floors = np.sort([floor for _, _, floor in tested])
     among = next((k for k in range(1, len(tested) + 1) if (floors <= alpha / k).sum() <= k), len(tested))
-    able = [(part, p) for part, p, floor in tested if floor <= alpha / among]
-    corrected = holm([p for _, p in able]) if able else []
-    found: list[Found] = []
+    testable = [(part, p) for part, p, floor in tested if floor <= alpha / among]
+    corrected_p = holm([p for _, p in testable]) if testable else []
+    findings: list[Found] = []
     covered = np.zeros(len(events), bool)
-    for i in np.argsort(corrected, kind="stable").tolist():
-        part = able[i][0]
-        if corrected[i] > alpha:
+    for i in np.argsort(corrected_p, kind="stable").tolist():
+        part = testable[i][0]
+        if corrected_p[i] > alpha:
             break
-        new = part.rows & ~covered
+        uncovered = part.rows & ~covered
         inside = part.rows[covered]
         if (
-            not found
-            or (new.any() and test(new)[0] <= APART)
+            not findings
+            or (uncovered.any() and test(uncovered)[0] <= APART)
             or (inside.any() and more_errors(events[covered])(inside)[0] <= DENSER)
         ):
-            found.append(Found(part, corrected[i]))
+            findings.append(Found(part, corrected_p[i]))
             covered |= part.rows
-    return found
+    return findings

@@ -39,7 +39,7 @@ from glassformer.cli import (
     translate,
     vectors,
 )
-from glassformer.cli.options import all_keys, flag, instead_of_option, named_as_options, option
+from glassformer.cli.options import all_keys, flag, option, suggest_option, use_option_names
 from glassformer.cli.output import emit, one_line, print_warnings, say_json, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError, NotEnoughMemoryError
@@ -63,7 +63,7 @@ app = typer.Typer(
     name="glassformer",
     help="Transformers you can see through: train, evaluate, explain and serve them.",
     epilog="Your own table: glassformer data doctor FILE.csv, then glassformer train --text FILE.csv, then "
-    "glassformer predict RUN NEW.csv. A folder of images: --images. Every verb has --help.",
+    "glassformer predict RUN NEW.csv. A folder of images: --images. Every command has --help.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -102,8 +102,8 @@ WRONG_TYPE = re.compile(r"Invalid value for '?(.+?)'?: Input should be a valid (
 TYPE_NAMES = {"integer": "a whole number", "number": "a number"}
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         emit(f"glassformer {__version__}")
         raise typer.Exit
 
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # checked above
     stdout_for_json(False)  # until the command's --json is parsed
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
-    before = {variable: os.environ.get(variable) for _, variable in READING.values()}
+    environment = {variable: os.environ.get(variable) for _, variable in READING.values()}
     arguments = _take_reading(arguments)
     listening = own_process() if argv is None else Listening()
     listening.listen()
@@ -149,21 +149,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if argv is not None:
             listening.release()
-            for variable, value in before.items():
+            for variable, value in environment.items():
                 restore(variable, value)
     return code
 
 
-def _command(arguments: list[str], debug: bool, own: bool, listening: Listening) -> int:
+def _command(arguments: list[str], debug: bool, owns_process: bool, listening: Listening) -> int:
     """Run a command, report its error if there is one, and return its exit code."""
-    if own and INFERENCE.intersection(arguments[:1]):  # the process belongs to this command alone
+    if owns_process and INFERENCE.intersection(arguments[:1]):  # the process belongs to this command alone
         go_plain()
     try:
         options = _options_of(arguments)
-        with print_warnings(lambda message: named_as_options(message, options)):
+        with print_warnings(lambda message: use_option_names(message, options)):
             code = _commands().main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
-        return _fail(GlassformerError(_misused(error, arguments)), arguments, debug, "usage", exit_code=2)
+        return _fail(
+            GlassformerError(_usage_message(error, arguments)), arguments, debug, "usage", exit_code=2
+        )
     except GlassformerError as error:
         return _fail(error, arguments, debug, error.code)
     except typer.Abort:
@@ -176,7 +178,7 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
         if listening.heard:  # a library turned the interruption into this error
             raise KeyboardInterrupt from error
         if _is_out_of_memory(error):
-            memory_error = _no_memory(error)
+            memory_error = _out_of_memory_error(error)
             return _fail(memory_error, arguments, debug, memory_error.code)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "" if debug else " (run with --debug for the traceback)"
@@ -186,7 +188,7 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
     return code if isinstance(code, int) else 0
 
 
-def _misused(error: Any, arguments: list[str]) -> str:
+def _usage_message(error: Any, arguments: list[str]) -> str:
     """The error message for a wrong command line, with a fix."""
     help_for = error.ctx.command_path if error.ctx else "glassformer"
     name = getattr(error, "option_name", None)
@@ -194,36 +196,37 @@ def _misused(error: Any, arguments: list[str]) -> str:
         options, keys = _options_of(arguments), {}
         if "--set" in options and arguments[:1] != ["explain"]:
             keys = all_keys()
-        at = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == name), None)
-        value = arguments[at].partition("=")[2] if at is not None else ""
-        if at is not None and not value and not "".join(arguments[at + 1 : at + 2]).startswith("-"):
-            value = "".join(arguments[at + 1 : at + 2])
-        if instead := instead_of_option(f"{name}={value}", options, keys):
+        position = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == name), None)
+        value = arguments[position].partition("=")[2] if position is not None else ""
+        following = "" if position is None else "".join(arguments[position + 1 : position + 2])
+        if not value and not following.startswith("-"):
+            value = following
+        if instead := suggest_option(f"{name}={value}", options, keys):
             return f"No such option: {name}. {instead}"
     message = error.format_message()
-    if found := WRONG_TYPE.fullmatch(message):
-        message = f"{found[1]} takes {TYPE_NAMES.get(found[2], found[2])}."
-    end = "" if message.endswith("?") else "."
-    return f"{message.rstrip('.')}{end} See '{help_for} --help'"
+    if match := WRONG_TYPE.fullmatch(message):
+        message = f"{match[1]} takes {TYPE_NAMES.get(match[2], match[2])}."
+    punctuation = "" if message.endswith("?") else "."
+    return f"{message.rstrip('.')}{punctuation} See '{help_for} --help'"
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether Python, NumPy or torch (on a CPU or a GPU) ran out of memory."""
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or "can't allocate memory" in str(error)
+    is_memory_error = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_memory_error or "can't allocate memory" in str(error)
 
 
-def _no_memory(error: Exception) -> NotEnoughMemoryError:
+def _out_of_memory_error(error: Exception) -> NotEnoughMemoryError:
     """The out-of-memory error in one line, with the size of the failed allocation if the error has it."""
-    found = re.search(r"allocate (\d[\d.]*) (bytes|[KMGT]iB)", str(error))
-    what = "not enough memory"
-    if found:
-        size = float(found[1]) * {"b": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2][0]]
+    match = re.search(r"allocate (\d[\d.]*) (bytes|[KMGT]iB)", str(error))
+    message = "not enough memory"
+    if match:
+        size = float(match[1]) * {"b": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2][0]]
         unit = max((u for u in (1e3, 1e6, 1e9, 1e12) if size >= u), default=1e3)
         names = {1e3: "KB", 1e6: "MB", 1e9: "GB", 1e12: "TB"}
-        what += f": one piece alone needs {size / unit:,.1f} {names[unit]}"
+        message += f": a single allocation needs {size / unit:,.1f} {names[unit]}"
     fix = "Use a smaller model (such as a smaller d_model), shorter inputs or smaller batches"
-    return NotEnoughMemoryError(what, fix=fix)
+    return NotEnoughMemoryError(message, fix=fix)
 
 
 @cache
@@ -236,10 +239,10 @@ def _options_of(arguments: Sequence[str]) -> list[str]:
     """The options of the command that is called."""
     command = _commands()
     for word in arguments:
-        below = getattr(command, "commands", {})
-        if word not in below:
+        subcommands = getattr(command, "commands", {})
+        if word not in subcommands:
             break
-        command = below[word]
+        command = subcommands[word]
     return [option for parameter in command.params for option in parameter.opts]
 
 
@@ -250,17 +253,17 @@ def _interrupted(arguments: list[str]) -> None:
             emit("stopped", err=True)
         return
     tables = sum(word.lower().endswith(".parquet") for word in arguments)
-    keeps = verb in RESUMABLE or (verb == "predict" and tables > 1)  # from Parquet to Parquet
-    what = "finished parts are kept, run the same command again to continue" if keeps else RERUN
-    message = f"interrupted; {what}"
+    resumable = verb in RESUMABLE or (verb == "predict" and tables > 1)  # from Parquet to Parquet
+    advice = "finished parts are kept, run the same command again to continue" if resumable else RERUN
+    message = f"interrupted; {advice}"
     _fail(GlassformerError(message), arguments, False, "interrupted", exit_code=INTERRUPTED)
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without ``--debug``, which may be anywhere; and whether it was given."""
+    """The arguments without ``--debug``, which may be anywhere; and whether ``--debug`` was among them."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    kept = [a for a in arguments[:end] if a != "--debug"]
-    return kept + arguments[end:], len(kept) < end
+    remaining = [a for a in arguments[:end] if a != "--debug"]
+    return remaining + arguments[end:], len(remaining) < end
 
 
 def _take_reading(arguments: list[str]) -> list[str]:
@@ -268,24 +271,24 @@ def _take_reading(arguments: list[str]) -> list[str]:
     their values are put into the environment."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     variables = dict(READING.values())
-    kept, words = [], iter(arguments[:end])
+    remaining, words = [], iter(arguments[:end])
     for word in words:
         option, sign, value = word.partition("=")
         if option not in variables:
-            kept.append(word)
+            remaining.append(word)
         elif value := value if sign else next(words, ""):
             os.environ[variables[option]] = value
         else:
-            kept.append(word)  # without a value: typer reports it
-    return kept + arguments[end:]
+            remaining.append(word)  # without a value: typer reports it
+    return remaining + arguments[end:]
 
 
-def restore(variable: str, before: str | None) -> None:
-    """Set an environment variable back to its value ``before``."""
-    if before is None:
+def restore(variable: str, value: str | None) -> None:
+    """Set an environment variable to ``value``; None removes the variable."""
+    if value is None:
         os.environ.pop(variable, None)
     else:
-        os.environ[variable] = before
+        os.environ[variable] = value
 
 
 def _fail(
@@ -296,11 +299,11 @@ def _fail(
         emit(traceback.format_exc().rstrip(), err=True)
     exit_code = error.exit_code if exit_code is None else exit_code
     rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
-    who = "" if rank == "0" else f"process {rank}: "
-    behind = "" if exit_code == INTERRUPTED else f" [{code}]"
+    process = "" if rank == "0" else f"process {rank}: "
+    suffix = "" if exit_code == INTERRUPTED else f" [{code}]"
     with suppress(OSError):  # the terminal is gone
-        line = one_line(named_as_options(str(error), _options_of(arguments)))
-        emit(f"error: {who}{line}{behind}", err=True)
+        line = one_line(use_option_names(str(error), _options_of(arguments)))
+        emit(f"error: {process}{line}{suffix}", err=True)
         if "--json" in arguments and rank == "0":
             say_json({"error": error.to_dict() | {"code": code}})
     return exit_code

@@ -16,13 +16,13 @@ from glassformer.cli.options import (
     argument,
     check_bad_row,
     check_choice,
+    columns_for_data,
     default_folder,
     flag,
-    free_beside,
     one_data,
     option,
-    refuse_columns,
     tell,
+    unused_path,
     with_columns,
 )
 from glassformer.cli.output import AS_JSON, say, say_json, show, show_table
@@ -31,7 +31,7 @@ from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
 from glassformer.outputs import write_text
 
 WORSE = 3  # exit code: the command succeeded, but the model fails the check
-SHOWN = 5  # changed predictions to print
+MAX_FLIPS = 5  # changed predictions to print
 
 MODEL_A: Any = argument(
     "MODEL", "Model in use: a run, a saved model, or a classifier from the Hub.", default=...
@@ -39,7 +39,7 @@ MODEL_A: Any = argument(
 MODEL_B: Any = argument("NEW_MODEL", "Model that is to replace it.", default=...)
 CHECK: Any = option("NAME", f"Run only this check; may be repeated: {', '.join(TITLES)}.")
 DATA_FILE: Any = option("PATH", "Labeled data: a data set name, table or folder.", panel=DATA)
-PAGE: Any = option("FILE.html", "Write a page.")
+PAGE: Any = option("FILE.html", "Write the comparison as a page.")
 
 
 @with_columns(*COLUMNS)
@@ -64,24 +64,24 @@ def diff_command(
         raise BadValueError(f"{alpha:g} is not between 0 and 1", where="--alpha", fix="Use 0.05")
     if out is not None:
         check_page(out)
-    named = refuse_columns(columns, data)
-    found = compare(model, new_model, data, named, on_bad_row, alpha)
+    column_names = columns_for_data(columns, data)
+    comparison = compare(model, new_model, data, column_names, on_bad_row, alpha)
     from glassformer.audit.page import diff_page, diff_sentences, slice_table
 
     if out is not None:
-        write_text(out, diff_page(found))
+        write_text(out, diff_page(comparison))
     if json:
-        say_json(found | {"page": out})
+        say_json(comparison | {"page": out})
     else:
-        for line in diff_sentences(found):
+        for line in diff_sentences(comparison):
             say(line)
         for key, title in (("slices", "worse"), ("improved", "better")):
-            if found[key]:
-                show(title, slice_table(found["metric"], found[key]))
-        _show_flips(found)
+            if comparison[key]:
+                show(title, slice_table(comparison["metric"], comparison[key]))
+        _show_flips(comparison)
         if out is not None:
             say(f"page: {out}")
-    if found["is_worse"]:
+    if comparison["is_worse"]:
         raise typer.Exit(WORSE)
 
 
@@ -101,11 +101,11 @@ def compare(
     return diff(a, b, alpha=alpha)
 
 
-def _show_flips(found: dict[str, Any]) -> None:
+def _show_flips(comparison: dict[str, Any]) -> None:
     """Print the first predictions that got worse, with the words whose scores changed."""
     rows = []
-    for flip in found["flips"][:SHOWN]:
-        why = ", ".join(one["part"] for one in flip.get("why") or ())
+    for flip in comparison["flips"][:MAX_FLIPS]:
+        why = ", ".join(word["part"] for word in flip.get("why") or ())
         rows.append([flip["example"], flip["label"], flip["a"], flip["b"], why])
     if rows:
         columns = ("example", "label", "before", "now", "words that count more or less")
@@ -138,31 +138,31 @@ def audit_command(
         check_choice("--check", name, tuple(TITLES))
     if fail_under is not None and not 0 <= fail_under <= 1:
         fix = "Use 0 to 1, such as 0.9"
-        raise BadValueError(f"{fail_under:g} is not a share", where="--fail-under", fix=fix)
+        raise BadValueError(f"{fail_under:g} is not between 0 and 1", where="--fail-under", fix=fix)
     folder = out or default_folder(model.resolve().name, "-audit")
     if folder.exists():
-        fix = f"Choose another: --out {free_beside(folder)}"
+        fix = f"Choose another: --out {unused_path(folder)}"
         raise ExistsError("the output folder exists", where=str(folder), fix=fix)
-    named = refuse_columns(columns, data)
+    column_names = columns_for_data(columns, data)
     from glassformer.audit.audit import audit
     from glassformer.audit.files import write_audit
     from glassformer.audit.predicted import predict
     from glassformer.train.callbacks import Progress
 
     count = Progress().count
-    predicted = predict(model, data, columns=named, on_bad_row=on_bad_row, log=tell, count=count)
+    predicted = predict(model, data, columns=column_names, on_bad_row=on_bad_row, log=tell, count=count)
     if fail_under is not None and predicted.gives_numbers:
-        what = "a mean absolute error is not a share"
+        what = "is for classifiers: the metric of a regressor is its mean absolute error"
         raise NotForThisModelError(what, where="--fail-under", fix="Leave it out, and read audit.json")
-    found = audit(predicted, checks=check, count=count, log=tell)
-    write_audit(folder, found, predicted)
+    result = audit(predicted, checks=check, count=count, log=tell)
+    write_audit(folder, result, predicted)
     if json:
-        say_json(found | {"folder": folder})
+        say_json(result | {"folder": folder})
     else:
-        for number, line in enumerate(found["sentences"], 1):
+        for number, line in enumerate(result["sentences"], 1):
             say(f"{number}. {line}")
         say(f"page: {folder / 'audit.html'}")
-    value = found["checks"][0].get("values", {}).get("value")
+    value = result["checks"][0].get("values", {}).get("value")
     too_low = fail_under is not None and (value is None or value < fail_under)
-    if too_low or (fail_on_warning and found["warnings"]):
+    if too_low or (fail_on_warning and result["warnings"]):
         raise typer.Exit(WORSE)

@@ -15,9 +15,9 @@ from glassformer.cli.options import (
     OTHER_DATA,
     RUN_FOLDER,
     check_bad_row,
+    columns_for_data,
     one_data,
     option,
-    refuse_columns,
     tell,
     with_columns,
 )
@@ -26,7 +26,7 @@ from glassformer.config import nearest
 from glassformer.errors import BadValueError
 from glassformer.report.wording import decimal, digits_for, interval, percent, share_interval
 
-FEW = 100  # with fewer examples, a note warns about the temperature
+FEW_EXAMPLES = 100  # with fewer examples, a note warns about the temperature
 FEW_MISTAKES = 5
 METRICS = ("accuracy", "macro_f1", "f1")
 THRESHOLD: Any = option(
@@ -39,20 +39,20 @@ UNDO = (
 )
 
 
-def show_calibration(found: dict[str, Any], run: Path) -> None:
+def show_calibration(result: dict[str, Any], run: Path) -> None:
     """Print the temperature, and the metrics before and after calibration on each split."""
     from glassformer.targets import target_of
 
-    target = target_of(found["splits"][found["chosen_by"]]["before"])
+    target = target_of(result["splits"][result["chosen_by"]]["before"])
     second = next(key for key in target.leads if key != "accuracy")
-    called = [target.metrics[key].name for key in ("accuracy", second)]
-    columns = ("", "calib. error", "95 % interval", "log loss", *called)  # within 80 characters
-    per_label = isinstance(found["temperature"], list)
+    metric_names = [target.metrics[key].name for key in ("accuracy", second)]
+    columns = ("", "calib. error", "95 % interval", "log loss", *metric_names)  # within 80 characters
+    per_label = isinstance(result["temperature"], list)
     if per_label:
         say("one temperature per label; calib. error: the expected calibration error over all labels")
     else:
-        say(f"temperature {found['temperature']:.4f}; calib. error: the expected calibration error")
-    for name, split in found["splits"].items():
+        say(f"temperature {result['temperature']:.4f}; calib. error: the expected calibration error")
+    for name, split in result["splits"].items():
         digits = digits_for(split["before"]["n"])
         rows = []
         for side in ("before", "after"):
@@ -69,112 +69,113 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
             )
         show_table(name, columns, rows, right=columns[1:])
     if per_label:
-        show_labels(found)
+        show_labels(result)
     else:
-        show_decision(found)
-    seen = found["splits"][found["chosen_by"]]["before"]["n"]
-    if seen < FEW:
-        what = f"{seen} {'words' if target.word_labels else 'examples'}"
-        note(f"chosen by {what} only: with fewer than {FEW} the temperature is little more than a guess")
-    for line in (*few_mistakes(found), *no_check(found)):
+        show_decision(result)
+    count = result["splits"][result["chosen_by"]]["before"]["n"]
+    if count < FEW_EXAMPLES:
+        examples = f"{count} {'words' if target.word_labels else 'examples'}"
+        note(f"only {examples} for calibration: with fewer than {FEW_EXAMPLES} the temperature is a guess")
+    for line in (*few_mistakes(result), *overlap_notes(result)):
         note(line)
-    if found["at_bound"]:
+    if result["at_bound"]:
         note(
             "the temperature is at the end of the searched range: the model is far from calibrated, or "
             "the examples are few"
         )
     say(f"saved with the model: {run / 'model'}")
-    if not isinstance(found["temperature"], list):
-        changed = [name for name in ("threshold", "abstain_below") if found.get(name) is not None]
-        decision = "".join(f"; clf.{name}_ = None" for name in changed)
+    if not isinstance(result["temperature"], list):
+        settings = [name for name in ("threshold", "abstain_below") if result.get(name) is not None]
+        decision = "".join(f"; clf.{name}_ = None" for name in settings)
         say(f"to undo it, in Python: {UNDO.format(run=run, decision=decision)}")
     say(f"report: {run / 'report.html'}")
 
 
-def few_mistakes(found: dict[str, Any]) -> Iterator[str]:
+def few_mistakes(result: dict[str, Any]) -> Iterator[str]:
     """Yield notes if the calibration examples have few or no mistakes."""
-    n, made = found["splits"][found["chosen_by"]]["before"]["n"], found["mistakes"]
+    n, counts = result["splits"][result["chosen_by"]]["before"]["n"], result["mistakes"]
     caution = "the temperature is fitted with one pseudo-error (Platt, 1999) and may not fit harder examples"
-    if isinstance(made, list):
-        clean = [label for label, count in zip(found["classes"], made, strict=True) if not count]
-        if clean:
-            what = ", ".join(clean[:FEW_MISTAKES]) + (", …" if len(clean) > FEW_MISTAKES else "")
-            yield f"no mistake among the {n:,} for {len(clean):,} of {len(made):,} labels ({what}): {caution}"
-    elif not made:
-        yield f"no mistake among the {n:,}: {caution}"
-    elif made < FEW_MISTAKES:
-        mistakes = "1 mistake" if made == 1 else f"{made} mistakes"
-        yield f"only {mistakes} among the {n:,}: the temperature is little more than a guess"
+    if isinstance(counts, list):
+        labels = [label for label, count in zip(result["classes"], counts, strict=True) if not count]
+        if labels:
+            names = ", ".join(labels[:FEW_MISTAKES]) + (", …" if len(labels) > FEW_MISTAKES else "")
+            count = f"{len(labels):,} of {len(counts):,} labels ({names})"
+            yield f"no mistake in {n:,} examples for {count}: {caution}"
+    elif not counts:
+        yield f"the {n:,} examples have no mistake: {caution}"
+    elif counts < FEW_MISTAKES:
+        mistakes = "1 mistake" if counts == 1 else f"{counts} mistakes"
+        yield f"only {mistakes} in the {n:,} examples: the temperature is little more than a guess"
 
 
-def no_check(found: dict[str, Any]) -> Iterator[str]:
+def overlap_notes(result: dict[str, Any]) -> Iterator[str]:
     """Yield notes if calibration examples are also in the run's own splits."""
-    n = found["splits"][found["chosen_by"]]["before"]["n"]
-    for split, count in found.get("seen", {}).items():
+    n = result["splits"][result["chosen_by"]]["before"]["n"]
+    for split, count in result.get("seen", {}).items():
         if not count:
             continue
         message = (
-            f"{count:,} of the {n:,} examples that chose, or copies of them, are the run's {split} examples"
+            f"{count:,} of the {n:,} calibration examples are, or are copies of, {split} examples of the run"
         )
         if split == "train":
             yield f"{message}: on training examples a model is more confident, so the temperature is too low"
         else:
-            yield f"{message}: its {split} metrics after calibration are no longer an independent check"
+            yield f"{message}: the {split} metrics after calibration are no longer an independent check"
 
 
-def show_limits(found: dict[str, Any]) -> None:
+def show_limits(result: dict[str, Any]) -> None:
     """Print how many of the calibration examples would get a label with each abstention threshold."""
     rows = []
-    for left in found["abstaining"]:
-        n, share = left["answered"], left["accuracy"]
-        known = share_interval(share, left["accuracy_interval"], n, digits_for(n)) if n else ""
-        answered = percent(n / left["n"], digits_for(left["n"]))
-        rows.append([f"{left['below']:g}", answered, percent(share, digits_for(n)), known])
+    for entry in result["abstaining"]:
+        n, accuracy = entry["answered"], entry["accuracy"]
+        bounds = share_interval(accuracy, entry["accuracy_interval"], n, digits_for(n)) if n else ""
+        answered = percent(n / entry["n"], digits_for(entry["n"]))
+        rows.append([f"{entry['below']:g}", answered, percent(accuracy, digits_for(n)), bounds])
     columns = ("below", "answered", "right of these", "95 % interval")
     show_table("no label", columns, rows, right=columns)
-    say(f"choose one with --abstain-below P; measured on the {found['chosen_by']} examples")
+    say(f"set the threshold with --abstain-below P; measured on the {result['chosen_by']} examples")
 
 
-def show_decision(found: dict[str, Any]) -> None:
+def show_decision(result: dict[str, Any]) -> None:
     """Print the decision threshold, or one per class, and the effect of abstention."""
     from glassformer.report.metrics import unit_of
 
-    threshold, called = found["threshold"], unit_of(found["metric"] or "f1").name
+    threshold, metric_name = result["threshold"], unit_of(result["metric"] or "f1").name
     if isinstance(threshold, list):
-        rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in _by_class(found)]
+        rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in _by_class(result)]
         columns = ("class", "threshold", "offset of log p")
-        show_table(f"thresholds for the best {called}", columns, rows, right=columns[1:])
+        show_table(f"thresholds for the best {metric_name}", columns, rows, right=columns[1:])
     elif threshold is not None:
-        say(f"threshold on {found['classes'][1]!r}: {threshold:.4f}, for the best {found['metric']}")
-    if threshold is not None and (unseen := found.get("unseen")):
-        message = f"{called} on {found['chosen_by']} with thresholds chosen by 5-fold cross-validation"
+        say(f"threshold on {result['classes'][1]!r}: {threshold:.4f}, for the best {result['metric']}")
+    if threshold is not None and (unseen := result.get("unseen")):
+        message = f"{metric_name} on {result['chosen_by']} with thresholds chosen by 5-fold cross-validation"
         say(f"{message}: {decimal(unseen['before'], 4)} becomes {decimal(unseen['after'], 4)}")
-    for name, split in found["splits"].items():
-        if left := split["after"].get("abstention"):
-            say(f"{name}: {abstention_line(left)}")
-    if found.get("abstaining") and found.get("abstain_below") is None:
-        show_limits(found)
+    for name, split in result["splits"].items():
+        if abstention := split["after"].get("abstention"):
+            say(f"{name}: {abstention_line(abstention)}")
+    if result.get("abstaining") and result.get("abstain_below") is None:
+        show_limits(result)
 
 
-def _by_class(found: dict[str, Any]) -> list[tuple[str, float]]:
+def _by_class(result: dict[str, Any]) -> list[tuple[str, float]]:
     """Classes and their thresholds."""
-    return list(zip(found["classes"], found["threshold"], strict=True))
+    return list(zip(result["classes"], result["threshold"], strict=True))
 
 
-def show_labels(found: dict[str, Any]) -> None:
+def show_labels(result: dict[str, Any]) -> None:
     """Temperature, threshold and calibration error of each label."""
-    split = list(found["splits"].values())[-1]
+    split = list(result["splits"].values())[-1]
     rows = [
         [
             label,
-            f"{found['temperature'][k]:.3f}",
-            "0.5" if found["threshold"] is None else f"{found['threshold'][k]:.3f}",
+            f"{result['temperature'][k]:.3f}",
+            "0.5" if result["threshold"] is None else f"{result['threshold'][k]:.3f}",
             *(f"{100 * split[side]['ece_per_label'][k]:.2f} %" for side in ("before", "after")),
         ]
-        for k, label in enumerate(found["classes"])
+        for k, label in enumerate(result["classes"])
     ]
     columns = ("label", "temperature", "threshold", "error before", "error after")
-    show_table(list(found["splits"])[-1], columns, rows, right=columns[1:])
+    show_table(list(result["splits"])[-1], columns, rows, right=columns[1:])
 
 
 @with_columns(*LABELED)
@@ -192,14 +193,20 @@ def calibrate_command(
 ) -> None:
     """Choose temperature and threshold on validation data, and save them with the model."""
     if threshold is not None and threshold not in METRICS:
-        raise BadValueError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
+        raise BadValueError(
+            f"unknown metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS)
+        )
     folder, data = check_run(run), one_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 
-    named, bad = refuse_columns(columns, data), check_bad_row(on_bad_row)
-    chosen: dict[str, Any] = {"abstain_below": abstain_below, "columns": named, "on_bad_row": bad}
-    found = calibrate_run(folder, data, threshold, say=tell, **chosen)
+    column_names, bad_row_choice = columns_for_data(columns, data), check_bad_row(on_bad_row)
+    options: dict[str, Any] = {
+        "abstain_below": abstain_below,
+        "columns": column_names,
+        "on_bad_row": bad_row_choice,
+    }
+    result = calibrate_run(folder, data, threshold, say=tell, **options)
     if json:
-        say_json(found)
+        say_json(result)
     else:
-        show_calibration(found, folder)
+        show_calibration(result, folder)

@@ -62,14 +62,12 @@ def models_study(
     from glassformer.study.compare import check_study_folder
 
     if len(models) < 2 or len(set(models)) < len(models):
-        what = (
-            f"{models[0]!r} twice"
-            if len(models) > 1
-            else "one model alone"
-            if models
-            else "no model is named"
+        problem = (
+            f"{models[0]!r} twice" if len(models) > 1 else "only one model" if models else "no model is named"
         )
-        raise NothingGivenError(what, where="--model", fix="Name two or more: --model encoder-mini textcnn")
+        raise NothingGivenError(
+            problem, where="--model", fix="Name two or more: --model encoder-mini textcnn"
+        )
     if not 1 <= seeds <= MOST_SEEDS:
         raise BadValueError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MOST_SEEDS}")
     recipes = {m: choose_recipe(None, text, images=images, model=m, settings=settings) for m in models}
@@ -120,8 +118,8 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
     columns = ("arm", *heads, "an epoch")
     say()
     seeds = len(results["seeds"])
-    several = f"{seeds} seeds" if seeds > 1 else "one seed"
-    title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {several}"
+    seed_count = f"{seeds} seeds" if seeds > 1 else "one seed"
+    title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {seed_count}"
     show_table(title, columns, rows, right=columns[1:])
     say(results["verdict"])
     for name, sentence in results["sentences"].items():
@@ -133,9 +131,9 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
-GIVEN: Any = argument(
+STUDY_OR_RUNS: Any = argument(
     "STUDY|RUN...",
-    f"Study, a .toml file or one of: {', '.join(study_names())}; or two or more finished run folders.",
+    f"A study (a .toml file, or one of: {', '.join(study_names())}), or two or more finished run folders.",
     autocompletion=studies,
 )
 TEXT: Any = option("FILE", "Labeled texts to compare models on.", panel=DATA)
@@ -161,7 +159,7 @@ ENGINE: Any = option("NAME", "serial, or ray for a cluster.", default="serial")
 
 @with_columns(*LABELED)
 def compare_command(
-    study: list[str] | None = GIVEN,
+    study: list[str] | None = STUDY_OR_RUNS,
     text: str | None = TEXT,
     images: str | None = IMAGES,
     model: list[str] | None = MODELS,
@@ -178,34 +176,34 @@ def compare_command(
 ) -> None:
     """Compare recipes, models or runs on the same examples with paired tests. Resumes unfinished studies."""
     check_engine(engine)
-    by: dict[str, Any] = {"split": split, "measure": measure}
-    apart = f"-{split}" if split == "test" else ""  # another split, another folder
-    given = list(study or ())
-    bad = flag_settings(on_bad_row=check_bad_row(on_bad_row))
+    evaluation: dict[str, Any] = {"split": split, "measure": measure}
+    suffix = f"-{split}" if split == "test" else ""  # another split, another folder
+    arguments = list(study or ())
+    bad_row_settings = flag_settings(on_bad_row=check_bad_row(on_bad_row))
     settings = [
-        *([f"broken={on_bad_row}"] if bad and images else bad),
+        *([f"broken={on_bad_row}"] if bad_row_settings and images else bad_row_settings),
         *column_settings(columns),
         *(settings or ()),
     ]
     if text or images:
         if text and images:
             raise ConflictError("both --text and --images are given", where="compare", fix="Give one of them")
-        folder = out or default_folder(Path(text or images or "").stem, f"-models{apart}")
-        several, changes = [*(model or ()), *given], {}
-        asked = models_study(several, folder, text=text, images=images, settings=settings, seeds=seeds)
-    elif len(given) != 1 or (Path(given[0]) / "config.toml").is_file():
-        results = compare_finished(_runs(given, settings, model), out, **by)
+        folder = out or default_folder(Path(text or images or "").stem, f"-models{suffix}")
+        models, changes = [*(model or ()), *arguments], {}
+        planned = models_study(models, folder, text=text, images=images, settings=settings, seeds=seeds)
+    elif len(arguments) != 1 or (Path(arguments[0]) / "config.toml").is_file():
+        results = compare_finished(_runs(arguments, settings, model), out, **evaluation)
         show_study(results, out)
         if json:
             say_json({"folder": out, **results})
         return
     else:
-        asked, changes = _study(given[0]), parse_settings(settings)
-        folder = out or default_folder(asked.name, apart if split != asked.split else "")
+        planned, changes = _study(arguments[0]), parse_settings(settings)
+        folder = out or default_folder(planned.name, suffix if split != planned.split else "")
     from glassformer.study.compare import compare
 
     run: dict[str, Any] = {"workers": workers, "say": say, "progress": True, "engine": engine}
-    results = compare(asked, folder, settings=changes, **run, **by)
+    results = compare(planned, folder, settings=changes, **run, **evaluation)
     show_study(results, folder)
     if json:
         say_json({"folder": folder, **results})
@@ -219,13 +217,15 @@ def compare_command(
 ASK = "Name a study, two run folders, or give --text FILE --model NAME NAME"
 
 
-def _runs(given: Sequence[str], settings: Sequence[str] | None, model: Sequence[str] | None) -> Sequence[str]:
-    if not given:
-        raise NothingGivenError("nothing to compare", where="compare", fix=ASK)
+def _runs(
+    arguments: Sequence[str], settings: Sequence[str] | None, model: Sequence[str] | None
+) -> Sequence[str]:
+    if not arguments:
+        raise NothingGivenError("there is nothing to compare", where="compare", fix=ASK)
     for name, value in {"--set": settings, "--model": model}.items():
         if value:
-            raise ConfigError("finished runs stay as they are", where=name, fix="Leave it out")
-    return given
+            raise ConfigError("has no effect on finished runs", where=name, fix="Leave it out")
+    return arguments
 
 
 def _study(name: str) -> Any:

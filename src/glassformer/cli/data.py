@@ -21,8 +21,8 @@ from glassformer.cli.options import (
     argument,
     column_settings,
     free_folder,
-    named_as_options,
     option,
+    use_option_names,
 )
 from glassformer.cli.output import AS_JSON, NO_ANSWER, excerpt, note, say, say_json, show_table
 from glassformer.cli.own_data import is_set, requested_recipe
@@ -77,36 +77,38 @@ def read_as(
 ) -> tuple[DoctorReport, Any, str]:
     """Run the data doctor on data as a recipe reads them; returns its report, the data and their kind.
 
-    Unless ``settings`` say otherwise, unusable rows are skipped and nothing is held out.
+    Unless ``settings`` change it, unusable rows are skipped and nothing is held out.
     """
     from glassformer.tasks.labelled import parts_of
 
     if KINDS[kind].numbers and is_set("target", settings):
         kind = "texts"  # a regression on both texts of a row
     if not KINDS[kind].with_set:
-        what = f"belongs to texts, images and tagged words, and these are {kind}"
+        what = f"is for texts, images and tagged words, and these data are {kind}"
         raise NotForThisModelError(what, where="--set", fix="Leave it out")
     if isinstance(KINDS[kind], TaggedWords):
         return (*_of_tags(source, settings, columns[2]), kind)
-    pictures = kind == "images"
-    named = column_settings(
+    images = kind == "images"
+    column_values = column_settings(
         dict(zip(COLUMN_KEYS, (None if c == "auto" else c for c in columns), strict=True))
     )
-    usual = ["broken=skip" if pictures else "on_bad_row=skip", *named]
+    defaults = ["broken=skip" if images else "on_bad_row=skip", *column_values]
     path = Path(source).expanduser()
-    where = str(path.resolve()) if path.exists() else source
-    chosen = {"model": {"model": model}} if model else None
-    recipe = requested_recipe(ImageRecipe if pictures else Recipe, where, [*usual, *settings], chosen)
+    source_path = str(path.resolve()) if path.exists() else source
+    model_section = {"model": {"model": model}} if model else None
+    recipe = requested_recipe(
+        ImageRecipe if images else Recipe, source_path, [*defaults, *settings], model_section
+    )
     task = TASKS[recipe.task]
     splits = task.load(recipe)
-    used = replace(splits.dataset, splits=splits.parts())
-    if not pictures:
+    dataset = replace(splits.dataset, splits=splits.parts())
+    if not images:
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
     _, target = parts_of(task)
-    report = KINDS[kind].examine(target.examined(used), model, max_length, recipe)
+    report = KINDS[kind].examine(target.examined(dataset), model, max_length, recipe)
     report = replace(report, findings=[*report.findings, *target.findings(splits, recipe.train)])
-    return report, used, kind
+    return report, dataset, kind
 
 
 def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> tuple[DoctorReport, Any]:
@@ -136,31 +138,31 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
     from glassformer.data.augment import contact_sheet, sheet_columns
 
     if level is None or out is None:
-        given, lacking = ("--out", "--augment LEVEL") if level is None else ("--augment", "--out FILE.png")
-        fix = f"Add {lacking}"
-        raise NothingGivenError("a contact sheet needs both --augment and --out", where=given, fix=fix)
+        option, missing = ("--out", "--augment LEVEL") if level is None else ("--augment", "--out FILE.png")
+        fix = f"Add {missing}"
+        raise NothingGivenError("a contact sheet needs both --augment and --out", where=option, fix=fix)
     columns = sheet_columns(level)
     check_new_file(out)
     if out.suffix.lower() != ".png":
         fix = "Give --out a name that ends in .png"
         raise BadValueError("the sheet is a PNG file", where=str(out), fix=fix)
     split = next(iter(load_image_dataset(source).splits.values()))
-    chosen = np.unique(np.linspace(0, len(split) - 1, SHEET_ROWS).astype(int)).tolist()
-    sheet = contact_sheet([split.images[i] for i in chosen], level, split.origin)
+    indices = np.unique(np.linspace(0, len(split) - 1, SHEET_ROWS).astype(int)).tolist()
+    sheet = contact_sheet([split.images[i] for i in indices], level, split.origin)
     with atomic_write(out) as draft:
         sheet.save(draft, "PNG")
-    say(f"{counted(len(chosen), 'image')}, {', '.join(columns)}: {out}")
+    say(f"{counted(len(indices), 'image')}, {', '.join(columns)}: {out}")
 
 
 # --- the verb -------------------------------------------------------------------------------------
 
 
-SHOWN = 3  # examples of each class, spans of each kind, pairs
+MAX_EXAMPLES = 3  # examples of each class, spans of each kind, pairs
 QUESTIONS = 5
 USUAL_LENGTH = 256  # tokens at which train truncates texts
 # notes whose examples are printed; those of warnings always are
 LISTED = ("near-repeats", "quotes", "repeats", "truncation")
-app = typer.Typer(help="Inspect data sets: the named ones, or your own files.", no_args_is_help=True)
+app = typer.Typer(help="Inspect data sets: the built-in ones, or your own files.", no_args_is_help=True)
 
 SOURCE: Any = argument("NAME", "Data set name, table or folder.", default=...)
 PAIR_COLUMN: Any = option(
@@ -180,16 +182,16 @@ def source_locations() -> dict[str, str]:
         if not source.folder:
             places[name] = "made here, nothing to fetch"
             continue
-        absent = "not here" if source.load else "not here; GLASSFORMER_DATA names the folder around it"
-        absent += f"; fetched from {source.hub} on the Hub when first used" if source.hub else ""
-        absent += f"; to be had from {source.origin}" if source.origin else ""
-        places[name] = str(folder_here(source.folder) or absent)
+        place = "not here" if source.load else "not here; GLASSFORMER_DATA names the folder around it"
+        place += f"; fetched from {source.hub} on the Hub when first used" if source.hub else ""
+        place += f"; to be had from {source.origin}" if source.origin else ""
+        places[name] = str(folder_here(source.folder) or place)
     return places
 
 
 @app.command("list")
 def list_command(json: bool = AS_JSON) -> None:
-    """List the named data sets, and where each is on this machine."""
+    """List the built-in data sets, and where each is on this machine."""
     places = source_locations()
     rows = [[name, s.description, s.licence, places[name]] for name, s in named_sources().items()]
     if json:
@@ -207,10 +209,10 @@ def describe(dataset: TextDataset) -> dict[str, Any]:
     splits = {}
     for name, split in dataset.splits.items():
         examples: dict[str, list[str]] = {}
-        for text, given in zip(split.texts, split.labels or [""] * len(split), strict=True):
-            for label in flat_labels([given]):
-                if len(shown := examples.setdefault(str(label), [])) < SHOWN:
-                    shown.append(text)
+        for text, value in zip(split.texts, split.labels or [""] * len(split), strict=True):
+            for label in flat_labels([value]):
+                if len(texts := examples.setdefault(str(label), [])) < MAX_EXAMPLES:
+                    texts.append(text)
         counts = Counter(map(str, flat_labels(split.labels)))
         splits[name] = {
             "texts": len(split),
@@ -228,22 +230,22 @@ def _about(dataset: Any) -> dict[str, Any]:
 
 def _left_out(dataset: Any) -> list[str]:
     """One line about the unusable rows that are not shown; empty if there are none."""
-    said = [summary(dataset.rejected, listed=False)] if dataset.rejected else []
-    return [f"{line}. All of them: glassformer data doctor" for line in said]
+    lines = [summary(dataset.rejected, listed=False)] if dataset.rejected else []
+    return [f"{line}. To list all: glassformer data doctor" for line in lines]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownData:
     """Output of ``data show``, for JSON and for a terminal."""
 
     about: dict[str, Any]
-    heads: tuple[str, ...]  # of the table of splits; all but the first and the last are numeric columns
+    heads: tuple[str, ...]  # of the table of splits; all columns but the first and last are numeric
     rows: list[list[str]]
     notes: Sequence[str] = ()
-    first: str = ""  # noun for the examples of the first split; empty: no examples are shown
+    noun: str = ""  # for the examples of the first split; empty: no examples are shown
     columns: tuple[str, ...] = ()
     examples: Sequence[Sequence[str]] = ()
-    words: tuple[str, ...] = ()  # heads of columns that are not numeric
+    text_heads: tuple[str, ...] = ()  # columns of the table of splits that are not numeric
 
 
 def _counts(classes: dict[str, int]) -> str:
@@ -252,7 +254,7 @@ def _counts(classes: dict[str, int]) -> str:
 
 # --- kinds of data --------------------------------------------------------------------------------
 
-# of the texts, the second texts, the labels or tags; None or auto: detected
+# columns of the texts, the second texts, and the labels or tags; None or auto: detected
 Columns = tuple[str | None, str, str | None]
 
 
@@ -283,11 +285,11 @@ class Texts:
             options["tokenizer"] = _tokenizer(model)
         if recipe is not None:
             d = recipe.data
-            held = d.validation_size is not None or d.test_size is not None
-            options |= {"clean": recipe.text.clean, "held_out": d.hold_out if held else None}
+            holds_out = d.validation_size is not None or d.test_size is not None
+            options |= {"clean": recipe.text.clean, "held_out": d.hold_out if holds_out else None}
         return examine(dataset, **options)
 
-    def show(self, dataset: Any, name: str) -> Shown:
+    def show(self, dataset: Any, name: str) -> ShownData:
         """The output of ``data show``."""
         about = describe(dataset)
         splits = about["splits"]
@@ -297,7 +299,9 @@ class Texts:
         first = next(iter(splits.values()))["examples"]
         examples = [[label, excerpt(text)] for label, texts in first.items() for text in texts]
         heads = ("split", "texts", "classes", "from")
-        return Shown(about, heads, rows, about["notes"], "texts", ("label", "text"), examples, ("classes",))
+        return ShownData(
+            about, heads, rows, about["notes"], "texts", ("label", "text"), examples, ("classes",)
+        )
 
 
 class Images(Texts):
@@ -310,12 +314,14 @@ class Images(Texts):
         from glassformer.data.image_doctor import examine_images
         from glassformer.inputs.images import build_transform
 
-        of = recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
-        transform = build_transform(recipe.image if recipe else ImageConfig(), of)
+        model_config = (
+            recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
+        )
+        transform = build_transform(recipe.image if recipe else ImageConfig(), model_config)
         about = dataset.notes, dataset.rejected
         return examine_images(dataset.name, dataset.splits, *about, transform=transform, decode=True)
 
-    def show(self, dataset: Any, name: str) -> Shown:
+    def show(self, dataset: Any, name: str) -> ShownData:
         counts = {split: Counter(map(str, flat_labels(s.labels))) for split, s in dataset.splits.items()}
         splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
         about = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
@@ -324,7 +330,7 @@ class Images(Texts):
             for k, s in dataset.splits.items()
         ]
         heads = ("split", "images", "classes", "from")
-        return Shown(about | {"splits": splits}, heads, rows, dataset.notes, words=("classes",))
+        return ShownData(about | {"splits": splits}, heads, rows, dataset.notes, text_heads=("classes",))
 
 
 class ParallelTexts(Texts):
@@ -340,12 +346,12 @@ class ParallelTexts(Texts):
 
         return examine_pairs(dataset)
 
-    def show(self, dataset: Any, name: str) -> Shown:
+    def show(self, dataset: Any, name: str) -> ShownData:
         splits = {
             split: {
                 "pairs": len(s),
                 "origin": s.origin,
-                "examples": list(zip(s.source, s.target, strict=True))[:SHOWN],
+                "examples": list(zip(s.source, s.target, strict=True))[:MAX_EXAMPLES],
             }
             for split, s in dataset.splits.items()
         }
@@ -353,7 +359,7 @@ class ParallelTexts(Texts):
         rows = [[split, f"{s['pairs']:,}", s["origin"]] for split, s in splits.items()]
         examples = [list(map(excerpt, pair)) for pair in next(iter(splits.values()))["examples"]]
         heads = ("split", "pairs", "from")
-        return Shown(about | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
+        return ShownData(about | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
 
 
 class ScoredPairs(ParallelTexts):
@@ -367,14 +373,16 @@ class ScoredPairs(ParallelTexts):
 
         return examine_scored(dataset.name, dataset.splits, dataset.rejected)
 
-    def show(self, dataset: Any, name: str) -> Shown:
+    def show(self, dataset: Any, name: str) -> ShownData:
         splits = {
             split: {
                 "pairs": len(s),
                 "lowest": min(s.scores) if s.scores else None,
                 "highest": max(s.scores) if s.scores else None,
                 "origin": s.origin,
-                "examples": list(zip(s.first, s.second, s.scores or [None] * len(s), strict=True))[:SHOWN],
+                "examples": list(zip(s.first, s.second, s.scores or [None] * len(s), strict=True))[
+                    :MAX_EXAMPLES
+                ],
             }
             for split, s in dataset.splits.items()
         }
@@ -388,7 +396,7 @@ class ScoredPairs(ParallelTexts):
         ]
         about = _about(dataset) | {"notes": notes, "columns": list(dataset.columns), "splits": splits}
         columns, heads = tuple(name or "" for name in dataset.columns), ("split", "pairs", "scores", "from")
-        return Shown(about, heads, rows, notes, "pairs", columns, examples, ("scores",))
+        return ShownData(about, heads, rows, notes, "pairs", columns, examples, ("scores",))
 
 
 class Questions(Texts):
@@ -407,24 +415,24 @@ class Questions(Texts):
             return examine_answered(dataset)
         tokenizer, length = _tokenizer(model), max_length or LONGEST
         splits = dataset.splits.items()
-        windows = {k: encode_questions(tokenizer, own.questions, max_length=length) for k, own in splits}
+        windows = {k: encode_questions(tokenizer, split.questions, max_length=length) for k, split in splits}
         return examine_answered(dataset, windows)
 
-    def show(self, dataset: Any, name: str) -> Shown:
-        figures = self.examine(dataset).figures
+    def show(self, dataset: Any, name: str) -> ShownData:
+        statistics = self.examine(dataset).figures
         notes = [*dataset.notes, *_left_out(dataset)]
         rows = [
             [k, *(f"{s[key]:,}" for key in ("rows", "contexts", "unanswerable")), dataset.splits[k].origin]
-            for k, s in figures["splits"].items()
+            for k, s in statistics["splits"].items()
         ]
         first = next(iter(dataset.splits.values()))
         examples = [
-            [excerpt(question.question), excerpt(own.texts[0] if own.texts else NO_ANSWER)]
-            for question, own in list(zip(first.questions, first.answers or (), strict=False))[:QUESTIONS]
+            [excerpt(question.question), excerpt(answers.texts[0] if answers.texts else NO_ANSWER)]
+            for question, answers in list(zip(first.questions, first.answers or (), strict=False))[:QUESTIONS]
         ]
         heads, columns = ("split", "questions", "texts", "without answer", "from"), ("question", "answer")
-        about = _about(dataset) | {"notes": notes} | figures
-        return Shown(about, heads, rows, notes, "questions", columns, examples)
+        about = _about(dataset) | {"notes": notes} | statistics
+        return ShownData(about, heads, rows, notes, "questions", columns, examples)
 
 
 class TaggedWords(Texts):
@@ -438,7 +446,7 @@ class TaggedWords(Texts):
 
         return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
 
-    def show(self, dataset: Any, name: str) -> Shown:
+    def show(self, dataset: Any, name: str) -> ShownData:
         figures = self.examine(dataset).figures
         notes = [*dataset.notes, *_left_out(dataset)]
         rows = [
@@ -449,11 +457,11 @@ class TaggedWords(Texts):
         spans: dict[str, list[str]] = {}
         for words, tags in zip(first.words, first.tags or (), strict=True):
             for kind, start, end in spans_of(tags, figures["scheme"]):
-                if len(shown := spans.setdefault(kind, [])) < SHOWN:
+                if len(shown := spans.setdefault(kind, [])) < MAX_EXAMPLES:
                     shown.append(" ".join(words[start:end]))
         examples = [[kind, excerpt(text)] for kind, texts in sorted(spans.items()) for text in texts]
         about = _about(dataset) | {"notes": notes} | figures
-        return Shown(
+        return ShownData(
             about, ("split", "sentences", "words", "spans"), rows, notes, "spans", ("kind", "span"), examples
         )
 
@@ -471,7 +479,7 @@ KINDS: dict[str, Texts] = {  # by the result of ``kind_of``
 def _note_ambiguous_name(name: str) -> None:
     """Print a note if a name is both a named data set and a file or folder."""
     if is_named(name) and Path(name).exists():
-        note(f"{name!r} is read as the named data set; for the one in this folder write ./{name}")
+        note(f"{name!r} is read as the built-in data set; for the file or folder here write ./{name}")
 
 
 @app.command("show")
@@ -505,10 +513,10 @@ def show_command(
         if line:
             say(line)
     title = name if kind == "images" else dataset.name
-    right = [head for head in shown.heads[1:-1] if head not in shown.words]
+    right = [head for head in shown.heads[1:-1] if head not in shown.text_heads]
     show_table(title, shown.heads, shown.rows, right=right)
-    if shown.first:
-        show_table(f"first {shown.first} of {next(iter(dataset.splits))}", shown.columns, shown.examples)
+    if shown.noun:
+        show_table(f"first {shown.noun} of {next(iter(dataset.splits))}", shown.columns, shown.examples)
 
 
 # --- data doctor -------------------------------------------------------------------------------
@@ -542,37 +550,37 @@ def doctor_command(
     if json:
         say_json(report.to_dict())
         return
-    end = ""
+    last_line = ""
     if kind == "texts" and not settings:
-        end = _without_labels(name, dataset, _columns(text_column, pair_column))
+        last_line = _without_labels(name, dataset, _columns(text_column, pair_column))
         if dataset.pair_column and pair_column == "auto":  # the suggested command names both columns
             text_column, pair_column = dataset.columns[0], dataset.pair_column
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
-    have = [f"--{key.replace('_', '-')}" for key in COLUMNS]
-    rows = [[f.severity, f.code, named_as_options(f.sentence, have)] for f in findings]
+    column_options = [f"--{key.replace('_', '-')}" for key in COLUMNS]
+    rows = [[f.severity, f.code, use_option_names(f.sentence, column_options)] for f in findings]
     show_table(report.name, ("", "check", "finding"), rows)
     for f in findings:
         for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
             say(f"{f.code}: {excerpt(example)}")
     if model is None and kind == "texts":
-        say("--model NAME also checks truncation and unknown tokens")
+        say("add --model NAME to check truncation and unknown tokens too")
     if kind == "images" and model is None:
-        say("image sizes and cropping are checked for the default model of train; --model NAME names another")
+        say("image sizes and cropping are checked for the default model of `train`; or add --model NAME")
     splits = dataset.splits if kind in ("texts", "images") else {}
-    if end:
-        say(end)
+    if last_line:
+        say(last_line)
     elif options := fixing_options(findings, splits) if splits else []:
-        if first := needed_corrections(findings, options, splits):
-            say(first)
-        given = _columns(text_column, pair_column, label_column)
-        given += ["--label-separator", label_separator] if label_separator else []
-        given += [*as_read_here(options), *(("--model", model) if model else ())]
+        if correction := needed_corrections(findings, options, splits):
+            say(correction)
+        arguments = _columns(text_column, pair_column, label_column)
+        arguments += ["--label-separator", label_separator] if label_separator else []
+        arguments += [*as_read_here(options), *(("--model", model) if model else ())]
         if kind == "texts" and max_length not in (None, USUAL_LENGTH):
-            given += ["--max-length", str(max_length)]
-        given += [word for setting in settings or () for word in ("--set", setting)]
-        which = "--images" if kind == "images" else "--text"
-        command = ["glassformer", "train", which, name, *given, *options, *free_folder(name)]
+            arguments += ["--max-length", str(max_length)]
+        arguments += [word for setting in settings or () for word in ("--set", setting)]
+        data_option = "--images" if kind == "images" else "--text"
+        command = ["glassformer", "train", data_option, name, *arguments, *options, *free_folder(name)]
         say(f"suggested command: {shlex.join(command)}")
 
 
@@ -592,24 +600,28 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
     if any(split.labels for split in dataset.splits.values()):
         return ""
     if dataset.label_candidates:
-        guess, *others = dataset.label_candidates
+        guess, *other_guesses = dataset.label_candidates
         command = ["glassformer", "data", "doctor", name, *columns, *as_read_here(), "--label-column", guess]
-        if not others:
+        if not other_guesses:
             predict = f"to label these texts, {_predict(name)}"
             return (
                 f"no labels were checked: {predict}; to check the labels in {guess!r}, {shlex.join(command)}"
             )
         return (
-            f"no labels were checked; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
+            f"no labels were checked; {guess!r} is a guess (or: {', '.join(map(repr, other_guesses))}): "
             f"{shlex.join(command)}"
         )
     if dataset.number_column:
         command = ["glassformer", "train", "--text", name, *columns, *as_read_here()]
         command += ["--set", "target=number"]
         command += ["--label-column", dataset.number_column]
-        what = f"no column could be the labels; {dataset.number_column!r} holds numbers"
+        what = f"no column looks like labels; {dataset.number_column!r} holds numbers"
         return f"{what} (--set target=number checks them here): {shlex.join(command)}"
-    what = "no column could be the labels" if dataset.columns[0] else "no labels were checked: there are none"
+    what = (
+        "no column looks like labels"
+        if dataset.columns[0]
+        else "no labels were checked, because the data have none"
+    )
     return f"{what}: to label these texts, {_predict(name)}"
 
 

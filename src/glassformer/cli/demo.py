@@ -91,11 +91,13 @@ def explain(run: Run, texts: Sequence[str]) -> None:
 
     model, rows = load(run.folder), []
     for text in texts:
-        found = model.explain(text, method="occlusion")
-        words = sorted(found.words(), key=lambda word: -word[1])[:3]
-        rows.append((text, str(found.label), ", ".join(f"{word} {score:+.1f}" for word, score in words)))
+        explanation = model.explain(text, method="occlusion")
+        words = sorted(explanation.words(), key=lambda word: -word[1])[:3]
+        rows.append(
+            (text, str(explanation.label), ", ".join(f"{word} {score:+.1f}" for word, score in words))
+        )
     show_table(
-        "why: by how much the logit falls without a word (occlusion)",
+        "why: how much the logit falls without each word (occlusion)",
         ("text", "prediction", "words that count most"),
         rows,
     )
@@ -106,8 +108,8 @@ def clear(folder: Path) -> None:
     if not folder.exists() and not folder.is_symlink():
         return
     config = folder / "config.toml"
-    ours = not folder.is_symlink() and config.is_file() and all(map(_is_ours, folder.iterdir()))
-    if not ours or read_toml(config).get("name") not in DEMOS:
+    is_demo = not folder.is_symlink() and config.is_file() and all(map(_is_ours, folder.iterdir()))
+    if not is_demo or read_toml(config).get("name") not in DEMOS:
         fix = "Move it away, or run the demo in another folder"
         raise ExistsError("already exists and is not an earlier demo", where=str(folder), fix=fix)
     refuse_held(folder)

@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line]]:
-    """Run every check of a model; the lines by subject. One with ``missing``: it cannot be used."""
+    """Run every check of a model; lines by subject. If one is ``missing``, the model cannot be used."""
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.families.pretrained import load_pretrained, read_checkpoint
@@ -47,12 +47,12 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
     if Path(name).is_file() and (option := data_option(name)):
         fix = f"To look at data: glassformer data doctor {shlex.quote(name)}"
         raise WrongArgumentError(f"looks like data for {option} and is not a model", where=name, fix=fix)
-    if (own := _without_hub_format(Path(name).expanduser())) is not None:
-        return {"checkpoint": [*_run_of(Path(name).expanduser()), *own]}
+    if (inner_lines := _without_hub_format(Path(name).expanduser())) is not None:
+        return {"checkpoint": [*_run_of(Path(name).expanduser()), *inner_lines]}
     resolved = resolve_checkpoint(name, revision)
-    folder, known = resolved.path, CATALOG.get(name.lower())
+    folder, catalog_entry = resolved.path, CATALOG.get(name.lower())
     lines: list[Line] = [Line("ok", "folder", str(folder)), Line("ok", "comes from", resolved.source)]
-    if known is not None and resolved.from_hub:
+    if catalog_entry is not None and resolved.from_hub:
         lines.append(Line("note", "checksum", "none: the commit is pinned, its files are not"))
     lines[1:1] = _run_of(Path(name).expanduser())
     out = {"checkpoint": lines}
@@ -144,23 +144,25 @@ def _int8_of(folder: Path) -> list[Line]:
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.tasks.int8 import describe_outcome
 
-    found = read_json(folder / ABOUT).get("int8")
-    if found is None:
+    outcome = read_json(folder / ABOUT).get("int8")
+    if outcome is None:
         return []
-    return [Line("ok" if found["passed"] else "note", "int8", describe_outcome(found))]
+    return [Line("ok" if outcome["passed"] else "note", "int8", describe_outcome(outcome))]
 
 
 def _contents(checkpoint: Any) -> Iterator[Line]:
     """Lines on the model's family, head and sizes."""
     settings, config, family = checkpoint.settings, checkpoint.config, checkpoint.family
     architectures = settings.get("architectures")
-    written = ", ".join(map(str, architectures)) if isinstance(architectures, list) else "no class named"
-    yield Line("ok", "family", f"{family.model_type}, reads {family.model.reads} ({written})")
+    class_names = (
+        ", ".join(map(str, architectures)) if isinstance(architectures, list) else "no class is named"
+    )
+    yield Line("ok", "family", f"{family.model_type}, reads {family.model.reads} ({class_names})")
     yield Line("ok", "head", _head(checkpoint))
     weights = sum(tensor.numel() for tensor in checkpoint.tensors.values())
     size = sum(file.stat().st_size for file in checkpoint.folder.glob("*.safetensors"))
-    kinds = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in checkpoint.tensors.values()})
-    yield Line("ok", "weights", f"{weights:,} in {', '.join(kinds)}, {size / 2**20:,.1f} MiB")
+    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in checkpoint.tensors.values()})
+    yield Line("ok", "weights", f"{weights:,} in {', '.join(dtypes)}, {size / 2**20:,.1f} MiB")
     encoder, embedding = getattr(config, "encoder", None), config.embedding
     if encoder is not None:
         shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
@@ -175,46 +177,52 @@ def _head(checkpoint: Any) -> str:
     if checkpoint.other:
         return f"for {checkpoint.other}"
     if checkpoint.head != "classification":
-        known = {"mlm": "masked words", "pretraining": "masked words and next sentence"}
-        return known.get(checkpoint.head, "none")
-    named = checkpoint.settings.get("id2label")
-    names = [str(name) for name in named.values()] if isinstance(named, dict) else []
-    shown = f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
-    return f"{checkpoint.config.num_labels} classes{shown}"
+        heads = {"mlm": "masked words", "pretraining": "masked words and next sentence"}
+        return heads.get(checkpoint.head, "none")
+    id2label = checkpoint.settings.get("id2label")
+    names = [str(name) for name in id2label.values()] if isinstance(id2label, dict) else []
+    listed = f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
+    return f"{checkpoint.config.num_labels} classes{listed}"
 
 
 def _tokenizer(checkpoint: Any) -> Iterator[Line]:
     from glassformer.tasks.build import fitting
 
     files, tokenizer = files_of(checkpoint.folder), load_tokenizer(checkpoint.folder)
-    known = Vocabulary.of(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
     yield Line("ok", "read from", " with ".join(file.name for file in files))
     yield Line("ok", "kind", f"{type(tokenizer.model).__name__}, {id_count(tokenizer):,} tokens")
-    yield Line("ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in known.tokens.items()))
+    yield Line(
+        "ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in vocabulary.tokens.items())
+    )
     rows = checkpoint.config.embedding.vocab_size
     try:
-        grown = fitting(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
+        extended = fitting(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
     except InputError as error:
         yield Line("missing", "table", str(error))
         return
-    added = "; rows for intermediate pieces are added" if grown else ""
-    yield Line("ok", "table", f"{rows:,} rows{added}")
+    note = "; rows for intermediate pieces are added" if extended else ""
+    yield Line("ok", "table", f"{rows:,} rows{note}")
 
 
 def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
     from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
 
-    found = read_ngrams(folder)
+    ngrams = read_ngrams(folder)
     yield Line("ok", "read from", f"{FILE} with {IDF}.safetensors")
     yield Line(
-        "ok", "features", f"{len(found.words):,} n-grams of words, {len(found.pieces):,} of characters"
+        "ok", "features", f"{len(ngrams.words):,} n-grams of words, {len(ngrams.pieces):,} of characters"
     )
     rows = checkpoint.config.embedding.vocab_size
-    if found.width != rows:
-        yield Line("missing", "weights", f"of {rows:,} features, and the n-grams have {found.width:,}")
+    if ngrams.width != rows:
+        yield Line(
+            "missing", "weights", f"they are for {rows:,} features, and there are {ngrams.width:,} n-grams"
+        )
         return
-    reads = "pairs of texts" if found.pairs else "one text each"
-    yield Line("ok", "reads", f"{reads}, of any length, {'case ignored' if found.lowercase else 'with case'}")
+    inputs = "pairs of texts" if ngrams.pairs else "single texts"
+    yield Line(
+        "ok", "reads", f"{inputs}, of any length, {'case ignored' if ngrams.lowercase else 'with case'}"
+    )
 
 
 def _preprocessor(folder: Path) -> Iterator[Line]:
@@ -236,25 +244,29 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
     except InputError as error:
         yield Line("note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
     else:
-        able = "no: it is not a classifier" if classes is None else f"as it is, {len(classes)} classes"
-        yield Line("note" if classes is None else "ok", "predict, serve, export", able)
+        use = (
+            "not possible: it is not a classifier" if classes is None else f"as it is, {len(classes)} classes"
+        )
+        yield Line("note" if classes is None else "ok", "predict, serve, export", use)
     if getattr(checkpoint.family.model, "fixed", False):
         yield Line(
-            "note", "fine-tune, embed", "no: a linear model is fitted from scratch, and has no embeddings"
+            "note",
+            "fine-tune, embed",
+            "not possible: a linear model is fitted from scratch, and has no embeddings",
         )
         return
-    yield Line("ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}")
-    hub, words = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
-    if words:
+    yield Line("ok", "fine-tune", f"{estimator}({name!r}): {_fine_tuning(checkpoint)}")
+    hub, has_mlm_head = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
+    if has_mlm_head:
         yield Line("ok", "fill", "as it is, with its own head")
     if hub is not None and "mlm" in hub.classes:
-        own = "with its own head" if words else "with a new head"
-        yield Line("ok", "train further", f"MaskedLM({name!r}), {own}")
+        head = "with its own head" if has_mlm_head else "with a new head"
+        yield Line("ok", "train further", f"MaskedLM({name!r}), {head}")
     if texts:
         yield _embed(checkpoint)
 
 
-def _tuned(checkpoint: Any) -> str:
+def _fine_tuning(checkpoint: Any) -> str:
     from glassformer.tasks.build import own_pooling
     from glassformer.tasks.image_classification.estimator import usual_pooling
 
@@ -265,7 +277,7 @@ def _tuned(checkpoint: Any) -> str:
     use = f"{pooling} pooling under a new linear head"
     if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
         return use
-    return f"{use} (transformers opens the encoder; {hub.opens_whole()} opens whole)"
+    return f"{use} (transformers opens the encoder; with {hub.opens_whole()} it opens the head too)"
 
 
 def _embed(checkpoint: Any) -> Line:
@@ -274,16 +286,18 @@ def _embed(checkpoint: Any) -> Line:
     from glassformer.tasks.build import usual_pooling
 
     encoder = getattr(checkpoint.config, "encoder", None)
-    found = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
-    if isinstance(found, InputError):
-        return Line("note", "embed", f"not possible: {found}")
-    if encoder is None or found is None:
-        pooling = "what its head reads" if encoder is None else f"{usual_pooling(checkpoint.config)} pooling"
+    modules = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
+    if isinstance(modules, InputError):
+        return Line("note", "embed", f"not possible: {modules}")
+    if encoder is None or modules is None:
+        pooling = (
+            "the input of its head" if encoder is None else f"{usual_pooling(checkpoint.config)} pooling"
+        )
         return Line("note", "embed", f"no modules.json: only after fitting a classifier ({pooling})")
-    steps = ["+".join(found.pool.modes), *(type(step).__name__ for step in found.after)]
-    prompts = f", prompts {', '.join(found.prompts)}" if found.prompts else ""
-    limit = f", {found.max_length} tokens at most" if found.max_length else ""
-    width = found.width(encoder.d_model)
+    steps = ["+".join(modules.pool.modes), *(type(step).__name__ for step in modules.after)]
+    prompts = f", prompts {', '.join(modules.prompts)}" if modules.prompts else ""
+    limit = f", {modules.max_length} tokens at most" if modules.max_length else ""
+    width = modules.width(encoder.d_model)
     return Line("ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers per text{limit}{prompts}")
 
 
@@ -314,7 +328,7 @@ CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def examine_machine() -> dict[str, list[Line]]:
-    """Run every check of this machine; the lines by subject. One with ``missing`` must be fixed."""
+    """Run every check of this machine; the lines by subject. A line that is ``missing`` must be fixed."""
     packages = _packages()
     if any(line.what == "torch" and line.state == "missing" for line in packages):
         return {"packages": packages}
@@ -326,14 +340,14 @@ def _packages() -> list[Line]:
     lines = [Line("ok" if sys.version_info >= PYTHON else "missing", "python", python)]
     for name, oldest in NEEDED.items():
         try:
-            found = metadata.version(name)
+            installed = metadata.version(name)
         except metadata.PackageNotFoundError:
             lines.append(Line("missing", name, f"not installed: pip install '{name}>={oldest}'"))
             continue
-        if _numbers(found) < _numbers(oldest):
-            lines.append(Line("missing", name, f"{found} is too old: pip install '{name}>={oldest}'"))
+        if _numbers(installed) < _numbers(oldest):
+            lines.append(Line("missing", name, f"{installed} is too old: pip install '{name}>={oldest}'"))
         else:
-            lines.append(Line("ok", name, found))
+            lines.append(Line("ok", name, installed))
     return lines
 
 
@@ -372,9 +386,9 @@ def _kernels() -> Line:
     reason, level = kernels.why_not(), kernels.level()
     if reason is not None or level is None:
         return Line("note", "kernels in C", f"not used: {reason}")
-    what = "attention, GELU, layer norm" if level.bf16 else "attention, GELU with tanh in fp32"
-    what += ", linear layers' gradients" if level.name == "amx" else ""
-    return Line("ok", "kernels in C", f"{level.title}: {what}, from {level.file}")
+    operations = "attention, GELU, layer norm" if level.bf16 else "attention, GELU with tanh in fp32"
+    operations += ", linear layers' gradients" if level.name == "amx" else ""
+    return Line("ok", "kernels in C", f"{level.title}: {operations}, from {level.file}")
 
 
 def _int8() -> Line:
@@ -396,15 +410,15 @@ def _unused_cuda(gpu: str | None, cuda: str | None) -> list[Line]:
 
 
 def _data() -> list[Line]:
-    given = os.environ.get("GLASSFORMER_DATA")
+    variable = os.environ.get("GLASSFORMER_DATA")
     lines = []
     for folder in data_folders():
-        named = given is not None and folder == Path(given)
-        what = "GLASSFORMER_DATA" if named else "looked for in"
+        is_variable = variable is not None and folder == Path(variable)
+        origin = "GLASSFORMER_DATA" if is_variable else "looked for in"
         if folder.is_dir():
-            lines.append(Line("ok", what, str(folder)))
+            lines.append(Line("ok", origin, str(folder)))
         else:
-            lines.append(Line("note" if named else "ok", what, f"{folder} (no such folder)"))
+            lines.append(Line("note" if is_variable else "ok", origin, f"{folder} (no such folder)"))
     lines += [
         Line("note" if "not here" in where else "ok", name, where)
         for name, where in source_locations().items()
@@ -416,21 +430,21 @@ def _weights() -> list[Line]:
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 
     lines, names = [], dict[Any, list[str]]()
-    for name, known in CATALOG.items():  # a checkpoint may have several names
-        names.setdefault(known, []).append(name)
-    for known, (name, *others) in names.items():
-        also = f"; also named {', '.join(others)}" if others else ""
-        pinned = f" at commit {known.revision[:12]}" + ("" if known.sha256 else ", no checksum")
-        if known.package and importlib.util.find_spec(known.package):
+    for name, entry in CATALOG.items():  # a checkpoint may have several names
+        names.setdefault(entry, []).append(name)
+    for entry, (name, *aliases) in names.items():
+        alias_note = f"; also named {', '.join(aliases)}" if aliases else ""
+        pinned = f" at commit {entry.revision[:12]}" + ("" if entry.sha256 else ", no checksum")
+        if entry.package and importlib.util.find_spec(entry.package):
             try:
-                lines.append(Line("ok", name, f"{resolve_checkpoint(name).source}{also}"))
+                lines.append(Line("ok", name, f"{resolve_checkpoint(name).source}{alias_note}"))
             except CheckpointError as error:
                 lines.append(Line("note", name, str(error)))
-        elif _in_hub_cache(known.repo, known.revision):
-            lines.append(Line("ok", name, f"in the Hub cache: {known.repo}{pinned}{also}"))
+        elif _in_hub_cache(entry.repo, entry.revision):
+            lines.append(Line("ok", name, f"in the Hub cache: {entry.repo}{pinned}{alias_note}"))
         else:
-            found = f"not here; downloaded from {known.repo} on the Hub when first used{pinned}{also}"
-            lines.append(Line("note", name, found))
+            source = f"not here; downloaded from {entry.repo} on the Hub when first used{pinned}{alias_note}"
+            lines.append(Line("note", name, source))
     return lines
 
 
@@ -462,7 +476,7 @@ def doctor_command(
     else:
         for subject, lines in found.items():
             show_table(subject, ("", "what", "found"), lines)
-        wrong = "missing" if model is None else "cannot be used"
-        say(f"glassformer {__version__}: " + (f"{wrong}: {', '.join(missing)}" if missing else "ready"))
+        problem = "missing" if model is None else "cannot be used"
+        say(f"glassformer {__version__}: " + (f"{problem}: {', '.join(missing)}" if missing else "ready"))
     if missing:
         raise typer.Exit(1)

@@ -17,11 +17,11 @@ from glassformer.cli.options import (
     check_bad_row,
     check_choice,
     check_folder,
+    columns_for_data,
     flag,
     no_run,
     one_data,
     option,
-    refuse_columns,
     tell,
     with_columns,
 )
@@ -32,8 +32,8 @@ from glassformer.cli.output import (
     one_line,
     say,
     say_json,
-    show_figures,
-    show_number_figures,
+    show_metrics,
+    show_regression_metrics,
     show_similarity,
     show_table,
     show_tests,
@@ -49,23 +49,25 @@ from glassformer.tasks.catalog import TASKS, known_recipe, task_of
 MAX_VALUE_WIDTH = 30  # characters
 
 
-def show_slices(found: Mapping[str, Any], measure: str) -> None:
+def show_slices(slices: Mapping[str, Any], measure: str) -> None:
     """Print one line per value of the column, the most frequent first: the number of examples and the main
     metrics, within 80 characters."""
     from glassformer.report.metrics import cells, heads
     from glassformer.targets import target_of
 
-    target = target_of(found["groups"][0])
-    keys = target.narrow(measure, found["groups"][0])
-    rows = [[named(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in found["groups"]]
-    column = excerpt(one_line(found["column"]), MAX_VALUE_WIDTH)
-    # The trailing space keeps a user's column name apart from our own names, which are right-aligned.
+    target = target_of(slices["groups"][0])
+    keys = target.narrow(measure, slices["groups"][0])
+    rows = [
+        [_group_name(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in slices["groups"]
+    ]
+    column = excerpt(one_line(slices["column"]), MAX_VALUE_WIDTH)
+    # The trailing space keeps the user's column name different from our own names, which are right-aligned.
     columns = (f"{column} ", *heads(["n", *keys], target, short=True))
     show_table(f"by {column}", columns, rows, right=columns[1:])
 
 
-def named(group: Mapping[str, Any]) -> str:
-    """Name of a group in the table."""
+def _group_name(group: Mapping[str, Any]) -> str:
+    """The name of a group in the table."""
     if group["value"] is None:
         return f"({group['values']:,} rarer values)"
     return excerpt(group["value"], MAX_VALUE_WIDTH) or "(empty)"
@@ -80,7 +82,7 @@ FORMATS = ("plain", "amount", "point", "comma")  # as ``Format`` of ``data/label
 def evaluate(
     folder: str | Path,
     data: str | None = None,
-    tell: Callable[[str], None] = tell,
+    log: Callable[[str], None] = tell,
     on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
@@ -94,7 +96,7 @@ def evaluate(
     from glassformer.train.callbacks import Progress
 
     options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "by": by}
-    return evaluate_task(folder, data, tell, count=Progress().count, every_epoch=every_epoch, **options)
+    return evaluate_task(folder, data, log, count=Progress().count, every_epoch=every_epoch, **options)
 
 
 def check_run(folder: str | Path) -> Path:
@@ -129,87 +131,93 @@ def evaluate_command(
     """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""
     data = one_data(path, data, "evaluate")
     check_choice("--number-format", number_format, FORMATS)
-    named = refuse_columns(columns | {"number_format": number_format}, data)
+    column_names = columns_for_data(columns | {"number_format": number_format}, data)
     if by and every_epoch:
-        raise NotForThisModelError("evaluates one model", where="--by", fix="Leave --by or --every-epoch out")
-    figures = evaluate(run, data, on_bad_row=on_bad_row, columns=named, every_epoch=every_epoch, by=by)
-    verdict = "" if every_epoch else _verdict(run, figures, data)
+        raise NotForThisModelError(
+            "is for one model, and --every-epoch evaluates several",
+            where="--by",
+            fix="Leave --by or --every-epoch out",
+        )
+    metrics = evaluate(run, data, on_bad_row=on_bad_row, columns=column_names, every_epoch=every_epoch, by=by)
+    verdict = "" if every_epoch else _verdict(run, metrics, data)
     if json:
-        say_json(figures | ({"verdict": verdict} if verdict else {}))
+        say_json(metrics | ({"verdict": verdict} if verdict else {}))
         return
     if every_epoch:
-        show_epochs(str(run), figures["epochs"])
+        show_epochs(str(run), metrics["epochs"])
         return
-    _show(run, figures, verdict)
+    _show(run, metrics, verdict)
     if by:
-        show_slices(figures["by"], _measure(run, figures))
+        show_slices(metrics["by"], _measure(run, metrics))
 
 
-def _show(run: Path, figures: dict[str, Any], verdict: str) -> None:
+def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
     """Print the metrics, in the form for the kind of model."""
     from glassformer.targets import target_of
 
-    tables = {"numbers": show_number_figures, "similarity": show_similarities}
-    show = show_similarities if "found" in figures else tables.get(target_of(figures).told_as)
-    if "greedy" in figures:
-        show_translation_scores(str(run), {"": figures})
-    elif "masked" in figures:
-        rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
+    tables = {"numbers": show_regression_metrics, "similarity": show_similarities}
+    show = show_similarities if "found" in metrics else tables.get(target_of(metrics).told_as)
+    if "greedy" in metrics:
+        show_translation_scores(str(run), {"": metrics})
+    elif "masked" in metrics:
+        rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in metrics["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
     elif show is not None:
-        show(str(run), figures)
-    elif "per_class" in figures:
-        show_figures(str(run), figures, _measure(run, figures))
+        show(str(run), metrics)
+    elif "per_class" in metrics:
+        show_metrics(str(run), metrics, _measure(run, metrics))
         say(verdict)
-        if found := figures.get("abstention"):
-            say(abstention_line(found))
+        if abstention := metrics.get("abstention"):
+            say(abstention_line(abstention))
     elif all(
         t is None or {"spearman", "sections"} & {*(t if isinstance(t, dict) else ())}
-        for t in figures.values()
+        for t in metrics.values()
     ):
-        show_tests(str(run), figures)
+        show_tests(str(run), metrics)
     else:
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}"]
-            for name, value in numbers_in(figures)
+            for name, value in numbers_in(metrics)
         ]
         show_table(str(run), ("", "value"), rows, right=("value",))
 
 
-def show_similarities(title: str, figures: dict[str, Any]) -> None:
+def show_similarities(title: str, metrics: dict[str, Any]) -> None:
     """Print the metrics of an embedder."""
-    show_similarity(title, {"": figures})
+    show_similarity(title, {"": metrics})
 
 
-def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
+def _verdict(run: Path, scores: dict[str, Any], data: str | None) -> str:
     """A classifier's metrics in words, on its own split next to the baselines; empty for other kinds."""
     from glassformer.targets import target_of
     from glassformer.tasks.run_folder import read_run_recipe
 
-    if not target_of(figures).labels_given or "per_class" not in figures:
+    if not target_of(scores).labels_given or "per_class" not in scores:
         return ""
     noun = TASKS[read_run_recipe(run).task].estimator.NOUN
-    known = {"test": figures, "judged": "other", "measure": _measure(run, figures)}
+    facts = {"test": scores, "judged": "other", "measure": _measure(run, scores)}
     if data is None and (run / "metrics.json").is_file():
         metrics = read_json(run / "metrics.json")
-        own = metrics.get("test") or metrics.get("validation") or {}
+        run_scores = metrics.get("test") or metrics.get("validation") or {}
         split = metrics.get("judged", "test") if metrics.get("test") else "validation"
-        known |= {"judged": split, "baselines": metrics.get("baselines") or {}}
-        if own.get("accuracy") != figures["accuracy"]:  # its paired differences belong to other predictions
+        facts |= {"judged": split, "baselines": metrics.get("baselines") or {}}
+        if (
+            run_scores.get("accuracy") != scores["accuracy"]
+        ):  # the paired differences of the run belong to other predictions
             drop = {"difference"}
-            known["baselines"] = {
-                name: {k: v for k, v in b.items() if k not in drop} for name, b in known["baselines"].items()
+            facts["baselines"] = {
+                name: {k: v for k, v in b.items() if k not in drop} for name, b in facts["baselines"].items()
             }
-    return verdict_of(known, noun)
+    return verdict_of(facts, noun)
 
 
-def _measure(run: Path, figures: dict[str, Any]) -> str:
+def _measure(run: Path, metrics: dict[str, Any]) -> str:
     """Main metric of the run: macro-F1 for multi-label, otherwise the one that selected its weights."""
     from glassformer.targets import target_of
     from glassformer.tasks.judging import measure_of
     from glassformer.tasks.run_folder import read_run_recipe
 
-    return target_of(figures).measure or measure_of(read_run_recipe(run))
+    return target_of(metrics).measure or measure_of(read_run_recipe(run))
 
 
 def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
@@ -219,7 +227,7 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
             e["epoch"],
             "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}",
             f"{e['accuracy']:.2%}",
-            _of_epoch(e),
+            _epoch_interval(e),
         ]
         for e in epochs
     ]
@@ -228,16 +236,16 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def _of_epoch(epoch: Mapping[str, Any]) -> str:
+def _epoch_interval(epoch: Mapping[str, Any]) -> str:
     """The interval of an epoch's accuracy; empty if there is none."""
-    known = epoch["accuracy_interval"]
-    return share_interval(epoch["accuracy"], known, epoch["n"], 2) if known else ""
+    bounds = epoch["accuracy_interval"]
+    return share_interval(epoch["accuracy"], bounds, epoch["n"], 2) if bounds else ""
 
 
-def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
+def numbers_in(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """Every number in nested metrics, named by its path."""
-    for name, value in figures.items():
-        path = f"{above} {name.replace('_', ' ')}".strip()
+    for name, value in metrics.items():
+        path = f"{prefix} {name.replace('_', ' ')}".strip()
         if isinstance(value, Mapping):
             yield from numbers_in(value, path)
         elif isinstance(value, int | float):
@@ -265,7 +273,11 @@ def report(folder: str | Path) -> list[Path]:
     if not pages:
         refuse_unfinished(folder)
         fix = "Name the folder of a finished run, study, cross-validation or label review"
-        raise NotARunError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
+        raise NotARunError(
+            f"there is nothing to report: the folder has none of {', '.join(kinds)}",
+            where=str(folder),
+            fix=fix,
+        )
     return pages
 
 

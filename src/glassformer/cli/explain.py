@@ -19,8 +19,8 @@ from glassformer.cli.options import (
     with_data,
 )
 from glassformer.cli.output import AS_JSON, excerpt, note, one_line, progress_bar, say, say_json, show_table
-from glassformer.cli.predict import as_given, inputs_of
-from glassformer.cli.predictions import asked_by
+from glassformer.cli.predict import input_rows, inputs_of
+from glassformer.cli.predictions import usage_hint
 from glassformer.cli.similar import check_page, explain_pair, is_embedder, show_explained
 from glassformer.data.text_pairs import SIDES
 from glassformer.errors import ConfigError, NotForThisModelError, with_article
@@ -32,12 +32,12 @@ MAX_INPUTS = 20  # per page
 MAX_WORDS = 10  # per table
 MIN_SCORE = 0.001  # if all scores are smaller, they are printed in scientific notation
 ATTENTION_METHODS = ("rollout", "attention")  # show what the model attended to, not what it used
-BETTER_METHOD = "for the words that it rests on: --method integrated_gradients --trust"
+BETTER_METHOD = "for the words that the prediction rests on: --method integrated_gradients --trust"
 
 
 def explain(
     folder: str | Path,
-    given: Sequence[str],
+    arguments: Sequence[str],
     *,
     method: str | None = None,
     target: str | None = None,
@@ -49,7 +49,7 @@ def explain(
     rows: Sequence[int] = (),
     **options: Any,
 ) -> list[Any]:
-    """Explanations of texts, of files of texts (only the ``rows`` of these numbers, if given), or of images.
+    """Explanations of texts, of texts in files (with ``rows``, only rows with these numbers), or of images.
 
     ``method`` None is the model's default. ``trust`` tests each explanation against random orders, with about
     320 variants of the input for each way of masking; ``maps`` keeps the attention maps for a page.
@@ -57,36 +57,36 @@ def explain(
     from glassformer.tasks.load import describe
 
     if (saved := describe(folder).inputs) is not None:
-        saved.refuse(given)  # before the model is loaded, which takes longer
+        saved.refuse(arguments)  # before the model is loaded, which takes longer
     clf = _classifier(folder)
     # Rows that are not selected are not validated.
-    words = as_given(Path(folder), given, text_column, pair_column, skip=bool(rows))
-    reads = inputs_of(clf, pair_column)
-    inputs = reads.examples_to_explain(words, rows)
+    given = input_rows(Path(folder), arguments, text_column, pair_column, skip=bool(rows))
+    inputs_reader = inputs_of(clf, pair_column)
+    inputs = inputs_reader.examples_to_explain(given, rows)
     if len(inputs) > MAX_INPUTS:
-        of_file = len(given) == 1 and Path(given[0]).is_file()
+        of_file = len(arguments) == 1 and Path(arguments[0]).is_file()
         what = f"{len(inputs)} inputs, and explain takes {MAX_INPUTS} at most"
         fix = "Choose rows: --row 2 --row 3" if of_file else "Give fewer"
-        raise ConfigError(what, where=given[0] if of_file else None, fix=fix)
+        raise ConfigError(what, where=arguments[0] if of_file else None, fix=fix)
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
     settings |= {"cross": True} if cross else {}
-    with progress_bar("explained", len(inputs)) as done:
-        explanations = clf.explain_many(inputs, progress=done, **settings)
+    with progress_bar("explained", len(inputs)) as progress:
+        explanations = clf.explain_many(inputs, progress=progress, **settings)
     for x, e in zip(inputs, explanations, strict=True):
-        e.name = reads.title(x)
+        e.name = inputs_reader.title(x)
     return explanations
 
 
 def _classifier(folder: str | Path) -> Any:
-    """The classifier in a folder; raises ConfigError if it holds none."""
+    """The classifier in a folder; raises ConfigError if the folder holds another model."""
     from glassformer.tasks.load import load
 
     check_folder(folder)
     clf = load(folder)
     task = TASKS[clf.RECIPE.task]
     if task.answer is None and not hasattr(clf, "explain_many"):
-        kind, fix = type(clf).__name__, asked_by(task)
-        what = f"holds {with_article(kind)}, whose answers are not labels"
+        kind, fix = type(clf).__name__, usage_hint(task)
+        what = f"holds {with_article(kind)}, which does not predict labels"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     return clf
 
@@ -105,7 +105,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-GIVEN: Any = argument(
+INPUTS: Any = argument(
     "TEXT|IMAGE",
     "Texts, files of texts, images, or - for standard input; at most 20. For embedders: two texts.",
 )
@@ -128,7 +128,7 @@ WORD: Any = option("WORD|NUMBER", "For taggers: word to explain, or its number f
 
 def explain_command(
     run: Path = RUN,
-    given: list[str] | None = GIVEN,
+    given: list[str] | None = INPUTS,
     data: str | None = DATA_FILE,
     method: str | None = METHOD,
     target: str | None = TARGET,
@@ -152,11 +152,11 @@ def explain_command(
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
             what = "this is an Embedder, which explains the similarity of two texts"
             raise NotForThisModelError(what, where=str(run), fix=fix)
-        found = explain_pair(str(run), given[0], given[1], out)
+        explanation = explain_pair(str(run), given[0], given[1], out)
         if as_json:
-            say_json([found.as_dict()] if out is None else {"explained": 1, "out": out})
+            say_json([explanation.as_dict()] if out is None else {"explained": 1, "out": out})
         else:
-            show_explained(found, out)
+            show_explained(explanation, out)
         return
     options = parse_options(set_ or [])
     _check_options(method, target, options)
@@ -215,17 +215,17 @@ def _answer(e: Any) -> str:
 
 def _show(e: Any) -> None:
     """Print the strongest words or patches (for pairs: of each text), and the scores of special tokens."""
-    about = f" for {e.target}" if e.target is not None else ""
-    about += f" {e.of_target:.4f}" if e.of_target is not None else ""
-    say(f"{_answer(e)} · {e.method}{about}")
+    target = f" for {e.target}" if e.target is not None else ""
+    target += f" {e.of_target:.4f}" if e.of_target is not None else ""
+    say(f"{_answer(e)} · {e.method}{target}")
     if e.method in ATTENTION_METHODS and e.sides is None and e.cross is None:
-        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER_METHOD}")
-    words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
-    small = not words or abs(words[0][1]) < MIN_SCORE
+        say(f"{e.method} shows what the model attended to, not why it predicts this: {BETTER_METHOD}")
+    ranked = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
+    small = not ranked or abs(ranked[0][1]) < MIN_SCORE
     if e.sides is None:
-        rows = [[one_line(word), _formatted(score, small)] for word, score in words[:MAX_WORDS]]
-        what = "word" if e.image is None else "patch (row, column)"
-        show_table("", (what, "score"), rows, right=("score",))
+        rows = [[one_line(word), _formatted(score, small)] for word, score in ranked[:MAX_WORDS]]
+        head = "word" if e.image is None else "patch (row, column)"
+        show_table("", (head, "score"), rows, right=("score",))
     for side, name in enumerate(SIDES) if e.sides is not None else ():
         strongest = sorted(e.words_of(side), key=lambda pair: -abs(pair[1]))[:MAX_WORDS]
         rows = [[one_line(word), _formatted(score, small)] for word, score in strongest]
@@ -236,14 +236,14 @@ def _show(e: Any) -> None:
             f"effect on the logit of {e.cross['target']}: words of the second text given words of the first"
         )
         show_table(title, ("first", "second", "logit"), rows, right=("logit",))
-    if e.image is None and words:
-        elsewhere = [
+    if e.image is None and ranked:
+        special = [
             f"{name} {_formatted(float(score), small)}"
             for name, score, number in zip(e.tokens, e.scores, e.numbers, strict=True)
             if number < 0 and score
         ]
-        if elsewhere:
-            say(f"special tokens: {', '.join(elsewhere)}")
+        if special:
+            say(f"special tokens: {', '.join(special)}")
     for line in e.notes:
         say(line)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from glassformer.cli.options import RUN, check_folder, flag, option
 from glassformer.cli.output import AS_JSON, note, say, say_json
-from glassformer.cli.predictions import asked_by
+from glassformer.cli.predictions import usage_hint
 from glassformer.data.splits import if_labeled
 from glassformer.errors import BadValueError, DataError, ExistsError, NotForThisModelError, with_article
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.catalog import TASKS
 
-CHECKED = 200  # inputs on which model and export are compared
+CHECKED_INPUTS = 200  # inputs on which model and export are compared
 INT8_EXAMPLES = 1_000  # validation examples on which int8 is evaluated
 
 
@@ -29,7 +29,7 @@ def export(
     out: str | Path | None = None,
     *,
     int8: bool = False,
-    check: int = CHECKED,
+    check: int = CHECKED_INPUTS,
     int8_tolerance: float = 0.5,
 ) -> tuple[Path, dict[str, Any]]:
     """Write the export into the run's folder or to ``out``; returns its folder and the result of the check.
@@ -50,9 +50,9 @@ def export(
     clf = load(run)
     write = TASKS[clf.RECIPE.task].export
     if write is None:
-        able = "classifiers, regressors, taggers, answerers and embedders"
-        what = f"holds {with_article(type(clf).__name__)}; {able} are exported"
-        raise NotForThisModelError(what, where=str(run), fix=asked_by(TASKS[clf.RECIPE.task]))
+        exportable = "classifiers, regressors, taggers, question answerers and embedders"
+        what = f"holds {with_article(type(clf).__name__)}; only {exportable} can be exported"
+        raise NotForThisModelError(what, where=str(run), fix=usage_hint(TASKS[clf.RECIPE.task]))
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ExistsError("the output folder exists", where=str(folder), fix="Choose another --out")
@@ -72,7 +72,7 @@ def export(
 
 
 def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
-    """At most 1,000 random labeled validation examples of a run; None: it has none, or the data are gone."""
+    """At most 1,000 random labeled validation examples of a run; None if there are none."""
     import numpy as np
 
     from glassformer.tasks.judging import own_data
@@ -83,15 +83,15 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
         return None
     recipe = read_run_recipe(Path(run))
     try:
-        work = RunContext(TASKS[recipe.task], recipe, Path(run), note)
-        part = if_labeled(own_data(work, ["validation"]).validation)
+        context = RunContext(TASKS[recipe.task], recipe, Path(run), note)
+        examples = if_labeled(own_data(context, ["validation"]).validation)
     except DataError as error:
         note(f"the run's validation data are not used ({error})")
         return None
-    if part is None:
+    if examples is None:
         return None
-    chosen = np.random.default_rng(0).permutation(len(part))[:INT8_EXAMPLES].tolist()
-    return [part.examples[i] for i in chosen], [part.labels[i] for i in chosen]
+    indices = np.random.default_rng(0).permutation(len(examples))[:INT8_EXAMPLES].tolist()
+    return [examples.examples[i] for i in indices], [examples.labels[i] for i in indices]
 
 
 def export_command(
@@ -102,52 +102,60 @@ def export_command(
     int8_tolerance: float = option(
         "POINTS", "Max accuracy loss of int8 in percentage points; beyond it, int8 is not kept.", default=0.5
     ),
-    check: int = option("N", "Number of inputs on which model and export must agree.", default=CHECKED),
+    check: int = option(
+        "N", "Number of inputs on which model and export must agree.", default=CHECKED_INPUTS
+    ),
     json: bool = AS_JSON,
 ) -> None:
     """Export the model to transformers or ONNX; stops if the predictions would differ."""
-    folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
+    folder, result = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
     if json:
-        say_json({"folder": folder, "to": to.value, **found})
-    left_out = found.get("left_out", [])
-    same = "vectors" if "width" in found else "logits" if left_out else "same labels, logits"
-    say(f"{folder}: {found['inputs']} inputs, {same} within {found['largest_difference']:.1e}")
+        say_json({"folder": folder, "to": to.value, **result})
+    left_out = result.get("left_out", [])
+    compared = "vectors" if "width" in result else "logits" if left_out else "same labels, logits"
+    difference = f"{result['largest_difference']:.1e}"
+    say(f"{folder}: {result['inputs']} inputs, {compared} differ by at most {difference}")
     if to is Target.hf:
-        if "width" in found:
-            say(f"sentence-transformers opens it, and transformers its encoder ({found['opens_as']})")
-        elif found["whole"]:
-            say(f"transformers opens it as {found['opens_as']}")
+        if "width" in result:
+            say(
+                f"open it with sentence-transformers, or its encoder with transformers ({result['opens_as']})"
+            )
+        elif result["whole"]:
+            say(f"open it with transformers as {result['opens_as']}")
         else:
             note(
-                f"transformers opens the encoder ({found['opens_as']}); run.py there adds pooling and head. "
-                f"A classifier fitted with {found['whole_with']} opens whole"
+                f"transformers opens the encoder ({result['opens_as']}); run.py there adds pooling and head. "
+                f"A classifier fitted with {result['whole_with']} is loaded with its head"
             )
         if left_out:
-            what = f"transformers has no {' and no '.join(left_out)}: probabilities"
-            labels = "" if left_out == ["temperature"] else ", and labels,"
-            note(f"{what}{labels} differ there; --to onnx keeps them")
-        if found["clean"] != "none":
-            note(f"texts were cleaned (clean = {found['clean']}) in training; transformers does not do that")
-        _note_long(found)
+            changed = "probabilities" if left_out == ["temperature"] else "probabilities and labels"
+            note(
+                f"transformers has no {' and no '.join(left_out)}, so its {changed} differ; "
+                "an export with --to onnx keeps them"
+            )
+        if result["clean"] != "none":
+            note(f"texts were cleaned (clean = {result['clean']}) in training; transformers does not do that")
+        _note_long(result)
         return
     say(f"python {folder / 'run.py'} runs it without glassformer")
-    _note_long(found)
+    _note_long(result)
     if int8:
-        e = found["int8"]
+        e = result["int8"]
         line = (
             f"int8: {e['labels_changed']} labels differ, logits move by up to {e['largest_difference']:.2f}"
         )
         if "accuracy_int8" in e:
-            line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%} on {e['judged']:,}"
+            line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%} "
+            line += f"on {e['judged']:,} validation examples"
         else:
-            line += "; no labeled examples to check its accuracy with (--int8-tolerance)"
+            line += "; its accuracy was not checked, because the run has no labeled validation examples"
         note(line)
 
 
-def _note_long(found: dict[str, Any]) -> None:
+def _note_long(result: dict[str, Any]) -> None:
     """Print a note if the export truncates texts that the model itself reads in windows."""
-    if found.get("long_texts", "cut") != "cut":
+    if result.get("long_texts", "cut") != "cut":
         note(
-            f"the export truncates long texts and may predict other labels for them: predict takes the "
-            f"{found['long_texts']} of their windows"
+            "the export truncates long texts and may predict other labels for them: `glassformer predict` "
+            f"takes the {result['long_texts']} over the windows of each text"
         )

@@ -43,11 +43,11 @@ def recipe_for_folds(
     images: str | None = None,
 ) -> Any:
     """The recipe for the arguments of a command; all of the user's own examples go into the folds."""
-    own = recipe is not None and recipe not in recipe_names() and data_option(recipe)
-    if check_bad_row(on_bad_row) and (text or images or own):
-        key = "broken" if images or own == "--images" else "on_bad_row"  # the key for images
+    data_kind = recipe is not None and recipe not in recipe_names() and data_option(recipe)
+    if check_bad_row(on_bad_row) and (text or images or data_kind):
+        key = "broken" if images or data_kind == "--images" else "on_bad_row"  # the key for images
         settings = [*settings, f"{key}={on_bad_row}"]
-    chosen = choose_recipe(
+    config = choose_recipe(
         recipe,
         text,
         images=images,
@@ -55,15 +55,15 @@ def recipe_for_folds(
         data=data,
         settings=settings,
         command="cross-validate",
-        others="--text FILE or --images FOLDER",
+        alternatives="--text FILE or --images FOLDER",
         all_in_folds=True,
     )
     from glassformer.tasks.run_folder import with_bad_rows  # imports torch, which --help must not
 
-    chosen = with_bad_rows(chosen, on_bad_row, other=True)
-    if text or images or own:
-        chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))
-    return chosen
+    config = with_bad_rows(config, on_bad_row, other=True)
+    if text or images or data_kind:
+        config = replace(config, data=replace(config.data, validation_size=None, test_size=None))
+    return config
 
 
 def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
 def predictions_of(folder: Path) -> Path:
     """The file of out-of-fold predictions."""
-    others = (folder / "predictions.conll", folder / "predictions.jsonl", folder / "pairs.csv")
-    return next((path for path in others if path.is_file()), folder / "predictions.csv")
+    other_formats = (folder / "predictions.conll", folder / "predictions.jsonl", folder / "pairs.csv")
+    return next((path for path in other_formats if path.is_file()), folder / "predictions.csv")
 
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
@@ -99,13 +99,13 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     target, n = target_of(scores), scores.get("n", scores.get("pairs"))
     show("out-of-fold", fold_table(metrics, short=True))
     keys, digits = target.told(metrics.get("measure") or "accuracy"), target.digits(n)
-    told = zip(heads(keys, target), cells(scores, keys, target, digits), strict=True)
-    said = ", ".join(f"{called} {value}" for called, value in told)
+    named_values = zip(heads(keys, target), cells(scores, keys, target, digits), strict=True)
+    summary = ", ".join(f"{called} {value}" for called, value in named_values)
     if scores.get(f"{keys[-1]}_interval"):
-        said += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
-    say(f"all {n:,} {target.predictions}: {said}")
-    if "per_class" in scores and (plain := no_better_than_one(scores)):
-        note(f"these predictions are {plain}")
+        summary += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
+    say(f"all {n:,} {target.predictions}: {summary}")
+    if "per_class" in scores and (comparison := no_better_than_one(scores)):
+        note(f"these predictions are {comparison}")
     say(f"predictions: {predictions_of(folder)}")
     say(f"report: {folder / 'report.html'}")
 
@@ -135,9 +135,9 @@ def cross_validate_command(
 ) -> None:
     """Cross-validate a recipe: mean and standard deviation over k folds, and out-of-fold predictions."""
     settings = [*column_settings(columns), *(settings or ())]
-    chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
-    folder = out or default_folder(chosen.name, "-folds")
-    metrics = cross_validate(chosen, folder, folds)
+    config = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
+    folder = out or default_folder(config.name, "-folds")
+    metrics = cross_validate(config, folder, folds)
     show_folds(metrics, folder)
     if json:
         files = {"predictions": predictions_of(folder), "report": folder / "report.html"}
@@ -146,20 +146,21 @@ def cross_validate_command(
 
 # --- which labels are probably wrong? ---------------------------------------------------------------
 
-SHOWN = 10  # suggestions on the terminal
+MAX_SUGGESTIONS = 10  # suggestions on the terminal
 
 
-def show_review(found: dict[str, Any], folder: Path) -> None:
+def show_review(result: dict[str, Any], folder: Path) -> None:
     """Print how many labels look wrong, and the first suggestions."""
-    if found.get("several"):
+    if result.get("several"):
         say(
-            f"{found['suspicious']:,} of {found['n']:,} examples have a label that looks wrong, or lack one; "
-            f"for each label, an estimated {percent(found['noise'])} of the examples have or lack it wrongly"
+            f"{result['suspicious']:,} of {result['n']:,} examples have a label that looks wrong, or lack "
+            f"one; for each label, an estimated {percent(result['noise'])} of the examples have or lack it "
+            "wrongly"
         )
     else:
         say(
-            f"{found['suspicious']:,} of {found['n']:,} labels look wrong; "
-            f"the estimated share of wrong labels is {percent(found['noise'])}"
+            f"{result['suspicious']:,} of {result['n']:,} labels look wrong; "
+            f"the estimated share of wrong labels is {percent(result['noise'])}"
         )
     rows = [
         [
@@ -170,23 +171,23 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
             percent(s["label_probability"]),
             excerpt(s["text"], 60),
         ]
-        for s in found["suggestions"][:SHOWN]
+        for s in result["suggestions"][:MAX_SUGGESTIONS]
     ]
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     show_table("labels most likely to be wrong", columns, rows, right=("rank", "P(label)"))
-    marked = min(found["suspicious"], found["listed"])
-    marks = f"the column 'suspicious' marks those that look wrong, {marked:,} of them"
-    say(f"the {found['listed']:,} most suspicious labels, in that order; {marks}: {folder / 'review.csv'}")
-    table = folder / found["to_correct"]["file"]
-    if found["to_correct"]["edited"]:
-        say(f"{table} has been edited and stays as it is")
-    say(f"correct the labels in {table} and give it back: {shlex.join(found['give_back'])}")
+    marked = min(result["suspicious"], result["listed"])
+    marks = f"the column 'suspicious' marks the {marked:,} that look wrong"
+    say(f"the {result['listed']:,} most suspicious labels, in order; {marks}: {folder / 'review.csv'}")
+    table = folder / result["to_correct"]["file"]
+    if result["to_correct"]["edited"]:
+        say(f"{table} has been edited, so it was not overwritten")
+    say(f"correct the labels in {table}, then train on that file: {shlex.join(result['give_back'])}")
     note(
         "if you correct labels of test rows as a model suggests, the scores on these rows are too good; to "
         "measure the gain, set test rows aside first (train.csv and test.csv in one folder)"
     )
-    if found["judge"]:
-        note(found["judge"])
+    if result["judge"]:
+        note(result["judge"])
     say(f"page: {folder / 'review.html'}")
 
 
@@ -207,28 +208,30 @@ def review_labels_command(
     json: bool = AS_JSON,
     **columns: str | None,
 ) -> None:
-    """Find labels that are probably wrong, by cross-validation and confident learning. You decide."""
+    """Find labels that are probably wrong, by cross-validation and confident learning. Changes no labels."""
     if top < 1:
         raise BadValueError(f"{top} suggestions", where="--top", fix="Use 1 or more")
-    named = column_settings(columns)
+    column_values = column_settings(columns)
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):
-        if text or images or model or data or settings or named or out or on_bad_row:
+        if text or images or model or data or settings or column_values or out or on_bad_row:
             fix = "Give --top alone"
-            raise ConflictError("a finished cross-validation takes no other setting", where=recipe, fix=fix)
+            raise ConflictError(
+                "the options of a finished cross-validation cannot be changed", where=recipe, fix=fix
+            )
     else:
-        settings = [*named, *(settings or ())]
-        chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
-        if chosen.task in TARGETS.values():  # before folds are trained
+        settings = [*column_values, *(settings or ())]
+        config = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
+        if config.task in TARGETS.values():  # before folds are trained
             fix = "Use glassformer cross-validate: predictions.csv has each number next to its prediction"
-            what = f"{chosen.task} has numbers, and review-labels needs labels"
+            what = f"a recipe of {config.task} has numbers, and review-labels needs labels"
             raise NotForThisModelError(what, where="task", fix=fix)
-        check_classifies(chosen, words=True)
-        folder = out or default_folder(chosen.name, "-folds")
-        cross_validate(chosen, folder, folds)
+        check_classifies(config, words=True)
+        folder = out or default_folder(config.name, "-folds")
+        cross_validate(config, folder, folds)
     from glassformer.study.review import review
 
-    found = review(folder, top)
-    show_review(found, folder)
+    result = review(folder, top)
+    show_review(result, folder)
     if json:
-        say_json({"folder": folder, **found})
+        say_json({"folder": folder, **result})

@@ -59,12 +59,12 @@ def no_run(folder: Path) -> ConfigError:
     fix = "Name a folder that 'glassformer train' wrote, its --out"
     if folder.is_dir():
         if (folder.resolve().parent / "config.toml").is_file():
-            around = folder.parent if folder.parent.name else folder.resolve().parent
-            fix = f"This is the model in a run: name the run, {around}"
+            run_folder = folder.parent if folder.parent.name else folder.resolve().parent
+            fix = f"This is the model in a run: name the run, {run_folder}"
         elif (folder / "glassformer.json").is_file():
             fix = "This is a saved model without its run: predict, explain, serve and export take it"
-        elif found := models_below(folder, "config.toml"):
-            fix = f"Give one below it: {found}"
+        elif run_below := models_below(folder, "config.toml"):
+            fix = f"Give a run below this folder: {run_below}"
         return NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
         siblings = [
@@ -85,22 +85,22 @@ def refuse_finished(folder: Path | None) -> None:
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
         refuse_held(folder)  # first report a process that is writing there, then the run
-        fix = f"Choose another: --out {free_beside(folder)}. (--resume only continues an interrupted run)"
+        fix = f"Choose another: --out {unused_path(folder)}. (--resume only continues an interrupted run)"
         raise ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
 
 
 def free_folder(source: str) -> list[str]:
     """``--out DIR`` with a free name if the default folder for this data already exists; else empty."""
     folder = default_folder(Path(source).stem)
-    return ["--out", str(free_beside(folder))] if folder.exists() else []
+    return ["--out", str(unused_path(folder))] if folder.exists() else []
 
 
-def free_beside(folder: Path) -> Path:
+def unused_path(folder: Path) -> Path:
     """The folder, or if it exists one with a number appended to its name."""
-    number, free = 2, folder
-    while free.exists():
-        free, number = folder.with_name(f"{folder.name}-{number}"), number + 1
-    return free
+    number, path = 2, folder
+    while path.exists():
+        path, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return path
 
 
 def default_folder(name: str, suffix: str = "") -> Path:
@@ -132,16 +132,16 @@ def studies(incomplete: str) -> list[str]:
 
 def run_folders(incomplete: str) -> list[str]:
     """Folders whose path begins with ``incomplete``; those that are not runs or models end with a slash."""
-    parent, start = os.path.split(incomplete)
+    parent, prefix = os.path.split(incomplete)
     out = []
     try:
         with os.scandir(parent or ".") as entries:
             for _, entry in zip(range(50 * MAX_FOLDERS), entries, strict=False):
-                hidden = entry.name.startswith(".") and not start.startswith(".")
-                if entry.name.startswith(start) and not hidden and entry.is_dir():
+                hidden = entry.name.startswith(".") and not prefix.startswith(".")
+                if entry.name.startswith(prefix) and not hidden and entry.is_dir():
                     path = os.path.join(parent, entry.name)
-                    holds = any((Path(path) / name).is_file() for name in MARKS)
-                    out.append(path if holds else path + os.sep)
+                    is_model = any((Path(path) / name).is_file() for name in MARKS)
+                    out.append(path if is_model else path + os.sep)
     except OSError:
         return []
     return sorted(out)[:MAX_FOLDERS]
@@ -154,20 +154,20 @@ DATA, MODEL, TRAINING, OUTPUT, LIMITS = "Data", "Model", "Training", "Output", "
 
 
 def option(
-    metavar: str | None, help: str, *names: str, default: Any = None, panel: str = "", **more: Any
+    metavar: str | None, help: str, *names: str, default: Any = None, panel: str = "", **extra: Any
 ) -> Any:
     """An option; without ``names`` it has the name of its parameter. ``default=...``: it is required."""
-    return typer.Option(default, *names, metavar=metavar, help=help, rich_help_panel=panel or None, **more)
+    return typer.Option(default, *names, metavar=metavar, help=help, rich_help_panel=panel or None, **extra)
 
 
-def argument(metavar: str, help: str, *, default: Any = None, **more: Any) -> Any:
+def argument(metavar: str, help: str, *, default: Any = None, **extra: Any) -> Any:
     """An argument; ``default=...``: it is required."""
-    return typer.Argument(default, metavar=metavar, help=help, **more)
+    return typer.Argument(default, metavar=metavar, help=help, **extra)
 
 
-def flag(name: str, help: str, **more: Any) -> Any:
+def flag(name: str, help: str, **extra: Any) -> Any:
     """An option without a value."""
-    return option(None, help, name, default=False, **more)
+    return option(None, help, name, default=False, **extra)
 
 
 def a_run(help: str = "Run folder or saved model.", metavar: str = "RUN", default: Any = ...) -> Any:
@@ -198,7 +198,7 @@ SETTINGS: Any = option(
     panel=TRAINING,
 )
 DATA_FILE: Any = option("FILE", "Input file; may also be given as an argument.", "--data", panel=DATA)
-OTHER_DATA: Any = argument("PATH", "Other data, same as --data.", show_default=False)
+OTHER_DATA: Any = argument("PATH", "Short for --data PATH.", show_default=False)
 TEXT_COLUMN: Any = _column("Text column")
 PAIR_COLUMN: Any = _column("Second text column of pairs")
 LABEL_COLUMN: Any = option(
@@ -227,10 +227,10 @@ def check_bad_row(choice: str | None) -> str | None:
     return check_choice("--on-bad-row", choice, BAD_ROWS)
 
 
-def check_choice(option: str, choice: str | None, known: tuple[str, ...]) -> str | None:
-    """Return ``choice``; raise ConfigError, with the most similar value, if it is not ``known``."""
-    if choice not in (None, *known):
-        raise BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, known))
+def check_choice(option: str, choice: str | None, choices: tuple[str, ...]) -> str | None:
+    """Return ``choice``; raise ConfigError, with the most similar value, if it is not ``choices``."""
+    if choice not in (None, *choices):
+        raise BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, choices))
     return choice
 
 
@@ -238,12 +238,14 @@ def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
     """Decorator: gives a command these options (name -> type and option) in place of its ``**options``."""
 
     def decorate(command: Any) -> Any:
-        own = inspect.signature(command, eval_str=True)
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
-            for name, (hint, made) in options.items()
+        signature = inspect.signature(command, eval_str=True)
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=hint)
+            for name, (hint, info) in options.items()
         ]
-        command.__signature__ = own.replace(parameters=[*list(own.parameters.values())[:-1], *added])
+        command.__signature__ = signature.replace(
+            parameters=[*list(signature.parameters.values())[:-1], *parameters]
+        )
         return command
 
     return decorate
@@ -262,15 +264,15 @@ def column_settings(columns: Mapping[str, str | None]) -> list[str]:
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
+def with_data(arguments: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
     """The inputs of a command: its arguments or the file given with ``--data``, exactly one of them."""
-    words = list(given or ())
-    if words and data is not None:
+    inputs = list(arguments or ())
+    if inputs and data is not None:
         raise ConflictError("texts and --data at once", where=verb, fix="Give one of them")
-    if not words and data is None:
+    if not inputs and data is None:
         fix = "Give a TEXT, a FILE, --data FILE, or - for standard input"
-        raise NothingGivenError("nothing to read", where=verb, fix=fix)
-    return words or [str(data)]
+        raise NothingGivenError("there is nothing to read", where=verb, fix=fix)
+    return inputs or [str(data)]
 
 
 def one_data(path: str | None, data: str | None, verb: str) -> str | None:
@@ -285,101 +287,105 @@ def flag_settings(**flags: Any) -> list[str]:
     return [f"{key}={value}" for key, value in flags.items() if value is not None]
 
 
-def data_option(given: str) -> str | None:
+def data_option(argument: str) -> str | None:
     """``--text`` or ``--images`` if an argument is a path of labeled data rather than a name or a TOML file.
 
     A folder that is not a run counts as images if most of the first files in it are images.
     """
-    path = Path(given).expanduser()
-    if given.lower().endswith(tuple(READERS)) or (given.lower().endswith(CONLL) and path.is_file()):
+    path = Path(argument).expanduser()
+    if argument.lower().endswith(tuple(READERS)) or (argument.lower().endswith(CONLL) and path.is_file()):
         return "--text"
     try:
         if not path.is_dir() or (path / "config.toml").is_file():
             return None
         files = (file for file in path.rglob("*") if file.is_file())
-        first = [file for _, file in zip(range(100), files, strict=False)]
+        sample = [file for _, file in zip(range(100), files, strict=False)]
     except OSError:
         return None
-    if not first:
+    if not sample:
         return None
-    images = sum(map(is_image_name, first))
-    return "--images" if 2 * images > len(first) else "--text"
+    images = sum(map(is_image_name, sample))
+    return "--images" if 2 * images > len(sample) else "--text"
 
 
-def with_stdin(given: Iterable[str]) -> list[str]:
+def with_stdin(arguments: Iterable[str]) -> list[str]:
     """The texts given as arguments; a dash is replaced by the lines of standard input."""
-    return [text for word in given for text in (read_stdin()[0] if word == STDIN else [word])]
+    return [text for word in arguments for text in (read_stdin()[0] if word == STDIN else [word])]
 
 
-def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -> str | None:
+def suggest_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -> str | None:
     """A suggestion in place of an option that a command does not have; None: no suggestion."""
     name, _, value = word.partition("=")
     key = as_key(name)
-    known = key if key in keys else our_key(key, [*keys, *map(as_key, options)])
-    if known is None:
+    match = key if key in keys else our_key(key, [*keys, *map(as_key, options)])
+    if match is None:
         return None
-    flag = "--" + known.replace("_", "-")
+    flag = "--" + match.replace("_", "-")
     if flag in options:
         return f"Write {flag} {value or 'VALUE'}"
-    return f"Write --set {known}={value or 'VALUE'}" if keys else None
+    return f"Write --set {match}={value or 'VALUE'}" if keys else None
 
 
-def named_as_options(message: str, options: Iterable[str]) -> str:
+def use_option_names(message: str, options: Iterable[str]) -> str:
     """A message of the library with command-line options: ``text_column`` becomes ``--text-column``."""
-    have = set(options)
-    if found := re.match(r"--set: unknown key '(\w+)'\. ", message):
-        option = "--" + found[1].replace("_", "-")
-        if option in have and found[1] in COLUMNS:
+    available = set(options)
+    if match := re.match(r"--set: unknown key '(\w+)'\. ", message):
+        option = "--" + match[1].replace("_", "-")
+        if option in available and match[1] in COLUMNS:
             return f"{option}: these data have no such column. Leave it out"
-        if option in have:
-            return f"--set: {found[1]!r} is not a recipe key. Use the option {option}"
-    if "--on-bad-row" in have:
+        if option in available:
+            return f"--set: {match[1]!r} is not a recipe key. Use the option {option}"
+    if "--on-bad-row" in available:
         message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
         message = message.replace("with --set broken=skip", "with --on-bad-row skip")
     else:
         message = message.replace(f", {SKIP_HINT}", "")
-        if "--set" in have:
+        if "--set" in available:
             message = message.replace("with on_bad_row=skip", "with --set on_bad_row=skip")
         else:  # the command has no option that fixes it
             message = re.sub(r"(, or|(?<=\?) Or) leave such \w+ out with on_bad_row=skip", "", message)
             for key in re.findall(r"--set (\w+)=", message):
-                if f"--{key}" in have:
+                if f"--{key}" in available:
                     message = message.replace(f"--set {key}=", f"--{key} ")
-    form = (
-        "--number-format " if "--number-format" in have else "--set number_format=" if "--set" in have else ""
+    number_option = (
+        "--number-format "
+        if "--number-format" in available
+        else "--set number_format="
+        if "--set" in available
+        else ""
     )
-    if form:
-        message = re.sub(r"(?<!--set )\bnumber_format=", form, message)
+    if number_option:
+        message = re.sub(r"(?<!--set )\bnumber_format=", number_option, message)
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
-        if option in have:
+        if option in available:
             message = re.sub(rf"(?<!['\"\w=-]){key}(?!['\"\w=])", option, message)
     return message
 
 
-def with_options(line: str) -> str:
+def use_column_options(line: str) -> str:
     """A line of the library with the names of command-line options for columns."""
-    return named_as_options(line, ["--" + key.replace("_", "-") for key in COLUMNS])
+    return use_option_names(line, ["--" + key.replace("_", "-") for key in COLUMNS])
 
 
 def note_columns(line: str) -> None:
     """Print to stderr which columns of a table are read, with the names of command-line options."""
-    note(with_options(line))
+    note(use_column_options(line))
 
 
 def tell(line: str) -> None:
     """Print one line of a run, with the names of command-line options for columns."""
-    say(with_options(line))
+    say(use_column_options(line))
 
 
-def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
-    """The columns given for other data."""
-    named = {key: name for key, name in columns.items() if name is not None}
-    if named and data is None:
-        option = "--" + next(iter(named)).replace("_", "-")
-        fix = "The run knows its own columns: leave it out"
+def columns_for_data(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
+    """The columns given for other data; raises ConfigError if there are no other data."""
+    names = {key: name for key, name in columns.items() if name is not None}
+    if names and data is None:
+        option = "--" + next(iter(names)).replace("_", "-")
+        fix = "Leave it out: the run knows its own columns"
         raise ConflictError("belongs to --data", where=option, fix=fix)
-    return named
+    return names
 
 
 def is_run(name: str | Path) -> bool:
@@ -391,11 +397,11 @@ def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Pat
     """The recipe and run folder for ``train --resume``; a run may be given instead of a recipe."""
     if recipe is None and out is None:
         fix = "Name it: glassformer train --resume --out RUN"
-        raise NothingGivenError("no run is named to continue", where="--resume", fix=fix)
+        raise NothingGivenError("the run to continue is not named", where="--resume", fix=fix)
     if recipe is None or not is_run(recipe):
         return recipe, out
     if out is not None and out.resolve() != Path(recipe).resolve():
-        what = f"two runs are named to continue, {recipe} and {out}"
+        what = f"two different runs are named, {recipe} and {out}"
         raise ConflictError(what, where="--resume", fix="Name one of them")
     return None, Path(recipe)
 
@@ -439,9 +445,9 @@ def all_keys() -> dict[str, Key]:
     return {key.name: key for task in TASKS for key in recipe_keys(task)}
 
 
-def show_keys(wanted: bool) -> None:
+def show_keys(requested: bool) -> None:
     """Print every key of every task, then exit."""
-    if not wanted:
+    if not requested:
         return
     for task in TASKS:
         sections: dict[str, list[tuple[str, str, str]]] = {}
@@ -450,5 +456,5 @@ def show_keys(wanted: bool) -> None:
         say(f"{task}:")
         for section, rows in sections.items():
             show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
-    say("--set KEY=none empties a key whose default is none.")
+    say("--set KEY=none resets a key whose default is none.")
     raise typer.Exit

@@ -37,10 +37,10 @@ STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "gre
 _TO_STDERR = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
 
 
-def stdout_for_json(wanted: bool) -> bool:
+def stdout_for_json(enabled: bool) -> bool:
     """If True, lines and tables go to stderr until the next command, so that stdout has only JSON."""
-    _TO_STDERR[0] = wanted
-    return wanted
+    _TO_STDERR[0] = enabled
+    return enabled
 
 
 def stream() -> TextIO:
@@ -129,10 +129,12 @@ def show_table(
 
 def show(title: str, table: Metrics) -> None:
     """Print a table of metrics to stdout."""
-    show_table(title, table.heads, table.rows, [head for head in table.heads[1:] if head not in table.words])
+    show_table(
+        title, table.heads, table.rows, [head for head in table.heads[1:] if head not in table.text_columns]
+    )
 
 
-def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
+def show_metrics(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
     """Print all metrics of a classifier, ``measure`` first, and precision, recall and F1 per class."""
     from glassformer.report.metrics import leading, value_table
     from glassformer.targets import target_of
@@ -148,30 +150,30 @@ def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") 
     show_table("per class", columns, rows, right=columns[1:])
 
 
-def abstention_line(found: dict[str, Any]) -> str:
+def abstention_line(abstention: dict[str, Any]) -> str:
     """One sentence on how many predictions abstention keeps, and how many of them are right."""
-    kept = f"with abstention below {found['below']:g}, {found['answered']:,} of {found['n']:,} get a label"
-    if not found["answered"]:
-        return kept
-    digits = digits_for(found["answered"])
-    share, n = found["accuracy"], found["answered"]
-    known = f"95 % interval: {share_interval(share, found['accuracy_interval'], n, digits)}"
-    return f"{kept}, {percent(share, digits)} of them the right one ({known})"
+    accuracy, n = abstention["accuracy"], abstention["answered"]
+    sentence = f"with abstention below {abstention['below']:g}, {n:,} of {abstention['n']:,} get a label"
+    if not n:
+        return sentence
+    digits = digits_for(n)
+    bounds = f"95 % interval: {share_interval(accuracy, abstention['accuracy_interval'], n, digits)}"
+    return f"{sentence}, {percent(accuracy, digits)} of them the right one ({bounds})"
 
 
 def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> None:
     """Print one line per split and search method, and how the metrics were computed."""
     from glassformer.report.metrics import metric_table
 
-    found = [(split, name, s) for split, searches in splits.items() for name, s in searches.items()]
+    entries = [(split, name, s) for split, searches in splits.items() for name, s in searches.items()]
     columns = ("bleu", "chrf", "bleu_tokenised", "sentences_per_second")
-    table = metric_table([(split, s) for split, _, s in found], columns, 2, first="")
+    table = metric_table([(split, s) for split, _, s in entries], columns, 2, first_head="")
     rows = [
         [line[0], f"{name} ({s['width']})", *line[1:]]
-        for (_, name, s), line in zip(found, table.rows, strict=True)
+        for (_, name, s), line in zip(entries, table.rows, strict=True)
     ]
     show_table(title, ("", "search", *table.heads[1:]), rows, right=table.heads[1:])
-    for name, signature in found[0][2]["signatures"].items():
+    for name, signature in entries[0][2]["signatures"].items():
         say(f"{name.replace('_', ' ')}: {signature}")
 
 
@@ -180,21 +182,21 @@ def print_warnings(translate: Callable[[str], str] = str) -> Iterator[None]:
     """Print our own warnings as one line each, once, without the position in the source."""
     printed: set[str] = set()
 
-    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *location: Any) -> None:
         if not issubclass(category, GlassformerWarning):
-            before(message, category, *place)
+            show_other(message, category, *location)
         elif str(message) not in printed:
             printed.add(str(message))
             note(f"{translate(str(message))} [{category.code}]")
 
     with warnings.catch_warnings():
-        before, warnings.showwarning = warnings.showwarning, show
+        show_other, warnings.showwarning = warnings.showwarning, show
         yield
 
 
 # --- finished runs ----------------------------------------------------------------------------------
 
-FEW = 30  # with fewer validation examples, counts are printed instead of shares
+FEW_EXAMPLES = 30  # with fewer validation examples, counts are printed instead of shares
 GAP = 0.05  # difference of mean probability and accuracy from which miscalibration is reported
 MIN_CALIBRATION = 50  # validation examples needed for a temperature
 
@@ -202,10 +204,10 @@ MIN_CALIBRATION = 50  # validation examples needed for a temperature
 def show_run(run: Run, recipe: Any) -> None:
     """Print a finished run: its metrics and the paths of model and report."""
     metrics = run.metrics
-    if tried := metrics.get("tried"):
-        show_tried(tried)
-    shown = {"similarity": show_similarity_run, "baselines": show_evaluated_run, "tests": show_vectors_run}
-    next((shown[key] for key in shown if key in metrics), show_sequence_run)(run, recipe)
+    if trials := metrics.get("tried"):
+        show_tried(trials)
+    printers = {"similarity": show_similarity_run, "baselines": show_evaluated_run, "tests": show_vectors_run}
+    next((printers[key] for key in printers if key in metrics), show_sequence_run)(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
 
@@ -240,12 +242,12 @@ def next_step(run: Run, recipe: Any) -> str:
     if task.verb == "similar":
         return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
     inputs = describe(run.folder).inputs or task.estimator.INPUTS
-    given = {"vectors": "WORD", "fill": sentence_of(recipe) or '"A TEXT WITH A MASK"'}.get(task.verb)
-    given = given or (inputs.single_text and sentence_of(recipe)) or inputs.placeholder
+    argument = {"vectors": "WORD", "fill": sentence_of(recipe) or '"A TEXT WITH A MASK"'}.get(task.verb)
+    argument = argument or (inputs.single_text and sentence_of(recipe)) or inputs.placeholder
     table = (
         ", or a table: FILE.csv --out PREDICTIONS.csv" if task.verb == "predict" and inputs.in_tables else ""
     )
-    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}{table}"
+    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {argument}{table}"
 
 
 def sentence_of(recipe: Any) -> str:
@@ -265,37 +267,37 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
     if scores is not None:
         target = target_of(scores)
         name = model_name(metrics, recipe.model.model)
-        ours = scores | {"seconds": metrics["seconds"].get("train")}
+        model_scores = scores | {"seconds": metrics["seconds"].get("train")}
         parts = [(f"of these {scores[p]['n']:,} {p}", scores[p]) for p in GROUPS if p in scores]
-        rows = [(name, ours), *parts, *metrics["baselines"].items()]
+        rows = [(name, model_scores), *parts, *metrics["baselines"].items()]
         digits, columns = target.digits(scores["n"]), columns_of(scores, measure)
         say()
-        counted = f"{scores['n']:,} {split_name} {noun}{target.sized(scores)}"
-        title = f"{recipe.name}: {counted}, {metrics['seconds']['total']:.0f} s in all"
-        first = "" if target.labels_given else "model"
-        show(title, metric_table(rows, columns, digits, first, short=True))
+        examples = f"{scores['n']:,} {split_name} {noun}{target.sized(scores)}"
+        title = f"{recipe.name}: {examples}, {metrics['seconds']['total']:.0f} s in all"
+        head = "" if target.labels_given else "model"
+        show(title, metric_table(rows, columns, digits, head, short=True))
         for line in LINES_BELOW[target.told_as](scores, metrics, name, noun):
             say(line)
     for line in interval_lines(metrics.get("intervals") or []):
         say(line)
     if metrics["test"] and split_name != "validation" and metrics["validation"]:
-        say(_of_validation(metrics["validation"], measure))
-    if doubt := calibration_hint(run.folder, metrics):
-        say(doubt)
+        say(validation_line(metrics["validation"], measure))
+    if hint := calibration_hint(run.folder, metrics):
+        say(hint)
     if (threshold := metrics.get("threshold")) is not None:
         say(f"no answer is given if it scores more than {threshold:.3f} above the best answer")
-    if far := (metrics.get("numbers") or {}).get("far"):
-        note(chosen_by(far))
-    for split, (cut, total) in metrics.get("truncated", {}).items():
-        if cut:
+    if outliers := (metrics.get("numbers") or {}).get("far"):
+        note(outlier_note(outliers))
+    for split, (n_cut, total) in metrics.get("truncated", {}).items():
+        if n_cut:
             length = metrics.get("max_length", recipe.text.max_length)
-            say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
-    for kind, changed in metrics.get("robustness", {}).items():
-        of = f" ({changed[0]['n']:,} images)" if changed and "n" in changed[0] else ""
-        shares = ", ".join(f"{row['accuracy']:.1%}" for row in changed)
-        say(f"{kind}: accuracy {shares} at severity 1 to 5{of}")
-    if warned := _warnings(run.folder):
-        note(f"{warned} about the data: above, and in the report")
+            say(f"{n_cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
+    for kind, by_severity in metrics.get("robustness", {}).items():
+        size = f" ({by_severity[0]['n']:,} images)" if by_severity and "n" in by_severity[0] else ""
+        accuracies = ", ".join(f"{row['accuracy']:.1%}" for row in by_severity)
+        say(f"{kind}: accuracy {accuracies} at severity 1 to 5{size}")
+    if warnings := _doctor_warnings(run.folder):
+        note(f"{warnings} about the data: above, and in the report")
     show_examples(metrics)
 
 
@@ -310,8 +312,8 @@ def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
 def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun: str) -> Iterator[str]:
     from glassformer.targets.multiclass import no_better_than_one
 
-    if plain := no_better_than_one(scores):
-        note(f"{name} is {plain}")
+    if comparison := no_better_than_one(scores):
+        note(f"{name} is {comparison}")
     yield verdict_of(metrics, noun)
     if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
         yield "the simple models were trained with the same class weights"
@@ -321,19 +323,19 @@ def tag_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
     """Print a table of the kinds with their errors; yields no lines."""
     from glassformer.targets.token_tags import ERRORS
 
-    wrong = scores["errors_by_kind"]
+    errors = scores["errors_by_kind"]
     rows = [
-        [kind, f"{s['support']:,}", percent(s["f1"], 2), *(f"{wrong[kind][error]:,}" for error in ERRORS)]
+        [kind, f"{s['support']:,}", percent(s["f1"], 2), *(f"{errors[kind][error]:,}" for error in ERRORS)]
         for kind, s in scores["by_kind"].items()
     ]
-    heads = ("kind", "spans", "F1", *(error.replace("_", " ") for error in ERRORS))
-    show_table("by kind, with its errors", heads, rows, right=heads[1:])
+    columns = ("kind", "spans", "F1", *(error.replace("_", " ") for error in ERRORS))
+    show_table("by kind, with its errors", columns, rows, right=columns[1:])
     yield from ()
 
 
 def answer_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
-    found = scores["errors"].items()
-    yield "errors: " + (", ".join(f"{n:,} {e.replace('_', ' ')}" for e, n in found if n) or "none")
+    errors = scores["errors"].items()
+    yield "errors: " + (", ".join(f"{n:,} {e.replace('_', ' ')}" for e, n in errors if n) or "none")
 
 
 def number_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
@@ -342,7 +344,7 @@ def number_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
 
     if scores["r2_interval"]:
         yield f"95 % interval of R²: {cells(scores, ['r2_interval'], Numbers(), 2)[0]}"
-    if line := in_ratios(scores):
+    if line := ratio_line(scores):
         yield line
 
 
@@ -352,40 +354,49 @@ LINES_BELOW = {"labels": label_lines, "tags": tag_lines, "answers": answer_lines
 
 def show_examples(metrics: dict[str, Any]) -> None:
     """Print predictions for the user's own texts and questions."""
-    given = metrics.get("sentences") or []
-    for one in given:
-        if "spans" in one:
-            found = ", ".join(f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in one["spans"])
-            say(f"{excerpt(one['text'])}: {found or 'no span'}")
-    if rows := [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in given if "label" in s]:
+    sentences = metrics.get("sentences") or []
+    for sentence in sentences:
+        if "spans" in sentence:
+            spans = ", ".join(
+                f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"]
+            )
+            say(f"{excerpt(sentence['text'])}: {spans or 'no span'}")
+    if rows := [
+        [excerpt(s["text"]), s["label"], percent(s["probability"])] for s in sentences if "label" in s
+    ]:
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
-    for one in metrics.get("questions") or []:
-        say(f"{excerpt(one['question'])}: {one['answer'] or NO_ANSWER} {percent(one['probability'])}")
+    for question in metrics.get("questions") or []:
+        answer = question["answer"] or NO_ANSWER
+        say(f"{excerpt(question['question'])}: {answer} {percent(question['probability'])}")
 
 
-def show_tried(tried: Sequence[dict[str, Any]]) -> None:
+def show_tried(trials: Sequence[dict[str, Any]]) -> None:
     """Print the models that ``model = auto`` has tried."""
-    scored = [t for t in tried if "score" in t]
-    title = f"tried: {scored[0]['metric']} on {scored[0]['examples']:,} examples by {scored[0]['by']}"
+    with_score = [t for t in trials if "score" in t]
+    title = (
+        f"tried: {with_score[0]['metric']} on {with_score[0]['examples']:,} examples by {with_score[0]['by']}"
+    )
     rows = [
-        [t["model"], *((f"{t['score']:.4f}", f"{t['seconds']:.0f}") if "score" in t else ("", "")), end]
-        for t in tried
-        for end in ("chosen" if t.get("chosen") else f"left out: {t['left out']}" if "left out" in t else "",)
+        [t["model"], *((f"{t['score']:.4f}", f"{t['seconds']:.0f}") if "score" in t else ("", "")), outcome]
+        for t in trials
+        for outcome in (
+            "chosen" if t.get("chosen") else f"left out: {t['left out']}" if "left out" in t else "",
+        )
     ]
-    show_table(title, ("model", scored[0]["metric"], "seconds", ""), rows, right=["seconds"])
+    show_table(title, ("model", with_score[0]["metric"], "seconds", ""), rows, right=["seconds"])
 
 
-def _of_validation(scores: dict[str, Any], measure: str) -> str:
+def validation_line(scores: dict[str, Any], measure: str) -> str:
     """The metric on the validation examples; if there are few, the number of right predictions."""
     from glassformer.targets import target_of
 
     n, target = scores["n"], target_of(scores)
     metric = target.metrics[measure]
-    right = scores["accuracy"] * n if measure == "accuracy" else 0.0
-    if n < FEW and measure == "accuracy" and abs(right - round(right)) < 1e-6:
-        return f"validation {metric.name}: {round(right)} of {n}"
-    of = f" (of {n} examples)" if n < FEW and target.labels_given else ""
-    return f"validation {metric.name}: {metric.value(scores[measure], target.digits(n))}{of}"
+    n_right = scores["accuracy"] * n if measure == "accuracy" else 0.0
+    if n < FEW_EXAMPLES and measure == "accuracy" and abs(n_right - round(n_right)) < 1e-6:
+        return f"validation {metric.name}: {round(n_right)} of {n}"
+    size = f" (of {n} examples)" if n < FEW_EXAMPLES and target.labels_given else ""
+    return f"validation {metric.name}: {metric.value(scores[measure], target.digits(n))}{size}"
 
 
 def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
@@ -394,30 +405,30 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
     scores, validation = metrics.get("test"), metrics.get("validation")
     if not scores or scores.get("confidence") is None or scores.get("accuracy") is None:
         return ""
-    gap, right = scores["confidence"] - scores["accuracy"], scores["accuracy"]
-    if abs(gap) < max(GAP, 2 * (right * (1 - right) / scores["n"]) ** 0.5):
+    gap, accuracy = scores["confidence"] - scores["accuracy"], scores["accuracy"]
+    if abs(gap) < max(GAP, 2 * (accuracy * (1 - accuracy) / scores["n"]) ** 0.5):
         return ""
-    side, name = "low" if gap < 0 else "high", shlex.quote(str(folder))
+    direction, name = "low" if gap < 0 else "high", shlex.quote(str(folder))
     message = (
-        f"its probabilities are too {side}: {scores['confidence']:.2f} on average, "
-        f"and {right:.2f} of the predictions are right"
+        f"the model's probabilities are too {direction}: {scores['confidence']:.2f} on average, "
+        f"and {accuracy:.2f} of the predictions are right"
     )
     n = validation["n"] if validation else 0
     if validation is None or n < MIN_CALIBRATION:
-        few = f"the {n:,} validation examples are too few" if n else "there are no validation examples"
-        more = f"glassformer calibrate {name} --data MORE.csv uses other labeled examples"
-        return f"{message}; {few} to calibrate them: {more}"
+        reason = f"the {n:,} validation examples are too few" if n else "there are no validation examples"
+        alternative = f"glassformer calibrate {name} --data MORE.csv uses other labeled examples"
+        return f"{message}; {reason} to calibrate them: {alternative}"
     confidence = validation.get("confidence")
-    own = 0.0 if confidence is None else confidence - validation["accuracy"]
-    consistent = own * gap > 0 and abs(own) >= GAP / 2
+    validation_gap = 0.0 if confidence is None else confidence - validation["accuracy"]
+    consistent = validation_gap * gap > 0 and abs(validation_gap) >= GAP / 2
     return f"{message}: glassformer calibrate {name} calibrates them" if consistent else ""
 
 
-def _warnings(folder: Path) -> str:
+def _doctor_warnings(folder: Path) -> str:
     """The number of warnings of the data doctor about a run's data, in words; empty: none."""
     path = folder / "doctor.json"
-    warned = num_warnings(read_json(path)["findings"]) if path.is_file() else 0
-    return counted(warned, "warning") if warned else ""
+    count = num_warnings(read_json(path)["findings"]) if path.is_file() else 0
+    return counted(count, "warning") if count else ""
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
@@ -442,20 +453,21 @@ def show_similarity_run(run: Run, recipe: Any) -> None:
     """Print a finished run of an embedder: how well its cosines agree with the scores, with baselines."""
     metrics = run.metrics
     split_name = metrics["judged"]
-    found = {f"{recipe.model.model}, {split}": values for split, values in metrics["similarity"].items()}
-    found |= {f"{name}, {split_name}": values for name, values in metrics["others"].items()}
-    if found:
-        show_similarity(f"{recipe.name}: {metrics['seconds']['total']:.0f} s in all", found)
+    results = {f"{recipe.model.model}, {split}": values for split, values in metrics["similarity"].items()}
+    results |= {f"{name}, {split_name}": values for name, values in metrics["others"].items()}
+    if results:
+        show_similarity(f"{recipe.name}: {metrics['seconds']['total']:.0f} s in all", results)
 
 
-def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
+def show_similarity(title: str, results: dict[str, dict[str, Any]]) -> None:
     """Print one line per model: correlations with intervals, or how well partners are found."""
     from glassformer.report.metrics import metric_table
     from glassformer.targets.similarity import Similarity
 
-    keys = [key for key in Similarity.metrics if any(key in values for values in found.values())]
+    keys = [key for key in Similarity.metrics if any(key in values for values in results.values())]
     show(
-        title, metric_table([*found.items()], ["n", keys[0], f"{keys[0]}_interval", *keys[1:]], 2, short=True)
+        title,
+        metric_table([*results.items()], ["n", keys[0], f"{keys[0]}_interval", *keys[1:]], 2, short=True),
     )
 
 
@@ -464,11 +476,13 @@ def show_vectors_run(run: Run, recipe: Any) -> None:
     metrics = run.metrics
     show_tests(f"{recipe.name}: {metrics['words_per_second']:,.0f} words/s", metrics["tests"])
     for what in ("neighbours", "analogies"):
-        rows = [[asked, ", ".join(word for word, _ in near)] for asked, near in metrics[what].items()]
+        rows = [
+            [query, ", ".join(word for word, _ in neighbors)] for query, neighbors in metrics[what].items()
+        ]
         if rows:
             show_table(what, ("asked", "nearest"), rows)
     norms = [
-        [when, *(f"{n[key]:.3f}" for key in ("mean", "min", "max"))] for when, n in metrics["norms"].items()
+        [stage, *(f"{n[key]:.3f}" for key in ("mean", "min", "max"))] for stage, n in metrics["norms"].items()
     ]
     heads = ("", "mean", "smallest", "largest")
     show_table("length of the vectors", heads, norms, right=heads[1:])
@@ -484,47 +498,47 @@ def show_tests(title: str, tests: dict[str, Any]) -> None:
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def chosen_by(far: dict[str, Any]) -> str:
+def outlier_note(outliers: dict[str, Any]) -> str:
     """A warning that outliers among the validation numbers selected the best epoch, with a fix."""
-    some, one = ", ".join(f"{value:.10g}" for value in far["first"]), far["count"] == 1
-    epoch = "the epoch" if far["best_epoch"] is None else f"epoch {far['best_epoch']}"
-    by = "a validation number" if one else f"{far['count']:,} validation numbers"
-    share = f"{far['share_of_loss']:.0%} of the validation loss"
-    fix = f"correct {'it' if one else 'them'}, or train again with --set far_numbers=skip"
-    if far.get("wide"):
+    values, is_single = ", ".join(f"{value:.10g}" for value in outliers["first"]), outliers["count"] == 1
+    epoch = "the epoch" if outliers["best_epoch"] is None else f"epoch {outliers['best_epoch']}"
+    numbers = "a validation number" if is_single else f"{outliers['count']:,} validation numbers"
+    loss_share = f"{outliers['share_of_loss']:.0%} of the validation loss"
+    fix = f"correct {'it' if is_single else 'them'}, or train again with --set far_numbers=skip"
+    if outliers.get("wide"):
         fix = "the numbers span orders of magnitude, of which --set number_scale=log learns the logarithm"
-    return f"{epoch} was chosen by {by} far from all others ({some}), {share}: {fix}"
+    return f"{epoch} was chosen by {numbers} far from all others ({values}), {loss_share}: {fix}"
 
 
 def interval_lines(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
     """One line per coverage: the share of numbers inside their intervals, and the width of the intervals."""
     for level in levels:
-        asked = f"{level['asked']:.0%} intervals"
+        title = f"{level['asked']:.0%} intervals"
         if level["covered"] is None:
-            yield f"{asked}: need {level['needed']} validation examples or more"
+            yield f"{title}: need {level['needed']} validation examples or more"
         else:
             width = f"width {level['width']:.4g}"
             if "factor" in level:
                 width = f"from 1/{level['factor']:.3g} to {level['factor']:.3g} times the predicted one"
-            yield f"{asked}: {level['covered']:.1%} of the true numbers inside, {width}"
+            yield f"{title}: {level['covered']:.1%} of the true numbers inside, {width}"
 
 
-def in_ratios(scores: dict[str, Any]) -> str:
+def ratio_line(scores: dict[str, Any]) -> str:
     """On a log scale, the typical error as a ratio; else empty."""
-    found = scores.get("ratios") or {}
-    if (factor := found.get("median_factor")) is None:
+    ratios = scores.get("ratios") or {}
+    if (factor := ratios.get("median_factor")) is None:
         return ""
     message = f"half of the predictions are within a factor of {factor:.3g}"
-    return f"{message}; R² of the logarithms: {found['r2']:.4g}" if found["r2"] is not None else message
+    return f"{message}; R² of the logarithms: {ratios['r2']:.4g}" if ratios["r2"] is not None else message
 
 
-def show_number_figures(title: str, scores: dict[str, Any]) -> None:
+def show_regression_metrics(title: str, scores: dict[str, Any]) -> None:
     """Print all metrics of a regressor, with intervals."""
     from glassformer.report.metrics import value_table
     from glassformer.targets.regression import Numbers
 
     show(title, value_table(scores, [*Numbers.metrics], 2))
-    if line := in_ratios(scores):
+    if line := ratio_line(scores):
         say(line)
     for line in interval_lines(scores.get("intervals") or []):
         say(line)

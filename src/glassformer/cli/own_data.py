@@ -54,13 +54,13 @@ def is_set(key: str, settings: Sequence[str]) -> bool:
 
 
 def recipe_values(
-    cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None
+    cls: Any, source: str, settings: Sequence[str], sections: dict[str, Any] | None
 ) -> tuple[dict[str, Any], Any]:
     """The values and the class of a recipe for the user's data; ``target`` selects the class."""
     task = task_with_target(cls.task, {}, settings)
     kind = "a classifier" if task == cls.task else "a regressor"  # TASKS[task] would import torch
     values: dict[str, Any] = {"name": Path(source).stem, "summary": f"{kind} of {Path(source).name}"}
-    values |= {"task": task, "data": {"source": source}} | (chosen or {})
+    values |= {"task": task, "data": {"source": source}} | (sections or {})
     return values, TASKS.recipe(task)
 
 
@@ -71,9 +71,9 @@ NAMING = ("text_column", "label_column", "image_column", "pair_column")
 NO_COLUMN = ("auto", "none")  # values of pair_column that do not name a column
 
 
-def requested_recipe(cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None) -> Any:
+def requested_recipe(cls: Any, source: str, settings: Sequence[str], sections: dict[str, Any] | None) -> Any:
     """The recipe for the user's data as requested, before the data are read."""
-    values, cls = recipe_values(cls, source, settings, chosen)
+    values, cls = recipe_values(cls, source, settings, sections)
     recipe = build(cls, apply_overrides(values, settings, cls), "--set")
     check_values(recipe)
     check_columns(recipe.data)
@@ -98,31 +98,33 @@ def check_values(recipe: Any) -> None:
 def check_model(recipe: Any) -> None:
     """Raise ConfigError, with the most similar name, if the model is not an architecture, path or Hub id."""
     name = getattr(getattr(recipe, "model", None), "model", None)
-    pictures = hasattr(recipe, "image")
+    is_image = hasattr(recipe, "image")
     if not name or name == AUTO or name in CATALOG or "/" in name or Path(name).expanduser().exists():
         return
-    if not pictures and not hasattr(recipe, "text"):  # a task with its own models
+    if not is_image and not hasattr(recipe, "text"):  # a task with its own models
         return
     from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
 
-    own = IMAGE_ARCHITECTURES if pictures else TEXT_ARCHITECTURES
-    known = [*own, *names_reading("images" if pictures else "texts")]
-    if name in (TEXT_ARCHITECTURES if pictures else IMAGE_ARCHITECTURES):
-        reads, given = ("texts", "images") if pictures else ("images", "texts")
-        what = f"{name!r} reads {reads}, and the data are {given}"
-        raise NotForThisModelError(what, where="model", fix=f"Use a model of {given}, or leave --model out")
-    if name not in known:
-        raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, known))
+    architectures = IMAGE_ARCHITECTURES if is_image else TEXT_ARCHITECTURES
+    names = [*architectures, *names_reading("images" if is_image else "texts")]
+    if name in (TEXT_ARCHITECTURES if is_image else IMAGE_ARCHITECTURES):
+        model_input, data_kind = ("texts", "images") if is_image else ("images", "texts")
+        what = f"{name!r} reads {model_input}, and the data are {data_kind}"
+        raise NotForThisModelError(
+            what, where="model", fix=f"Use a model of {data_kind}, or leave --model out"
+        )
+    if name not in names:
+        raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, names))
 
 
 def check_columns(data: Any) -> None:
     """Raise DataError if the table lacks a named column; reads only the header."""
-    named = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NO_COLUMN]
-    if not named:
+    columns = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NO_COLUMN]
+    if not columns:
         return
     with reading_as(data):
         names = names_in(Path(data.source).expanduser())
-    for name in named:
+    for name in columns:
         if names is not None and name not in names and not parse_columns(names, name):
             raise NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
 
@@ -134,14 +136,14 @@ def hold_out(values: dict[str, Any], dataset: Any) -> None:
     """Set the size of each split that the data lack: a tenth, or one example per class if that is more."""
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     classes = 1 if are_sets(labels) or are_numbers(labels) else len(set(labels or ()))
-    held = HELD_OUT if round(HELD_OUT * len(labels or ())) >= classes else classes
+    size = HELD_OUT if round(HELD_OUT * len(labels or ())) >= classes else classes
     for split in ("validation", "test"):
         if split not in dataset.splits:
-            values["data"][f"{split}_size"] = held
+            values["data"][f"{split}_size"] = size
 
 
 @dataclass(frozen=True)
-class Given:
+class RecipeRequest:
     """What a command trains on: a recipe, or the user's texts or images."""
 
     recipe: str | None = None
@@ -149,76 +151,82 @@ class Given:
     images: str | None = None
     data: str | None = None  # instead of the recipe's own
     settings: tuple[str, ...] = ()
-    own: bool = False  # whether a path of labeled texts or images is given, with or without an option
+    own_data: bool = False  # whether a path of labeled texts or images is given, with or without an option
 
 
-def own_task(given: Given, command: str, others: str) -> Given:
-    """Complete what is given: a path in place of a recipe is taken as data; data that are not labeled texts
-    get a recipe of the task that fits them.
+def own_task(request: RecipeRequest, command: str, alternatives: str) -> RecipeRequest:
+    """Complete a request: a path in place of a recipe is used as data, and data other than labeled texts get
+    a recipe of the task that fits.
 
     Args:
-        command, others: for messages: the name of the command, and what it accepts instead of a recipe.
+        command, alternatives: for messages: the command's name, and what it accepts instead of a recipe.
     """
-    if given.recipe is not None and not (given.text or given.images) and given.recipe not in recipe_names():
-        name, text, images = as_data(given.recipe, command, others)
-        given = replace(given, recipe=name, text=text, images=images)
-    given = replace(given, own=bool(given.text or given.images))
-    if given.text is None or given.recipe or given.images or given.data:
-        return given
-    kind, said = _other_kind(given.text, given.settings)
+    if (
+        request.recipe is not None
+        and not (request.text or request.images)
+        and request.recipe not in recipe_names()
+    ):
+        name, text, images = as_data(request.recipe, command, alternatives)
+        request = replace(request, recipe=name, text=text, images=images)
+    request = replace(request, own_data=bool(request.text or request.images))
+    if request.text is None or request.recipe or request.images or request.data:
+        return request
+    kind, description = _other_kind(request.text, request.settings)
     if kind == "images":
-        note(f"{given.text} holds images: taken as --images {shlex.quote(given.text)}")
-        return replace(given, text=None, images=given.text)
+        note(f"{request.text} holds images: taken as --images {shlex.quote(request.text)}")
+        return replace(request, text=None, images=request.text)
     if kind is None:
-        return given
-    recipe = FITTING[kind].recipe
-    note(
-        f"{given.text} holds {said}: taken as glassformer {command} {recipe} --data {shlex.quote(given.text)}"
-    )
-    usual = {"name": json_text(Path(given.text).stem)}
-    if FITTING[kind].pairs:
-        usual |= dict.fromkeys(("validation_size", "test_size"), str(HELD_OUT))
-    settings = [f"{key}={value}" for key, value in usual.items() if not is_set(key, given.settings)]
-    settings = (*given.settings, *settings)
-    return replace(given, recipe=recipe, text=None, data=given.text, settings=settings, own=False)
+        return request
+    recipe = RECIPES_BY_KIND[kind].recipe
+    arguments = f"{recipe} --data {shlex.quote(request.text)}"
+    note(f"{request.text} holds {description}: taken as glassformer {command} {arguments}")
+    defaults = {"name": json_text(Path(request.text).stem)}
+    if RECIPES_BY_KIND[kind].pairs:
+        defaults |= dict.fromkeys(("validation_size", "test_size"), str(HELD_OUT))
+    settings = [f"{key}={value}" for key, value in defaults.items() if not is_set(key, request.settings)]
+    settings = (*request.settings, *settings)
+    return replace(request, recipe=recipe, text=None, data=request.text, settings=settings, own_data=False)
 
 
-class Fitting(NamedTuple):
+class KindRecipe(NamedTuple):
     """A kind of data other than labeled texts, and its recipe."""
 
     recipe: str
-    holds: str  # description for messages
+    description: str  # for messages
     pairs: bool = False  # pairs of texts, with scores or not: their recipes hold out nothing by default
-    or_else: str = ""  # other possible kind, if the columns are not named like languages
+    or_else: str = ""  # the kind of the data if their columns are not named like languages
 
 
-FITTING = {
-    "tags": Fitting("wnut17-minilm", "words with tags"),
-    "answers": Fitting("facts-minilm", "questions with answers in texts"),
-    "scored pairs": Fitting("stsb-minilm", "pairs of texts with a score", True),
-    "pairs": Fitting("multi30k-transformer", "texts with their translations", True, "scored pairs"),
+RECIPES_BY_KIND = {
+    "tags": KindRecipe("wnut17-minilm", "words with tags"),
+    "answers": KindRecipe("facts-minilm", "questions with answers in texts"),
+    "scored pairs": KindRecipe("stsb-minilm", "pairs of texts with a score", True),
+    "pairs": KindRecipe("multi30k-transformer", "texts with their translations", True, "scored pairs"),
 }
 
 
 def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
     """The kind of data that are not labeled texts, as ``kind_of`` returns it, and its description; None:
-    labeled texts, or settings say so."""
+    labeled texts, also if the settings imply it."""
     if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
         return None, ""
     names = {name.lower() for name in names_in(Path(source).expanduser()) or ()}
     if names & {*TEXT_COLUMNS} and names & {*LABEL_COLUMNS} and not names & {*QUESTION_COLUMNS}:
         return None, ""  # the header suffices
-    said = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
-    with reading(**{key: str(said[key]) for key in READING if said.get(key)}):
+    values = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
+    with reading(**{key: str(values[key]) for key in READING if values.get(key)}):
         kind = kind_of(source)
-        fitting = FITTING.get(kind)
-        if fitting is not None and fitting.or_else and not _names_languages(source):
-            either = fitting, FITTING[fitting.or_else]
-            each = [f"glassformer train {one.recipe} --data {shlex.quote(source)}" for one in either]
+        entry = RECIPES_BY_KIND.get(kind)
+        if entry is not None and entry.or_else and not _names_languages(source):
+            candidates = entry, RECIPES_BY_KIND[entry.or_else]
+            commands = [
+                f"glassformer train {kind_recipe.recipe} --data {shlex.quote(source)}"
+                for kind_recipe in candidates
+            ]
             what = "two columns of texts and no labels"
-            fix = f"To learn to translate: {each[0]}; to compare texts by their meaning: {each[1]}"
+            fix = f"To learn to translate: {commands[0]}; to compare texts by their meaning: {commands[1]}"
             raise ConfigError(what, where=source, fix=fix)
-    return (None, "") if kind == "texts" else (kind, kind if fitting is None else fitting.holds)
+    return (None, "") if kind == "texts" else (kind, kind if entry is None else entry.description)
 
 
 def _names_languages(source: str) -> bool:
@@ -227,14 +235,14 @@ def _names_languages(source: str) -> bool:
     return names is None or bool({*SOURCE_COLUMNS} & names and {*TARGET_COLUMNS} & names)
 
 
-def as_the_command_reads(recipe: Any) -> Any:
+def with_reading_options(recipe: Any) -> Any:
     """The recipe with ``--encoding``, ``--quoting`` and ``--header`` of this command stored in it, so
     that later commands on the run do not need them."""
-    said = {k: value for k, value in reading_settings().items() if getattr(recipe.data, k) is None}
-    return replace(recipe, data=replace(recipe.data, **said)) if said else recipe
+    options = {k: value for k, value in reading_settings().items() if getattr(recipe.data, k) is None}
+    return replace(recipe, data=replace(recipe.data, **options)) if options else recipe
 
 
-def as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
+def as_data(name: str, command: str, alternatives: str) -> tuple[str | None, str | None, str | None]:
     """Recipe, texts and images for an argument that is not the name of a shipped recipe; paths are data."""
     if is_run(name):
         fix = f"To continue with it: glassformer train --resume --out {shlex.quote(name)}"
@@ -242,8 +250,8 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
     option = data_option(name)
     if option is None:
         return name, None, None
-    if option not in others:
-        fix = f"Give {others}"
+    if option not in alternatives:
+        fix = f"Give {alternatives}"
         raise WrongArgumentError(f"looks like data for {option} and is not a recipe", where=name, fix=fix)
     note(f"{name} is not a recipe: read as data, {option} {shlex.quote(name)}")
     return (None, name, None) if option == "--text" else (None, None, name)
@@ -252,7 +260,7 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
 # --- choosing the recipe ----------------------------------------------------------------------------
 
 
-OTHERS = "--text FILE or --images FOLDER"  # instead of a recipe
+ALTERNATIVES = "--text FILE or --images FOLDER"  # instead of a recipe
 
 
 def choose_recipe(
@@ -265,7 +273,7 @@ def choose_recipe(
     settings: Sequence[str] = (),
     run_folder: Path | None = None,
     command: str = "train",
-    others: str = OTHERS,
+    alternatives: str = ALTERNATIVES,
     all_in_folds: bool = False,
     task_chosen: bool = False,
 ) -> Any:
@@ -277,19 +285,19 @@ def choose_recipe(
         model, data: replace those of the recipe.
         settings: ``KEY=VALUE`` pairs, applied last.
         run_folder: its recipe is used if no recipe and no data are given.
-        command, others: for messages: the name of the command, and what it accepts instead of a recipe.
+        command, alternatives: for messages: the command's name, and what it accepts instead of a recipe.
         all_in_folds: hold out nothing of the user's tagged words or questions, because all go into folds.
         task_chosen: ``own_task`` was called already.
     """
-    given = Given(name, text, images, data, tuple(settings))
+    request = RecipeRequest(name, text, images, data, tuple(settings))
     if not task_chosen:
-        given = own_task(given, command, others)
-    _check_one_source(given, command)
-    name, data, settings = given.recipe, given.data, given.settings
-    if given.text or given.images:
-        cls, source = (Recipe, given.text) if given.text else (ImageRecipe, given.images or "")
-        return as_the_command_reads(own_recipe(cls, source, settings, with_model(model)))
-    name = _recipe_of_run(run_folder, command, others) if name is None else name
+        request = own_task(request, command, alternatives)
+    _check_one_source(request, command)
+    name, data, settings = request.recipe, request.data, request.settings
+    if request.text or request.images:
+        cls, source = (Recipe, request.text) if request.text else (ImageRecipe, request.images or "")
+        return with_reading_options(own_recipe(cls, source, settings, with_model(model)))
+    name = _recipe_of_run(run_folder, command, alternatives) if name is None else name
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
         fix = "Leave it out"
@@ -306,7 +314,7 @@ def choose_recipe(
         recipe = recipe if all_in_folds else with_held_out(recipe, settings, run_folder)
     elif not all_in_folds and name in recipe_names() and is_set("source", settings):
         recipe = with_held_out(recipe, settings, run_folder)
-    return as_the_command_reads(recipe)
+    return with_reading_options(recipe)
 
 
 def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
@@ -318,19 +326,19 @@ def _check_source(recipe: Any, name: str, run_folder: Path | None) -> None:
         raise NoSuchFileError(what, where=f"{name}, [data] source", fix=fix)
 
 
-def _check_one_source(given: Given, command: str) -> None:
+def _check_one_source(request: RecipeRequest, command: str) -> None:
     """Raise ConfigError if both a recipe and data, or two kinds of data, are given."""
-    name = given.recipe
-    sources = {"a recipe": name, "--text": given.text, "--images": given.images}
-    several = [what for what, value in sources.items() if value]
-    if len(several) > 1:
+    name = request.recipe
+    sources = {"a recipe": name, "--text": request.text, "--images": request.images}
+    kinds = [what for what, value in sources.items() if value]
+    if len(kinds) > 1:
         fix = "Give one of them"
         if name and "=" in name:  # a setting without --set
             fix = f"Give one of them; a setting needs --set: --set {shlex.quote(name)}"
-        what = f"both {several[0]}{f' ({name})' if name else ''} and {several[1]} are given"
+        what = f"both {kinds[0]}{f' ({name})' if name else ''} and {kinds[1]} are given"
         raise ConflictError(what, where=command, fix=fix)
-    if given.data and not name and several:
-        what = f"both {several[0]} and --data are given"
+    if request.data and not name and kinds:
+        what = f"both {kinds[0]} and --data are given"
         raise ConflictError(what, where=command, fix="Give one of them")
 
 
@@ -338,56 +346,56 @@ def with_model(model: str | None) -> dict[str, Any]:
     return {"model": {"model": model}} if model else {}
 
 
-def _recipe_of_run(run_folder: Path | None, command: str, others: str) -> str:
+def _recipe_of_run(run_folder: Path | None, command: str, alternatives: str) -> str:
     """The recipe file of a run folder; raises ConfigError if there is none."""
     if run_folder is not None and not (run_folder / "config.toml").is_file():
         raise no_run(run_folder)
     if run_folder is None:
-        fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {others}"
+        fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {alternatives}"
         raise NothingGivenError("no recipe is given", where=command, fix=fix)
     return str(run_folder / "config.toml")
 
 
 def own_recipe(
-    cls: type, source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None
+    cls: type, source: str, settings: Sequence[str] = (), sections: dict[str, Any] | None = None
 ) -> Any:
     """A recipe for the user's labeled texts or images; ``fit`` sets learning rate, epochs and batch size.
 
     A tenth each is held out for validation and test if the source has no such split.
     """
-    where = whole_path(source)
-    values, made = recipe_values(cls, where, settings, chosen)
-    asked = requested_recipe(cls, where, settings, chosen)
-    d: Any = asked.data
-    part = {"limit": d.limit, "seed": d.split_seed}
-    reads: Any = Texts()
+    location = whole_path(source)
+    values, recipe_class = recipe_values(cls, location, settings, sections)
+    requested = requested_recipe(cls, location, settings, sections)
+    d: Any = requested.data
+    options = {"limit": d.limit, "seed": d.split_seed}
+    reader: Any = Texts()
     if cls is ImageRecipe:
         from glassformer.inputs.images import Images
 
-        reads, part["need_labels"] = Images(), True
-        values |= _for_images(asked)
+        reader, options["need_labels"] = Images(), True
+        values |= _for_images(requested)
     with reading_as(d):
-        dataset = reads.read(asked, where, hasattr(d, "target"), **part)
+        dataset = reader.read(requested, location, hasattr(d, "target"), **options)
     if cls is not ImageRecipe:
-        note_siblings(where)
+        note_siblings(location)
     hold_out(values, dataset)
-    return build(made, apply_overrides(values, settings, made), "--set")
+    return build(recipe_class, apply_overrides(values, settings, recipe_class), "--set")
 
 
-def _for_images(asked: Any) -> dict[str, Any]:
+def _for_images(recipe: Any) -> dict[str, Any]:
     """Defaults that depend on the image model: section -> key -> value."""
     from glassformer.inputs.images import has_fixed_features, is_image_architecture
     from glassformer.tasks.auto import SCRATCH, asks_for_encoder
 
-    name, values = asked.model.model, {}
-    if name == AUTO and asks_for_encoder(TASKS[asked.task].estimator.from_recipe(asked)):
+    name, values = recipe.model.model, {}
+    if name == AUTO and asks_for_encoder(TASKS[recipe.task].estimator.from_recipe(recipe)):
         name = SCRATCH.name
         values["model"] = {"model": name}
     if has_fixed_features(name):
         return values
     if is_image_architecture(name):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
-        values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
+        values["image"] = {"augment": "shift" if (recipe.image.image_size or 32) <= 64 else "light"}
     elif name != AUTO:
         values["image"] = {"augment": "light"}
     return values
@@ -410,17 +418,17 @@ def note_siblings(source: str) -> None:
     """Print a note if files of other splits are next to the given one, or if tables of a folder belong to no
     split."""
     path = Path(source)
-    if path.is_dir() and (used := {file for files in split_files(path).values() for file in files}):
-        if others := [p.name for p in tables_in(path) if p not in used]:
-            what = f"{', '.join(others)} in {path}: not read"
+    if path.is_dir() and (split_paths := {file for files in split_files(path).values() for file in files}):
+        if unread := [p.name for p in tables_in(path) if p not in split_paths]:
+            what = f"{', '.join(unread)} in {path}: not read"
             note(f"{what}; tables of a folder must be called train, validation (dev) or test")
         return
     if SPLIT_OF.get(path.stem.lower()) != "train" or not path.is_file():
         return
     files = [p for p in sorted(path.parent.iterdir()) if p.suffix == path.suffix]
-    beside = [p.name for p in files if SPLIT_OF.get(p.stem.lower()) in ("validation", "test")]
-    if beside:
-        note(f"{', '.join(beside)} next to {path.name}: to use them, give the folder: {path.parent}")
+    siblings = [p.name for p in files if SPLIT_OF.get(p.stem.lower()) in ("validation", "test")]
+    if siblings:
+        note(f"{', '.join(siblings)} next to {path.name}: to use them, give the folder: {path.parent}")
 
 
 def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
@@ -430,12 +438,12 @@ def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None)
     With fewer than ten distinct sentences or texts, a split gets one; with fewer than three, none.
     """
     read, sizes = TASKS[recipe.task].read, [f"{split}_size" for split in ("validation", "test")]
-    open_ = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
-    if read is None or not open_:
+    missing = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
+    if read is None or not missing:
         return recipe
-    if run_folder is not None and (run_folder / "config.toml").is_file():  # continue as it began
+    if run_folder is not None and (run_folder / "config.toml").is_file():  # continue as the run began
         data = read_toml(run_folder / "config.toml").get("data", {})
-        return replace(recipe, data=replace(recipe.data, **{key: data.get(key) for key in open_}))
+        return replace(recipe, data=replace(recipe.data, **{key: data.get(key) for key in missing}))
     try:
         with reading_as(recipe.data):
             splits = read(recipe).splits
@@ -444,8 +452,8 @@ def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None)
     count = len({comparison_key(text) for text in set(splits["train"].texts)}) if "train" in splits else 0
     if count < MIN_DISTINCT:
         return recipe
-    held = HELD_OUT if HELD_OUT * count >= 1 else 1
-    sizes_of = {key: held for key in open_ if key.removesuffix("_size") not in splits}
+    size = HELD_OUT if HELD_OUT * count >= 1 else 1
+    sizes_of = {key: size for key in missing if key.removesuffix("_size") not in splits}
     return replace(recipe, data=replace(recipe.data, **sizes_of))
 
 
@@ -463,16 +471,16 @@ def held_out_line(recipe: Any) -> str | None:
 def without_pairs(recipe: Any, settings: Sequence[str], run_folder: Path | None) -> Any:
     """The recipe without next-sentence prediction if most texts have one sentence; a resumed run and
     ``settings`` keep their own value."""
-    asked = is_set("next_sentence", settings)
-    if asked or not getattr(getattr(recipe, "text", None), "next_sentence", False):
+    is_explicit = is_set("next_sentence", settings)
+    if is_explicit or not getattr(getattr(recipe, "text", None), "next_sentence", False):
         return recipe
     if run_folder is not None and (run_folder / "config.toml").is_file():
-        keeps = read_toml(run_folder / "config.toml").get("text", {}).get("next_sentence")
+        keep = read_toml(run_folder / "config.toml").get("text", {}).get("next_sentence")
     else:
-        keeps = _mostly_several_sentences(recipe.data)
-        if not keeps:
+        keep = _mostly_several_sentences(recipe.data)
+        if not keep:
             note("most texts have one sentence: next_sentence=false (--set next_sentence=true to keep it)")
-    return recipe if keeps else replace(recipe, text=replace(recipe.text, next_sentence=False))
+    return recipe if keep else replace(recipe, text=replace(recipe.text, next_sentence=False))
 
 
 def _mostly_several_sentences(data: Any) -> bool:
@@ -488,28 +496,28 @@ def _mostly_several_sentences(data: Any) -> bool:
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
     """A recipe on other data than its own: texts and examples about its own data are removed."""
-    asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
-    said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
-    changes: dict[str, Any] = {key: text for key, text in said.items() if key not in asked}
+    set_keys = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
+    texts = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
+    changes: dict[str, Any] = {key: text for key, text in texts.items() if key not in set_keys}
     for section in ("evaluate", "judge") if shipped else ():
         config: Any = getattr(recipe, section, None)
-        examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in asked}
-        if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus belong to it
+        examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in set_keys}
+        if hasattr(config, "tests") and "tests" not in set_keys:  # the analogies of a corpus belong to it
             examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
         changes |= {section: replace(config, **examples)} if examples else {}
     data = replace(recipe.data, source=source)
     if hasattr(data, "source_column"):
         with reading_as(data):
-            data = _other_columns(data, asked)
+            data = _other_columns(data, set_keys)
     return replace(recipe, data=data, **changes)
 
 
-def _other_columns(data: Any, asked: set[str]) -> Any:
+def _other_columns(data: Any, set_keys: set[str]) -> Any:
     """The data section with the names of the columns as detected, for later commands."""
     keys = ("source_column", "target_column")
-    found = fitting_columns(
+    columns = fitting_columns(
         data.source,
         (data.source_column, data.target_column),
-        [getattr(data, key) for key in keys if key in asked],
+        [getattr(data, key) for key in keys if key in set_keys],
     )
-    return replace(data, **dict(zip(keys, found, strict=True)))
+    return replace(data, **dict(zip(keys, columns, strict=True)))

@@ -48,17 +48,19 @@ if TYPE_CHECKING:
 # --- what is given --------------------------------------------------------------------------------
 
 
-def as_given(
+def input_rows(
     run: Path,
-    words: Sequence[str],
+    arguments: Sequence[str],
     text_column: str | None = None,
     pair_column: str | None = None,
     skip: bool = False,
 ) -> rows.InputRequest:
-    """The arguments of a command as an ``InputRequest``, which the ``Inputs`` of a run's model read."""
+    """The arguments of a command, as the ``Inputs`` of a run's model read them."""
     from glassformer.tasks.run_folder import trained_columns
 
-    return rows.InputRequest(words, text_column, pair_column, trained_columns(run), run, skip, note_columns)
+    return rows.InputRequest(
+        arguments, text_column, pair_column, trained_columns(run), run, skip, note_columns
+    )
 
 
 def gather(inputs: Inputs, given: rows.InputRequest) -> RowChunks:
@@ -78,7 +80,7 @@ def _with_training_hint(error: DataError, folder: Path) -> DataError:
     data = read_run_recipe(folder).data
     if "skip" not in (getattr(data, "on_bad_row", None), getattr(data, "broken", None)):
         return error
-    return error.but(fix=f"{error.fix} (so this run was trained)")
+    return error.but(fix=f"{error.fix} (this run was trained with it)")
 
 
 # --- the model ------------------------------------------------------------------------------------
@@ -99,14 +101,14 @@ def open_model(folder: Path, precision: str | None, labels: Sequence[str], templ
         return model
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
 
-    named = [label.strip() for words in labels for label in words.split(",") if label.strip()]
+    names = [label.strip() for argument in labels for label in argument.split(",") if label.strip()]
     try:
-        return ZeroShotClassifier(model, named, template=template)
+        return ZeroShotClassifier(model, names, template=template)
     except NotForThisModelError as error:  # labels were given for another kind of model
         raise error.but(where="--labels") from None
 
 
-def _counted(kind: Kind, total: int) -> AbstractContextManager[Any]:
+def _progress_bar(kind: Kind, total: int) -> AbstractContextManager[Any]:
     """A progress bar on a terminal while predictions are made."""
     from glassformer.train.callbacks import Progress
 
@@ -137,7 +139,7 @@ def predict_table(
             raise BadValueError(what, where=f"{name} {where}", fix=fix)
     assert out is not None
     with progress_bar("rows") as progress:
-        done = score_file(
+        result = score_file(
             run,
             data,
             out,
@@ -148,16 +150,16 @@ def predict_table(
             progress=progress,
             say=note_columns,
         )
-    say(f"{counted(done['rows'], 'row')}: {out}")
-    if done["truncated"]:
-        note(f"texts longer than the model reads, cut: {done['truncated']:,}; see column 'truncated'")
-    if done["failed"]:
-        note(f"rows without a prediction: {done['failed']:,}; column 'error' says why")
+    say(f"{counted(result['rows'], 'row')}: {out}")
+    if result["truncated"]:
+        note(f"{result['truncated']:,} texts were too long and truncated; see the column 'truncated'")
+    if result["failed"]:
+        note(f"{result['failed']:,} rows have no prediction; the column 'error' has the reason")
     if json:
-        say_json({"out": out, **done})
+        say_json({"out": out, **result})
 
 
-def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
+def _check_table(files: Sequence[str], given_options: Mapping[str, bool]) -> None:
     """Raise ConfigError for options that are not supported from Parquet to Parquet."""
     csv = "Give --out a name that ends in .csv"
     refused = {
@@ -167,7 +169,7 @@ def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
         ),
         LEAST_SURE: ("tables from Parquet to Parquet are written, not printed", f"{csv}, or none"),
         "--labels": ("zero-shot labels are not supported from Parquet to Parquet", csv),
-        "--engine": (f"{len(given)} files", "Give one Parquet file at a time"),
+        "--engine": (f"{len(files)} files", "Give one Parquet file at a time"),
         "--coverage": ("intervals from Parquet to Parquet cover 90 %", f"Leave it out. {csv}"),
         "--on-bad-row": (
             "from Parquet to Parquet a row that cannot be used is written with the reason",
@@ -175,36 +177,36 @@ def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
         ),
     }
     for name, (what, fix) in refused.items():
-        if asked[name]:
+        if given_options[name]:
             raise NotForThisModelError(what, where=name, fix=fix)
 
 
 # --- the verb -------------------------------------------------------------------------------------
 
 
-def _asked(given: Mapping[str, Any]) -> dict[str, bool]:
+def _given_options(parameters: Mapping[str, Any]) -> dict[str, bool]:
     """Option of ``predict_command`` -> whether it is given."""
     return {
-        KEEP_TABLE: given["keep_table"],
-        LEAST_SURE: given["least_sure"] is not None,
-        "--labels": bool(given["labels"]),
-        "--template": bool(given["template"]),
-        "--coverage": given["coverage"] is not None,
-        "--engine": given["engine"] != "serial",
-        "--precision": given["precision"] is not None,
-        "--on-bad-row": given["on_bad_row"] == "refuse",
+        KEEP_TABLE: parameters["keep_table"],
+        LEAST_SURE: parameters["least_sure"] is not None,
+        "--labels": bool(parameters["labels"]),
+        "--template": bool(parameters["template"]),
+        "--coverage": parameters["coverage"] is not None,
+        "--engine": parameters["engine"] != "serial",
+        "--precision": parameters["precision"] is not None,
+        "--on-bad-row": parameters["on_bad_row"] == "refuse",
     }
 
 
-def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
+def _check_kind(kind: type[Kind], given_options: Mapping[str, bool]) -> None:
     """Raise ConfigError for options that do not fit the kind of prediction."""
-    if kind is Numbers and asked[LEAST_SURE]:
+    if kind is Numbers and given_options[LEAST_SURE]:
         what = "is for classifiers: the intervals of a regressor are equally wide for all numbers"
         raise NotForThisModelError(what, where=LEAST_SURE, fix="Leave it out")
-    whose = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
+    kinds = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
     for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
-        if kind in (Tags, Answers) and asked[name]:
-            what = f"belongs to models of {whose.get(name, 'labels')}"
+        if kind in (Tags, Answers) and given_options[name]:
+            what = f"is for models of {kinds.get(name, 'labels')}"
             raise NotForThisModelError(what, where=name, fix="Leave it out")
 
 
@@ -216,7 +218,7 @@ def inputs_of(model: Any, pair_column: str | None) -> Inputs:
 def _write(writer: Writer, source: RowChunks, skip: bool) -> None:
     """Predict for all rows, piece by piece."""
     try:
-        with writer.opened(), _counted(writer.kind, source.num_usable) as progress:
+        with writer.opened(), _progress_bar(writer.kind, source.num_usable) as progress:
             for piece in source:
                 writer.add(piece, progress)
     except DataError as error:
@@ -225,7 +227,7 @@ def _write(writer: Writer, source: RowChunks, skip: bool) -> None:
         raise error.but(fix=f"{error.fix or 'Remove it'}, {SKIP_HINT}") from None
 
 
-GIVEN: Any = argument(
+INPUTS: Any = argument(
     "TEXT|FILE",
     "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line); images or folders "
     "of them; - is standard input. For pairs: two texts each, or a table with two text "
@@ -246,7 +248,7 @@ OWN_LABELS: Any = option(
     "A,B,C", "For sentence encoders and entailment models: the labels to choose from (zero-shot)."
 )
 TEMPLATE: Any = option("TEXT", "With --labels: sentence for each label, e.g. 'This text is about {}.'")
-KEPT: Any = flag(
+KEEP: Any = flag(
     KEEP_TABLE,
     "Write your CSV to --out unchanged and append the predictions. Warning: "
     "formulas in your cells are not escaped.",
@@ -254,10 +256,10 @@ KEPT: Any = flag(
 ENGINE: Any = option("NAME", "With Parquet in and out: serial, or ray for a cluster.", default="serial")
 BAD_ROW: Any = option(
     "refuse|skip",
-    "Stop at an unusable row or image, or skip it: it gets no label, and the output says why.",
+    "Stop at an unusable row or image, or skip it; skipped inputs get no label but an error message.",
     panel=DATA,
 )
-LEAST: Any = option(
+N_LEAST_SURE: Any = option(
     "N", "List the N predictions with the lowest confidence and their two most probable labels."
 )
 PRECISION: Any = option(
@@ -274,22 +276,22 @@ COVERAGE: Any = option(
 
 def predict_command(
     run: Path = RUN,
-    given: list[str] | None = GIVEN,
+    given: list[str] | None = INPUTS,
     data: Path | None = DATA_FILE,
     out: Path | None = OUT,
     text_column: str | None = TEXT_COLUMN,
     pair_column: str | None = PAIR_COLUMN,
     labels: list[str] | None = OWN_LABELS,
     template: str | None = TEMPLATE,
-    keep_table: bool = KEPT,
+    keep_table: bool = KEEP,
     engine: str = ENGINE,
     on_bad_row: str | None = BAD_ROW,
-    least_sure: int | None = LEAST,
+    least_sure: int | None = N_LEAST_SURE,
     precision: str | None = PRECISION,
     coverage: float | None = COVERAGE,
     json: bool = AS_JSON,
 ) -> None:
-    """Predict labels for texts or images: one line each with label, probability, and the text or the file.
+    """Predict labels for texts or images: one line per input with label, probability, and the text or file.
 
     For regressors, a line has the number and its prediction interval.
     """
@@ -299,40 +301,42 @@ def predict_command(
     if not zero_shot or run.exists():
         check_folder(run)
     kind = Labels if zero_shot and (not run.exists() or is_embedder(run)) else kind_in(run)
-    asked = _asked(locals())
-    _check_kind(kind, asked)
+    given_options = _given_options(locals())
+    _check_kind(kind, given_options)
     if not skip:
         check_encodings(given)
-    kept = table_format(given, out) if keep_table else None
-    least = None if least_sure is None else LeastSure(least_sure)
+    kept_table = table_format(given, out) if keep_table else None
+    least_sure_list = None if least_sure is None else LeastSure(least_sure)
     table = len(given) == 1 and _is_parquet(given[0]) and _is_parquet(out) and issubclass(kind, Labels)
     if table or engine != "serial":
-        _check_table(given, asked | {"--labels": zero_shot, "--engine": len(given) > 1})
+        _check_table(given, given_options | {"--labels": zero_shot, "--engine": len(given) > 1})
         predict_table(run, Path(given[0]), out, text_column, engine, pair_column, json)
         return
     if out is not None:
         check_output(out, kind)
     from glassformer.tasks.load import describe
 
-    words, source = as_given(run, given, text_column, pair_column, skip), None
-    known = None if zero_shot else describe(run).inputs
-    if known is not None and (pair_column is None or not known.may_be_pairs):
-        source = gather(known, words)  # before the model, which loads slowly
+    row_source, source = input_rows(run, given, text_column, pair_column, skip), None
+    saved_inputs = None if zero_shot else describe(run).inputs
+    if saved_inputs is not None and (pair_column is None or not saved_inputs.may_be_pairs):
+        source = gather(saved_inputs, row_source)  # before the model, which loads slowly
     model = open_model(run, precision, labels or (), template)
     if source is None:
-        source = gather(inputs_of(model, pair_column), words)
-    if kept is not None and source.layout.pairs:
-        sides = columns_for_pair_model(kept.names, text_column, pair_column, given[0], words.training_columns)
-        kept = kept.with_pairs(sides)
-    writer = Writer(kind(model, source.layout, coverage), out, json, kept, least)
+        source = gather(inputs_of(model, pair_column), row_source)
+    if kept_table is not None and source.layout.pairs:
+        sides = columns_for_pair_model(
+            kept_table.names, text_column, pair_column, given[0], row_source.training_columns
+        )
+        kept_table = kept_table.with_pairs(sides)
+    writer = Writer(kind(model, source.layout, coverage), out, json, kept_table, least_sure_list)
     _write(writer, source, skip)
     if json:
         say_json(writer.as_dict())
-    elif least is not None:
-        least.show(model.INPUTS.noun)
+    elif least_sure_list is not None:
+        least_sure_list.show(model.INPUTS.noun)
     if out is not None:
-        say(writer.said())
-    hints = least.notes(shlex.quote(str(run))) if least and not labels else ()
+        say(writer.summary())
+    hints = least_sure_list.notes(shlex.quote(str(run))) if least_sure_list and not labels else ()
     for line in (*writer.notes(), *hints):
         note(line)
 

@@ -35,7 +35,7 @@ class Prediction(NamedTuple):
     """One input and its prediction."""
 
     row: Row
-    found: Mapping[str, Any] | None  # JSON field -> value; None: see ``row.error``
+    fields: Mapping[str, Any] | None  # JSON field -> value; None: see ``row.error``
 
 
 def _shown(text: Any) -> str:
@@ -51,18 +51,18 @@ class Labels:
 
     ENDS, WRITTEN_AS, FIX = (".csv",), "predictions are written as CSV", "Give --out a name that ends in"
     LINE_END = "\r\n"
-    BEHIND: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table appends
+    APPENDED: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table appends
     KEYS: tuple[str, ...] = ("label", "probability", "probabilities")  # JSON fields
     classes: list[Any] | None = None
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
         self.model, self.layout, self.noun = model, layout, model.NOUN
         self.truncated = self.abstained = 0
-        self.own = self._own(coverage)
-        self.second = [SECOND_CELL] if layout.pairs else []
-        self.beside = copied_columns(layout, (*self.own[:7], "error", "file", *self.second))
+        self.columns = self._own_columns(coverage)
+        self.second_heads = [SECOND_CELL] if layout.pairs else []
+        self.other_columns = copied_columns(layout, (*self.columns[:7], "error", "file", *self.second_heads))
 
-    def _own(self, coverage: float | None) -> list[str]:
+    def _own_columns(self, coverage: float | None) -> list[str]:
         """Our columns; raises ConfigError if a coverage is given."""
         if coverage is not None:
             what = f"belongs to regressors, and this is a {type(self.model).__name__}"
@@ -74,232 +74,255 @@ class Labels:
         """The JSON fields of each prediction."""
         outputs = self.model.outputs(inputs, progress=progress)
         answer = TASKS[self.model.RECIPE.task].answer
-        assert answer is not None, "other models were refused before"
+        assert answer is not None, "checked before"
         labels, shares = answer(self.model, outputs)
         self.abstained += sum(label is None for label in labels)
         if self.model.inputs.can_be_cut:
             self.truncated += int(self.model.truncated(inputs).sum())
-        return self._found(labels, shares, outputs)
+        return self._fields(labels, shares, outputs)
 
-    def _found(self, labels: Any, shares: Any, outputs: Any) -> Iterator[dict[str, Any]]:
-        for label, share, each in zip(labels, shares, outputs, strict=True):
-            yield {"label": label, "probability": share, "probabilities": each}
+    def _fields(self, labels: Any, shares: Any, outputs: Any) -> Iterator[dict[str, Any]]:
+        for label, probability, probabilities in zip(labels, shares, outputs, strict=True):
+            yield {"label": label, "probability": probability, "probabilities": probabilities}
 
     def header(self) -> list[str]:
         """The columns of the table."""
-        return [*self.own, *self.second, *self.beside, *(["error"] if self.layout.errors else [])]
+        return [
+            *self.columns,
+            *self.second_heads,
+            *self.other_columns,
+            *(["error"] if self.layout.errors else []),
+        ]
 
-    def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
+    def records(self, prediction: Prediction, number: int) -> Iterator[list[Any]]:
         """The rows of the table for prediction number ``number``."""
-        row = one.row
-        predicted, cells = self._cells(one.found)
-        second = [second_of(row.text) if isinstance(row.text, TextPair) else ""] if self.second else []
-        others = [*second, *(cell(row) for cell in self.beside.values()), *self.error(row)]
-        yield [*cells_of(row.text, predicted, cells, row=row.row), *map(csv_safe, others)]
+        row = prediction.row
+        predicted, cells = self._cells(prediction.fields)
+        second_cells = (
+            [second_of(row.text) if isinstance(row.text, TextPair) else ""] if self.second_heads else []
+        )
+        other_cells = [*second_cells, *(cell(row) for cell in self.other_columns.values()), *self.error(row)]
+        yield [*cells_of(row.text, predicted, cells, row=row.row), *map(csv_safe, other_cells)]
 
     def error(self, row: Row) -> list[str]:
         """The reason why a row has no prediction, if the table has a column for it."""
         return [row.error or ""] if self.layout.errors else []
 
-    def _cells(self, found: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
+    def _cells(self, fields: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
         """The prediction, and the cells after it."""
-        if found is None:
+        if fields is None:
             return None, [""] * (1 + len(self.classes or ()))
-        return found["label"], label_cells(found["probability"], found["probabilities"])
+        return fields["label"], label_cells(fields["probability"], fields["probabilities"])
 
-    def behind(self, one: Prediction) -> list[Any]:
+    def appended_cells(self, prediction: Prediction) -> list[Any]:
         """The cells that --keep-table appends."""
-        if one.found is None:
-            return [""] * len(self.BEHIND)
-        predicted, cells = self._cells(one.found)
-        return ["" if predicted is None else predicted, *cells[: len(self.BEHIND) - 1]]
+        if prediction.fields is None:
+            return [""] * len(self.APPENDED)
+        predicted, cells = self._cells(prediction.fields)
+        return ["" if predicted is None else predicted, *cells[: len(self.APPENDED) - 1]]
 
-    def line(self, one: Prediction) -> str:
+    def line(self, prediction: Prediction) -> str:
         """The line of a prediction on a terminal."""
-        if one.found is None:
-            return f"\t\t{_shown(one.row.text)}"
-        label, share = one.found["label"], one.found["probability"]
-        return f"{'' if label is None else one_line(label)}\t{share:.4f}\t{_shown(one.row.text)}"
+        if prediction.fields is None:
+            return f"\t\t{_shown(prediction.row.text)}"
+        label, probability = prediction.fields["label"], prediction.fields["probability"]
+        return f"{'' if label is None else one_line(label)}\t{probability:.4f}\t{_shown(prediction.row.text)}"
 
-    def json(self, one: Prediction) -> dict[str, Any]:
+    def json(self, prediction: Prediction) -> dict[str, Any]:
         """The JSON object of a prediction."""
-        place = {"text": one.row.text, "file": one.row.file or None, "row": one.row.row}
-        return place | dict.fromkeys(self.KEYS) | dict(one.found or {}) | {"error": one.row.error}
+        place = {"text": prediction.row.text, "file": prediction.row.file or None, "row": prediction.row.row}
+        return (
+            place | dict.fromkeys(self.KEYS) | dict(prediction.fields or {}) | {"error": prediction.row.error}
+        )
 
-    def as_dict(self, written: Writer) -> Any:
+    def as_dict(self, writer: Writer) -> Any:
         """The JSON output: the predictions, or the file they were written to; and their number."""
         counts = {
-            "examples": written.count,
-            "without_answer": len(written.rejected),
+            "examples": writer.count,
+            "without_answer": len(writer.rejected),
             "truncated": self.truncated,
             **({"abstained": self.abstained} if self.abstained else {}),
-            **({} if written.least is None else {"least_sure": written.least.found()}),
+            **({} if writer.least_sure is None else {"least_sure": writer.least_sure.predictions()}),
         }
-        if written.out is not None:
-            return {"out": written.out, **counts}
-        known = {} if self.classes is None else {"classes": self.classes}
-        return {**known, "answers": written.kept_back, **counts}
+        if writer.out is not None:
+            return {"out": writer.out, **counts}
+        classes = {} if self.classes is None else {"classes": self.classes}
+        return {**classes, "answers": writer.collected, **counts}
 
-    def said(self, written: Writer) -> str:
-        """A summary of what was written."""
-        return f"{written.count:,} {self.noun}"
+    def summary(self, writer: Writer) -> str:
+        """The number of predictions, in words."""
+        return f"{writer.count:,} {self.noun}"
 
-    def notes(self, written: Writer) -> Iterator[str]:
+    def notes(self, writer: Writer) -> Iterator[str]:
         """Notes about the predictions."""
         if abstained := self.abstained:
-            what = f"{abstained:,} of {written.good:,} {self.noun} got no label"
+            what = f"{abstained:,} of {writer.good:,} {self.noun} got no label"
             yield f"{what}: the model abstains below a probability of {self.model.abstain_below_:g}"
-        if cut := self.truncated:
+        if count := self.truncated:
             length = self.model.max_length
-            yield f"{cut:,} of {written.good:,} texts are longer than {length} tokens and were cut there"
+            yield f"{count:,} of {writer.good:,} texts are longer than {length} tokens and were cut there"
 
 
 class Numbers(Labels):
     """One number per input, with an interval unless too few examples were held out."""
 
-    BEHIND, KEYS = ("predicted", "low", "high"), ("number", "interval")
-    USUAL = 0.9  # default coverage of the intervals
+    APPENDED, KEYS = ("predicted", "low", "high"), ("number", "interval")
+    DEFAULT_COVERAGE = 0.9  # default coverage of the intervals
 
-    def _own(self, coverage: float | None) -> list[str]:
+    def _own_columns(self, coverage: float | None) -> list[str]:
         """Our columns; raises ConfigError if there are too few held-out examples for the coverage."""
         from glassformer.targets.regression import examples_needed
 
-        self.coverage = self.USUAL if coverage is None else coverage
+        self.coverage = self.DEFAULT_COVERAGE if coverage is None else coverage
         if coverage is not None:
             self.model.interval([1.0], coverage)  # raises if examples are missing
-        self.able = len(self.model.errors_) >= examples_needed(self.coverage)
+        self.has_intervals = len(self.model.errors_) >= examples_needed(self.coverage)
         return [*NUMBER_HEADER]
 
-    def _found(self, labels: Any, shares: Any, outputs: Any) -> Iterator[dict[str, Any]]:
-        bounds = self.model.interval(labels, self.coverage).tolist() if self.able else [None] * len(labels)
+    def _fields(self, labels: Any, shares: Any, outputs: Any) -> Iterator[dict[str, Any]]:
+        bounds = (
+            self.model.interval(labels, self.coverage).tolist()
+            if self.has_intervals
+            else [None] * len(labels)
+        )
         for number, inside in zip(labels, bounds, strict=True):
             yield {"number": number, "interval": inside}
 
-    def _cells(self, found: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
-        if found is None:
+    def _cells(self, fields: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
+        if fields is None:
             return None, ["", ""]
-        return repr(float(found["number"])), number_cells(found["interval"])
+        return repr(float(fields["number"])), number_cells(fields["interval"])
 
-    def line(self, one: Prediction) -> str:
-        if one.found is None:
-            return f"\t\t{_shown(one.row.text)}"
-        shown, ends = self.model.kind_.shown, one.found["interval"]
-        inside = "" if ends is None else f"{shown(ends[0])} to {shown(ends[1])}"
-        return f"{shown(one.found['number'])}\t{inside}\t{_shown(one.row.text)}"
+    def line(self, prediction: Prediction) -> str:
+        if prediction.fields is None:
+            return f"\t\t{_shown(prediction.row.text)}"
+        format_number, bounds = self.model.kind_.shown, prediction.fields["interval"]
+        inside = "" if bounds is None else f"{format_number(bounds[0])} to {format_number(bounds[1])}"
+        return f"{format_number(prediction.fields['number'])}\t{inside}\t{_shown(prediction.row.text)}"
 
-    def as_dict(self, written: Writer) -> Any:
-        return super().as_dict(written) | {"coverage": self.coverage if self.able else None}
+    def as_dict(self, writer: Writer) -> Any:
+        return super().as_dict(writer) | {"coverage": self.coverage if self.has_intervals else None}
 
-    def notes(self, written: Writer) -> Iterator[str]:
+    def notes(self, writer: Writer) -> Iterator[str]:
         from glassformer.targets.regression import examples_needed
 
-        yield from super().notes(written)
-        if not self.able:
-            held, needed = len(self.model.errors_), examples_needed(self.coverage)
-            yield f"no intervals: {held} examples were held out, {self.coverage:.0%} intervals need {needed}"
+        yield from super().notes(writer)
+        if not self.has_intervals:
+            count, needed = len(self.model.errors_), examples_needed(self.coverage)
+            yield f"no intervals: {count} examples were held out, {self.coverage:.0%} intervals need {needed}"
 
 
-class _Told:
+class _RecordKind:
     """Base for tags and answers to questions: predictions that the task returns as records."""
 
     ENDS: tuple[str, ...]
     HEADER: tuple[str, ...]
-    TAKEN: tuple[str, ...] = ()  # names that the user's columns may not have; empty: those of HEADER
+    RESERVED: tuple[str, ...] = ()  # names that the user's columns may not have; empty: those of HEADER
     FIX, LINE_END, classes = "End --out with", "\n", None
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
         self.model, self.layout, self.noun = model, layout, model.NOUN
-        self.beside = copied_columns(layout, self.TAKEN or self.HEADER)
+        self.other_columns = copied_columns(layout, self.RESERVED or self.HEADER)
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         records_of = TASKS[self.model.RECIPE.task].predict_records
-        assert records_of is not None, "other models were refused before"
+        assert records_of is not None, "checked before"
         yield from records_of(self.model, inputs)
         progress(len(inputs))
 
     def header(self) -> list[str]:
-        return [*self.HEADER, *self.beside]
+        return [*self.HEADER, *self.other_columns]
 
-    def json(self, one: Prediction) -> dict[str, Any]:
-        return {"row": one.row.row, "error": one.row.error} | self._beside(one) | dict(one.found or {})
+    def json(self, prediction: Prediction) -> dict[str, Any]:
+        return (
+            {"row": prediction.row.row, "error": prediction.row.error}
+            | self._other_cells(prediction)
+            | dict(prediction.fields or {})
+        )
 
-    def _beside(self, one: Prediction) -> dict[str, str]:
-        return {name: cell(one.row) for name, cell in self.beside.items()}
+    def _other_cells(self, prediction: Prediction) -> dict[str, str]:
+        return {name: cell(prediction.row) for name, cell in self.other_columns.items()}
 
-    def notes(self, written: Writer) -> Iterator[str]:
+    def notes(self, writer: Writer) -> Iterator[str]:
         """No notes."""
         yield from ()
 
 
-class Tags(_Told):
+class Tags(_RecordKind):
     """The spans in each sentence: one row per span in a table, otherwise one line per sentence."""
 
     ENDS, WRITTEN_AS = (".jsonl", ".csv", ".conll"), "spans are written as JSON Lines, CSV or CoNLL"
     HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence", "error")
 
-    TAKEN = (*HEADER, "words", "tags", "spans")
+    RESERVED = (*HEADER, "words", "tags", "spans")
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
         super().__init__(model, layout)
         self.spans = 0
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        for found in super().predict(inputs, progress):
-            self.spans += len(found["spans"])
-            yield found
+        for record in super().predict(inputs, progress):
+            self.spans += len(record["spans"])
+            yield record
 
-    def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
+    def records(self, prediction: Prediction, number: int) -> Iterator[list[Any]]:
         """The rows of the table for sentence number ``number``: one per span."""
-        row, others = one.row.row or number, self._beside(one).values()
+        row, other_cells = prediction.row.row or number, self._other_cells(prediction).values()
         keys = self.HEADER[1:-2]
-        if one.found is None:
-            yield [csv_safe(cell) for cell in (row, *[""] * len(keys), "", one.row.error, *others)]
+        if prediction.fields is None:
+            yield [
+                csv_safe(cell) for cell in (row, *[""] * len(keys), "", prediction.row.error, *other_cells)
+            ]
             return
-        for span in one.found["spans"]:
-            cells = [row, *(span[key] for key in keys), one.found["text"], "", *others]
+        for span in prediction.fields["spans"]:
+            cells = [row, *(span[key] for key in keys), prediction.fields["text"], "", *other_cells]
             yield [csv_safe(cell) for cell in cells]
 
-    def line(self, one: Prediction) -> str:
-        if one.found is None:
+    def line(self, prediction: Prediction) -> str:
+        if prediction.fields is None:
             return "\t"
-        spans = (f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in one.found["spans"])
-        return f"{', '.join(spans)}\t{_shown(one.found['text'])}"
+        spans = (
+            f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in prediction.fields["spans"]
+        )
+        return f"{', '.join(spans)}\t{_shown(prediction.fields['text'])}"
 
-    def as_dict(self, written: Writer) -> Any:
-        if written.out is None:
-            return written.kept_back
-        return {self.noun: written.good, "spans": self.spans, "out": written.out}
+    def as_dict(self, writer: Writer) -> Any:
+        if writer.out is None:
+            return writer.collected
+        return {self.noun: writer.good, "spans": self.spans, "out": writer.out}
 
-    def said(self, written: Writer) -> str:
-        return f"{written.good:,} {self.noun}, {self.spans:,} spans"
+    def summary(self, writer: Writer) -> str:
+        return f"{writer.good:,} {self.noun}, {self.spans:,} spans"
 
 
-class Answers(_Told):
+class Answers(_RecordKind):
     """The answer to each question, a span of its context."""
 
     ENDS, WRITTEN_AS = (".jsonl", ".csv"), "answers are written as JSON Lines or CSV"
     HEADER = ("row", "question", "answer", "start", "end", "probability", "context", "error")
 
-    def json(self, one: Prediction) -> dict[str, Any]:
+    def json(self, prediction: Prediction) -> dict[str, Any]:
         """The JSON fields of a prediction, the user's columns last."""
-        found = super().json(one)
-        return {name: found[name] for name in found if name not in self.beside} | self._beside(one)
+        fields = super().json(prediction)
+        return {name: fields[name] for name in fields if name not in self.other_columns} | self._other_cells(
+            prediction
+        )
 
-    def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
-        found = self.json(one)
-        yield [csv_safe(found.get(name, "")) for name in self.header()]
+    def records(self, prediction: Prediction, number: int) -> Iterator[list[Any]]:
+        fields = self.json(prediction)
+        yield [csv_safe(fields.get(name, "")) for name in self.header()]
 
-    def line(self, one: Prediction) -> str:
-        if one.found is None:
+    def line(self, prediction: Prediction) -> str:
+        if prediction.fields is None:
             return "\t\t"
-        answer = one_line(one.found["answer"]) or NO_ANSWER
-        return f"{answer}\t{one.found['probability']:.4f}\t{_shown(one.found['question'])}"
+        answer = one_line(prediction.fields["answer"]) or NO_ANSWER
+        return f"{answer}\t{prediction.fields['probability']:.4f}\t{_shown(prediction.fields['question'])}"
 
-    def as_dict(self, written: Writer) -> Any:
-        return written.kept_back if written.out is None else {"questions": written.count, "out": written.out}
+    def as_dict(self, writer: Writer) -> Any:
+        return writer.collected if writer.out is None else {"questions": writer.count, "out": writer.out}
 
-    def said(self, written: Writer) -> str:
-        return f"{written.count:,} questions"
+    def summary(self, writer: Writer) -> str:
+        return f"{writer.count:,} questions"
 
 
 Kind = Labels | Tags | Answers
@@ -314,12 +337,12 @@ def kind_in(folder: Path) -> type[Kind]:
     if task is None:
         return Labels
     if task.gives not in KINDS:
-        what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
-        raise NotForThisModelError(what, where=str(folder), fix=asked_by(task))
+        problem = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
+        raise NotForThisModelError(problem, where=str(folder), fix=usage_hint(task))
     return KINDS[task.gives]
 
 
-def asked_by(task: Any) -> str:
+def usage_hint(task: Any) -> str:
     """A hint on how to use a model that does not predict labels."""
     if task.verb == "predict":
         return "Open it in Python with glassformer.load"
@@ -347,7 +370,8 @@ def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]])
 class Writer:
     """Writes predictions to the terminal, to ``out``, or collects them for JSON.
 
-    With ``kept``, ``out`` is that table with the predictions appended; ``least`` shows only its table.
+    With ``kept_table``, ``out`` is that table with the predictions appended; with ``least_sure``, only those
+    predictions are printed.
     """
 
     def __init__(
@@ -355,14 +379,20 @@ class Writer:
         kind: Kind,
         out: Path | None = None,
         json: bool = False,
-        kept: TableFormat | None = None,
-        least: LeastSure | None = None,
+        kept_table: TableFormat | None = None,
+        least_sure: LeastSure | None = None,
     ):
-        self.kind, self.out, self.json, self.kept, self.least = kind, out, json, kept, least
+        self.kind, self.out, self.json, self.kept_table, self.least_sure = (
+            kind,
+            out,
+            json,
+            kept_table,
+            least_sure,
+        )
         self.count = self.good = 0
         self.rejected: list[Any] = []
-        self.kept_back: list[dict[str, Any]] = []  # predictions for JSON
-        self._put: Callable[[Prediction], None] = self._on_terminal
+        self.collected: list[dict[str, Any]] = []  # predictions for JSON
+        self._write_one: Callable[[Prediction], None] = self._on_terminal
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -371,64 +401,66 @@ class Writer:
         ending = "" if out is None else out.suffix.lower()
         if out is None:
             yield
-        elif self.kept is not None:
-            assert isinstance(kind, Labels), "other kinds were refused before"
+        elif self.kept_table is not None:
+            assert isinstance(kind, Labels), "checked before"
             errors = ["error"] if kind.layout.errors else []
-            with self.kept.written(out, self.kept.texts(kind.layout), [*kind.BEHIND, *errors]) as write:
-                self._put = lambda one: write(one.row, [*kind.behind(one), *kind.error(one.row)])
+            with self.kept_table.writing(
+                out, self.kept_table.texts(kind.layout), [*kind.APPENDED, *errors]
+            ) as write:
+                self._write_one = lambda p: write(p.row, [*kind.appended_cells(p), *kind.error(p.row)])
                 yield
         elif ending == ".csv":
             with table_file(out, line_end=kind.LINE_END) as table:
                 table.writerow(map(csv_safe, kind.header()))
-                self._put = lambda one: table.writerows(kind.records(one, self.count))
+                self._write_one = lambda p: table.writerows(kind.records(p, self.count))
                 yield
         else:
-            self._put = self._keep
+            self._write_one = self._keep
             yield
             write_text(out, self._conll() if ending == ".conll" else self._json_lines())
 
     def add(self, rows: Sequence[Row], progress: Callable[[int], None]) -> None:
         """Predict for some rows, and write what was predicted."""
         inputs = [row.words or row.text for row in rows if row.error is None]
-        found = iter(self.kind.predict(inputs, progress) if inputs else ())
+        predicted = iter(self.kind.predict(inputs, progress) if inputs else ())
         self.good += len(inputs)
         for row in rows:
             self.count += 1
-            one = Prediction(row, next(found) if row.error is None else None)
+            prediction = Prediction(row, next(predicted) if row.error is None else None)
             if row.error is not None:
                 self.rejected.append(RejectedRow(row.file, row.row or self.count, row.error))
-            if self.least is not None:
-                self.least.add(one, self.kind.classes or ())
-            self._put(one)
+            if self.least_sure is not None:
+                self.least_sure.add(prediction, self.kind.classes or ())
+            self._write_one(prediction)
 
-    def _on_terminal(self, one: Prediction) -> None:
+    def _on_terminal(self, prediction: Prediction) -> None:
         if self.json:
-            self._keep(one)
-        elif self.least is None:
-            emit(self.kind.line(one))
+            self._keep(prediction)
+        elif self.least_sure is None:
+            emit(self.kind.line(prediction))
 
-    def _keep(self, one: Prediction) -> None:
-        self.kept_back.append(self.kind.json(one))
+    def _keep(self, prediction: Prediction) -> None:
+        self.collected.append(self.kind.json(prediction))
 
     def _json_lines(self) -> str:
-        return "".join(json_text(found) + "\n" for found in self.kept_back)
+        return "".join(json_text(fields) + "\n" for fields in self.collected)
 
     def _conll(self) -> str:
-        good = [found for found in self.kept_back if found["error"] is None]
-        return conll([found["words"] for found in good], [found["tags"] for found in good])
+        usable = [fields for fields in self.collected if fields["error"] is None]
+        return conll([fields["words"] for fields in usable], [fields["tags"] for fields in usable])
 
     def as_dict(self) -> Any:
         """The JSON output."""
         return self.kind.as_dict(self)
 
-    def said(self) -> str:
-        """A line on what was written, and where."""
-        return f"{self.kind.said(self)}: {self.out}"
+    def summary(self) -> str:
+        """The number of predictions, and the file they were written to."""
+        return f"{self.kind.summary(self)}: {self.out}"
 
     def notes(self) -> Iterator[str]:
         """Notes about the predictions."""
-        if missing := rejected_message(self.rejected):
-            yield missing
+        if message := rejected_message(self.rejected):
+            yield message
         yield from self.kind.notes(self)
 
 
@@ -451,23 +483,25 @@ class TableFormat:
     pair: tuple[str, str] | None = None  # for pairs: the columns of the first and second texts
 
     @contextmanager
-    def written(self, out: Path, texts: Sequence[str], ours: Sequence[str]) -> Iterator[Callable[..., None]]:
-        """Context that yields a function to write a row and a value for each of ``ours``; atomic.
+    def writing(
+        self, out: Path, texts: Sequence[str], new_columns: Sequence[str]
+    ) -> Iterator[Callable[..., None]]:
+        """Context that yields a function to write a row and a value for each of ``new_columns``; atomic.
 
         The table's own names and cells are written unchanged, with no apostrophe before ``=`` or ``@``;
-        those of ``ours`` get one, as in every CSV file that glassformer writes.
+        those of ``new_columns`` get one, as in every CSV file that glassformer writes.
         """
-        heads = list(ours)
+        heads = list(new_columns)
         while any(taken := [head in self.names for head in heads]):
-            heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
+            heads = [f"model:{head}" if clash else head for head, clash in zip(heads, taken, strict=True)]
         guard = cell_writer(self.names)
-        how: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
-        with table_file(out, delimiter=self.delimiter, **how) as writer:
+        options: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
+        with table_file(out, delimiter=self.delimiter, **options) as writer:
             writer.writerow([*self.names, *map(csv_safe, heads)])
 
             def write(row: Row, values: Sequence[Any]) -> None:
-                own = row.other_columns | dict(zip(texts, _sides(row.text), strict=False))
-                cells = [guard(own.get(name, "")) for name in self.names]
+                row_cells = row.other_columns | dict(zip(texts, _sides(row.text), strict=False))
+                cells = [guard(row_cells.get(name, "")) for name in self.names]
                 writer.writerow([*cells, *map(csv_safe, values)])
 
             yield write
@@ -481,26 +515,26 @@ class TableFormat:
         return list(self.pair or (name for name in self.names if name not in layout.columns))
 
 
-def table_format(given: Sequence[str], out: Path | None) -> TableFormat:
+def table_format(files: Sequence[str], out: Path | None) -> TableFormat:
     """The format of the given table."""
-    path = Path(given[0])
+    path = Path(files[0])
     if out is None:
         raise BadValueError("needs an output file", where=KEEP_TABLE, fix="Add --out FILE.csv")
-    if len(given) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
-        what, fix = "needs one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
-        raise BadValueError(what, where=KEEP_TABLE, fix=fix)
+    if len(files) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
+        problem, fix = "needs one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
+        raise BadValueError(problem, where=KEEP_TABLE, fix=fix)
     delimiter = delimiter_of(path, ESCAPE)
     _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
     if len(names) > MOST_COLUMNS:
-        what = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
+        problem = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
         fix = "Leave it out, or cut the table to the columns you need"
-        raise ConfigError(what, where=KEEP_TABLE, fix=fix)
+        raise ConfigError(problem, where=KEEP_TABLE, fix=fix)
     with path.open("rb") as file:
-        marked = file.read(3) == b"\xef\xbb\xbf"
-    first = next(text_lines(path, newline="", errors=ESCAPE), "\n")
-    line_end = first[len(first.rstrip("\r\n")) :] or "\n"
+        has_mark = file.read(3) == b"\xef\xbb\xbf"
+    first_line = next(text_lines(path, newline="", errors=ESCAPE), "\n")
+    line_end = first_line[len(first_line.rstrip("\r\n")) :] or "\n"
     encoding = encoding_of(path)
-    return TableFormat(tuple(names), delimiter, marked, "utf-8" if encoding == UTF8 else encoding, line_end)
+    return TableFormat(tuple(names), delimiter, has_mark, "utf-8" if encoding == UTF8 else encoding, line_end)
 
 
 def _sides(text: Any) -> tuple[str, ...]:
@@ -520,37 +554,40 @@ class LeastSure:
 
     count: int
     _heap: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list)
-    _seen: int = 0
+    _count_seen: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_LISTED:
             raise ConfigError(f"{self.count} rows", where=LEAST_SURE, fix=f"Use 1 to {MAX_LISTED:,}")
 
-    def add(self, one: Prediction, classes: Sequence[Any]) -> None:
+    def add(self, prediction: Prediction, classes: Sequence[Any]) -> None:
         """Add a prediction of a model with these classes; rows without a prediction are ignored."""
-        if one.found is None:
+        if prediction.fields is None:
             return
-        self._seen += 1
-        row, share = one.row, one.found["probability"]
-        key = (-float(share), -self._seen)  # the smallest key is the most confident of the kept
+        self._count_seen += 1
+        row, probability = prediction.row, prediction.fields["probability"]
+        key = (
+            -float(probability),
+            -self._count_seen,
+        )  # the smallest key belongs to the most confident entry of the heap
         if len(self._heap) == self.count and key <= self._heap[0][:2]:
             return
-        own = np.asarray(one.found["probabilities"])
-        first, second = np.argsort(-own, kind="stable")[:2].tolist()
-        found = {
+        probabilities = np.asarray(prediction.fields["probabilities"])
+        first, second = np.argsort(-probabilities, kind="stable")[:2].tolist()
+        entry = {
             "file": row.file or None,
-            "row": row.row if row.row is not None else self._seen,
+            "row": row.row if row.row is not None else self._count_seen,
             "text": row.text,
-            "label": one.found["label"],
-            "probability": float(share),
-            "likeliest": [[classes[k], float(own[k])] for k in (first, second)],
+            "label": prediction.fields["label"],
+            "probability": float(probability),
+            "likeliest": [[classes[k], float(probabilities[k])] for k in (first, second)],
         }
         push = heapq.heappush if len(self._heap) < self.count else heapq.heapreplace
-        push(self._heap, (*key, found))
+        push(self._heap, (*key, entry))
 
-    def found(self) -> list[dict[str, Any]]:
+    def predictions(self) -> list[dict[str, Any]]:
         """The collected predictions, the least confident first."""
-        return [found for _, _, found in sorted(self._heap, key=lambda kept: (-kept[0], -kept[1]))]
+        return [entry for _, _, entry in sorted(self._heap, key=lambda item: (-item[0], -item[1]))]
 
     def show(self, noun: str) -> None:
         """Print a table: the row, its two most probable labels, and its text."""
@@ -560,9 +597,9 @@ class LeastSure:
                 *(f"{label} {share:.3f}" for label, share in f["likeliest"]),
                 excerpt(str(f["text"]), 60),
             ]
-            for f in self.found()
+            for f in self.predictions()
         ]
-        title = f"the {len(rows):,} least confident of {self._seen:,} {noun}"
+        title = f"the {len(rows):,} least confident of {self._count_seen:,} {noun}"
         show_table(title, ("row", "most likely", "second", "text"), rows, right=("row",))
 
     def notes(self, run: str) -> Iterator[str]:

@@ -23,27 +23,29 @@ KEYS = ("name", "task", "summary")
 
 def shipped(word: str = "") -> list[dict[str, str]]:
     """Name, task and summary of each recipe that has the word in one of them, by task and name."""
-    found = ({key: str(recipe_values(name)[0].get(key, "")) for key in KEYS} for name in recipe_names())
-    fitting = [one for one in found if any(word.lower() in value.lower() for value in one.values())]
-    return sorted(fitting, key=lambda one: (one["task"], one["name"]))
+    recipes = ({key: str(recipe_values(name)[0].get(key, "")) for key in KEYS} for name in recipe_names())
+    matches = [
+        recipe for recipe in recipes if any(word.lower() in value.lower() for value in recipe.values())
+    ]
+    return sorted(matches, key=lambda recipe: (recipe["task"], recipe["name"]))
 
 
 def recipes_command(
     word: str | None = argument("WORD", "Show recipes with this word in their name, task or description."),
     json: bool = AS_JSON,
 ) -> None:
-    """List the recipes that train, cross-validate and new take: name, task and description."""
-    found = shipped(word or "")
-    if not found:
+    """List the recipes accepted by `train`, `cross-validate` and `new`: name, task and description."""
+    recipes = shipped(word or "")
+    if not recipes:
         fix = "'glassformer recipes' lists all of them"
         what = f"no recipe has {word!r} in its name, task or description"
         raise NoSuchRecipeError(what, where="WORD", fix=fix)
     if json:
-        say_json(found)
+        say_json(recipes)
         return
-    widths = [max(len(one[key]) for one in found) for key in KEYS[:2]]
-    for one in found:
-        emit(f"{one['name']:<{widths[0]}}  {one['task']:<{widths[1]}}  {one['summary']}")
+    widths = [max(len(recipe[key]) for recipe in recipes) for key in KEYS[:2]]
+    for recipe in recipes:
+        emit(f"{recipe['name']:<{widths[0]}}  {recipe['task']:<{widths[1]}}  {recipe['summary']}")
 
 
 # --- a new recipe file ------------------------------------------------------------------------------
@@ -86,15 +88,15 @@ def _default(recipe: Any, section: str, key: str) -> str | None:
 
 
 def default_recipe(task: str) -> str:
-    """The shipped recipe to start from for a task: if possible one with built-in data."""
+    """The shipped recipe to start from for a task: one with built-in data if there is such a recipe."""
     if task not in TASKS:
         raise BadValueError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
     of_task = sorted(_recipes_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
     if not of_task:
-        given = "--images FILE" if task.startswith("image") else "--text FILE"
-        target = next((kind for (_, kind), named in TARGETS.items() if named == task), "")
-        fix = f"Give {given}{f' --set target={target}' if target else ''}, or a recipe"
-        raise ConfigError(f"no recipe of {task} ships with the package", where="--task", fix=fix)
+        data_argument = "--images FILE" if task.startswith("image") else "--text FILE"
+        target = next((kind for (_, kind), regression_task in TARGETS.items() if regression_task == task), "")
+        fix = f"Give {data_argument}{f' --set target={target}' if target else ''}, or a recipe"
+        raise ConfigError(f"the package has no recipe of {task}", where="--task", fix=fix)
     return of_task[0][0]
 
 
@@ -107,8 +109,8 @@ def _recipes_of(task: str) -> list[tuple[str, Any]]:
 
 def needs_files(recipe: Any) -> bool:
     """Whether a recipe needs data that are not part of the package."""
-    known = NAMED_SOURCES.get(recipe.data.source) or NAMED_IMAGES.get(recipe.data.source)
-    return known is None or bool(known.folder)
+    source = NAMED_SOURCES.get(recipe.data.source) or NAMED_IMAGES.get(recipe.data.source)
+    return source is None or bool(source.folder)
 
 
 def new_command(
@@ -127,21 +129,21 @@ def new_command(
     if file.suffix != ".toml":
         raise BadValueError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
     check_new_file(file)
-    given = [what for what, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
-    if task is not None and given:
-        raise ConflictError(f"--task and {listed(given)}", where="new", fix="Give one of them")
-    if not given:
+    sources = [name for name, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
+    if task is not None and sources:
+        raise ConflictError(f"--task and {listed(sources)}", where="new", fix="Give one of them")
+    if not sources:
         recipe = default_recipe(task or DEFAULT_TASK)
     with_these = {"images": images, "model": model, "data": data, "settings": settings}
-    chosen = replace(choose_recipe(recipe, text, command="new", **with_these), name=file.stem)
-    asked = {word.partition("=")[0].rpartition(".")[2] for word in settings}
-    if (asked or model) and "expect" not in asked:  # the expected result does not hold any more
-        chosen = replace(chosen, expect="")
-    write_text(file, commented(chosen, str(file)))
-    made = load_recipe(str(file))
-    say(f"{made.task} on {made.data.source}: {file}")
-    if not Path(made.data.source).exists() and needs_files(made):
-        note(f"{made.data.source} does not come with the package: give --data PATH for your data")
+    config = replace(choose_recipe(recipe, text, command="new", **with_these), name=file.stem)
+    set_keys = {word.partition("=")[0].rpartition(".")[2] for word in settings}
+    if (set_keys or model) and "expect" not in set_keys:  # the expected result no longer applies
+        config = replace(config, expect="")
+    write_text(file, commented(config, str(file)))
+    saved = load_recipe(str(file))
+    say(f"{saved.task} on {saved.data.source}: {file}")
+    if not Path(saved.data.source).exists() and needs_files(saved):
+        note(f"{saved.data.source} does not come with the package: give --data PATH for your data")
     say(f"next: glassformer train {file}")
     if json:
-        say_json({"file": file, "task": made.task, "data": made.data.source})
+        say_json({"file": file, "task": saved.task, "data": saved.data.source})

@@ -17,11 +17,11 @@ from glassformer.report.published import (
     check,
     find_row,
     headline,
-    in_form,
     measured,
     measured_finding,
     measured_study,
     published_rows,
+    runs_on_random_weights,
 )
 from glassformer.study.grid import load_study
 from glassformer.tasks.catalog import load_recipe, recipe_names
@@ -39,9 +39,11 @@ def stand_ins(row: Row) -> list[str]:
     studies = [
         f"glassformer compare {n}" for n in row.studies if not _from_hub(load_study(n).set.get("model"))
     ]
-    ours = [n for n in row.recipes if n not in row.given and f"{n}-given" not in row.given]
-    ours = [n for n in ours if not _from_hub(getattr(getattr(load_recipe(n), "model", None), "model", None))]
-    return studies or [f"glassformer train {name}" for name in ours]
+    recipes = [n for n in row.recipes if n not in row.given and f"{n}-given" not in row.given]
+    recipes = [
+        n for n in recipes if not _from_hub(getattr(getattr(load_recipe(n), "model", None), "model", None))
+    ]
+    return studies or [f"glassformer train {name}" for name in recipes]
 
 
 def measure(name: str) -> Measured | None:
@@ -50,7 +52,7 @@ def measure(name: str) -> Measured | None:
 
 
 def show_rows() -> list[dict[str, Any]]:
-    """Print every system with its published result and those of our recipes; returns the same for JSON."""
+    """Print every system with its published result and our recipes' results; returns the same for JSON."""
     lines: list[list[object]] = []
     rows: list[dict[str, Any]] = []
     for row in published_rows():
@@ -58,11 +60,11 @@ def show_rows() -> list[dict[str, Any]]:
         lines.append([row.number, f"{row.system} ({about})", f"published: {row.published}"])
         reached = {}
         for name in row.recipes:
-            found = measure(name)
-            reached[name] = found.score if found else load_recipe(name).expect
+            result = measure(name)
+            reached[name] = result.score if result else load_recipe(name).expect
             lines.append(["", name, reached[name]])
-        known = {"row": row.number, "system": row.system, "data": row.data, "published": row.published}
-        rows.append({**known, "reached": reached, "missing": row.missing})
+        facts = {"row": row.number, "system": row.system, "data": row.data, "published": row.published}
+        rows.append({**facts, "reached": reached, "missing": row.missing})
         if not row.recipes:
             lines.append(["", "", row.missing])
     show_table("published systems", ("row", "system and recipes", "reached"), lines)
@@ -82,20 +84,22 @@ def write_page(path: Path) -> None:
         or (path.is_symlink() and not path.exists())
         or (folder.exists() and not folder.is_dir())
     ):
-        raise OutputPathError("no file can be written there", where=str(path), fix="Choose another --out")
+        raise OutputPathError(
+            "is not a path that a file can be written to", where=str(path), fix="Choose another --out"
+        )
     files = recipe_names()
-    made = pages(
+    texts = pages(
         measure,
         lambda name: measured_study(name, RESULTS),
-        in_form(RESULTS),
+        runs_on_random_weights(RESULTS),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
         path.stem,
         lambda name: measured_finding(name, RESULTS),
     )
     folder.mkdir(exist_ok=True)
-    for name, text in made.items():
+    for name, text in texts.items():
         write_text(path.parent / name, text)
-    say(f"table: {path}, its rows: {folder}")
+    say(f"table: {path}, pages of the systems: {folder}")
 
 
 def reproduce_command(
@@ -124,9 +128,9 @@ def reproduce_command(
         if json:
             say_json({"rows": rows, "out": out})
         return
-    found = run_row(find_row(row), settings or (), out, check_it)
+    result = run_row(find_row(row), settings or (), out, check_it)
     if json:
-        say_json(found)
+        say_json(result)
 
 
 def run_row(
@@ -146,15 +150,15 @@ def run_row(
     for name, recipe in recipes.items():
         check_weights(recipe, row)
         folder = RUNS / name if out is None else out / name if len(recipes) > 1 else out
-        begun = (folder / "config.toml").is_file()
+        is_begun = (folder / "config.toml").is_file()
         if len(recipes) > 1:
             say(f"== {name}")
-        run = run_task(recipe, folder, resume=begun, log=say, callbacks=[Progress(stream())])
+        run = run_task(recipe, folder, resume=is_begun, log=say, callbacks=[Progress(stream())])
         score = headline(run.metrics, name)
-        found = score[1].format(score[0]) if score else "see the report"
-        reached.append(f"{name} {found}" if len(recipes) > 1 else found)
+        score_text = score[1].format(score[0]) if score else "see the report"
+        reached.append(f"{name} {score_text}" if len(recipes) > 1 else score_text)
         reports.append(str(run.report))
-        runs[name] = {"reached": found, **as_dict(run)}
+        runs[name] = {"reached": score_text, **as_dict(run)}
         verdicts += [f"{name}: {line}" for line in check(run.metrics, row.figures.get(name))]
     say(f"row {row.number}, {row.system} on {row.data}")
     say(f"published: {row.published}")
@@ -180,6 +184,6 @@ def check_weights(recipe: Any, row: Row) -> None:
     try:
         fetch_if_checkpoint(recipe)
     except CheckpointError as error:
-        others = " or ".join(stand_ins(row))
-        fix = f"{error.fix}; in its place: {others}" if others else error.fix
+        substitutes = " or ".join(stand_ins(row))
+        fix = f"{error.fix}; in its place: {substitutes}" if substitutes else error.fix
         raise error.but(what=f"{recipe.name}: {error.what}", fix=fix) from None

@@ -30,14 +30,14 @@ from glassformer.serve.limits import Limits
 KEY = "GLASSFORMER_API_KEY"
 
 
-def api_key(given: str | None) -> str | None:
+def api_key(value: str | None) -> str | None:
     """The key without surrounding whitespace, such as the line break of a file; None: no key."""
-    if given is None:
+    if value is None:
         return None
-    if not given.strip():
+    if not value.strip():
         fix = "Give a key, or unset it for a server without one"
         raise ConfigError("is set but blank", where=KEY, fix=fix)
-    return given.strip()
+    return value.strip()
 
 
 def _check_packages() -> None:
@@ -57,7 +57,7 @@ def _limit(field: Any) -> tuple[Any, Any]:
 @add_options({field.name: _limit(field) for field in fields(Limits)})
 def serve_command(
     runs: list[Path] = a_run(
-        "Run folders, saved models or a built-in embedding checkpoint (see: glassformer models).", default=...
+        "Run folders, saved models or an embedding checkpoint (see: glassformer doctor).", default=...
     ),
     host: str = option(
         "ADDRESS", "Address to listen on; 0.0.0.0 lets other machines in.", default="127.0.0.1"
@@ -105,22 +105,22 @@ def serve_command(
         threads=threads,
         precision=precision,
         search=searched,
-        said=partial(_announce, [str(run) for run in runs] if json else None),
+        on_ready=partial(_announce, [str(run) for run in runs] if json else None),
     )
 
 
-def search_source(given: str | None, text_column: str | None) -> Any:
+def search_source(source: str | None, text_column: str | None) -> Any:
     """What ``--search`` names: the path of a saved index, or the texts of a table with rows and columns."""
     from glassformer.tasks.similarity.index import is_index
 
-    if given is None or is_index(given):
+    if source is None or is_index(source):
         if text_column is not None:
             raise ConflictError("belongs to the table of --search", where="--text-column", fix="Leave it out")
-        return None if given is None else Path(given)
-    if not Path(given).is_file():
+        return None if source is None else Path(source)
+    if not Path(source).is_file():
         fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
-        raise ConfigError("no such table or index", where=given, fix=fix)
-    return read_with_columns(Path(given), text_column, note_columns)
+        raise ConfigError("no such table or index", where=source, fix=fix)
+    return read_with_columns(Path(source), text_column, note_columns)
 
 
 def check_int8(runs: Sequence[Path]) -> None:
@@ -130,7 +130,7 @@ def check_int8(runs: Sequence[Path]) -> None:
 
     for run in runs:
         if not run.exists():
-            what = "a checkpoint without a run has no validation examples to check int8 on"
+            what = "a checkpoint without a run has no validation examples for the int8 check"
             raise NotForThisModelError(what, where=str(run), fix="Leave --precision int8 out")
         set_precision(run, load(run), "int8", note)
 

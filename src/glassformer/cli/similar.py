@@ -44,36 +44,36 @@ MAX_CELL = 40  # characters of another column that are printed
 
 
 def show_doubles(
-    found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], others: OtherColumns
+    pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
 ) -> None:
     """Print one line per pair: cosine, row numbers (with ids if there is an id column) and texts."""
-    name = _id_column(others)
-    for i, j, cosine in found:
+    name = _id_column(other_columns)
+    for i, j, cosine in pairs:
         places = [
-            f"{rows[k]}" if name is None else f"{rows[k]} ({one_line(others[k][name])[:MAX_CELL]})"
+            f"{rows[k]}" if name is None else f"{rows[k]} ({one_line(other_columns[k][name])[:MAX_CELL]})"
             for k in (i, j)
         ]
         emit("\t".join([f"{cosine:.4f}", *places, one_line(texts[i]), one_line(texts[j])]))
 
 
-def _id_column(others: OtherColumns) -> str | None:
+def _id_column(other_columns: OtherColumns) -> str | None:
     """The name of the first other column if its values are unique, like ids; else None."""
-    name = next(iter(others[0]), None) if others else None
-    values = {str(own[name]) for own in others if name is not None}
-    return name if len(values) == len(others) else None
+    name = next(iter(other_columns[0]), None) if other_columns else None
+    values = {str(row[name]) for row in other_columns if name is not None}
+    return name if len(values) == len(other_columns) else None
 
 
 def write_doubles(
-    out: Path, found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], others: OtherColumns
+    out: Path, pairs: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
 ) -> None:
     """Write one row per pair, with the other columns of both rows at its end; safe for spreadsheets."""
-    names = list(others[0]) if others else []
-    own = [f"{side}_{name}" for name in names for side in ("first", "second")]
+    names = list(other_columns[0]) if other_columns else []
+    heads = [f"{side}_{name}" for name in names for side in ("first", "second")]
     lines = []
-    for i, j, cosine in found:
-        cells = [others[k][name] for name in names for k in (i, j)]
+    for i, j, cosine in pairs:
+        cells = [other_columns[k][name] for name in names for k in (i, j)]
         lines.append([f"{cosine:.6f}", rows[i], rows[j], texts[i], texts[j], *cells])
-    write_table(out, ["cosine", "first_row", "second_row", "first", "second", *own], lines)
+    write_table(out, ["cosine", "first_row", "second_row", "first", "second", *heads], lines)
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -118,10 +118,10 @@ def explain_pair(model: str, a: str, b: str, out: Path | None) -> Any:
     """Explain the cosine of two texts by pairs of tokens; also written to ``out``, if given."""
     from glassformer.explain.similarity import save_similarities
 
-    found = open_embedder(model).explain_similarity(a, b)
+    explanation = open_embedder(model).explain_similarity(a, b)
     if out is not None:
-        save_similarities([found], out)
-    return found
+        save_similarities([explanation], out)
+    return explanation
 
 
 def check_page(out: Path) -> Path:
@@ -131,15 +131,15 @@ def check_page(out: Path) -> Path:
     return check_new_file(out)
 
 
-def show_explained(found: Any, out: Path | None) -> None:
+def show_explained(explanation: Any, out: Path | None) -> None:
     """Print the explanation of a cosine, or where it was written."""
     if out is not None:
         say(f"1 explained: {out}")
         return
-    say(f"cosine {found.score:.4f}")
-    rows = [[a, b, f"{value:+.4f}"] for a, b, value in found.strongest(STRONGEST)]
+    say(f"cosine {explanation.score:.4f}")
+    rows = [[a, b, f"{value:+.4f}"] for a, b, value in explanation.strongest(STRONGEST)]
     show_table("", ("first", "second", "adds"), rows, right=("adds",))
-    for line in found.notes:
+    for line in explanation.notes:
         note(line)
 
 
@@ -191,11 +191,11 @@ def similar_command(
     elif explain or out is not None:
         if out is not None:
             check_page(out)
-        found = explain_pair(model, given[0], given[1], out)
+        explanation = explain_pair(model, given[0], given[1], out)
         if json:
-            say_json(found.as_dict() if out is None else {"explained": 1, "out": out})
+            say_json(explanation.as_dict() if out is None else {"explained": 1, "out": out})
         else:
-            show_explained(found, out)
+            show_explained(explanation, out)
     else:
         (cosine,) = similar(model, given[:1], given[1:])
         if json:
@@ -205,7 +205,7 @@ def similar_command(
 
 
 def _check_arguments(
-    given: Sequence[str],
+    inputs: Sequence[str],
     first: str | None,
     second: str | None,
     explain: bool,
@@ -216,14 +216,14 @@ def _check_arguments(
     """Check the arguments of ``similar``; returns whether a table is given."""
     from glassformer.checkpoints.settings import ABOUT
 
-    for text in given:
+    for text in inputs:
         if is_run(text) or any((Path(text) / name).is_file() for name in (ABOUT, "config.json")):
             fix = (
                 f'Name it with --model: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
             )
             raise WrongArgumentError(f"{text} is a model, not a text", where="similar", fix=fix)
         refuse_folder(text)
-    table = len(given) == 1 and names_a_file(given[0])
+    table = len(inputs) == 1 and names_a_file(inputs[0])
     if doubles:
         for option, value in (("--first", first), ("--second", second), ("--explain", explain)):
             if value:
@@ -233,12 +233,12 @@ def _check_arguments(
     if least is not None or text_column is not None:
         option = "--least" if least is not None else "--text-column"
         raise ConflictError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
-    if not table and len(given) != 2:
-        what = f"{len(given)} {'text' if len(given) == 1 else 'texts'} given"
+    if not table and len(inputs) != 2:
+        what = f"{len(inputs)} {'text' if len(inputs) == 1 else 'texts'} given"
         fix = "Give two texts, or a table with two columns of them"
         raise NothingGivenError(what, where="similar", fix=fix)
     if table and explain:
-        raise ConfigError("a table is not explained", where="--explain", fix="Give two texts")
+        raise ConfigError("is for two texts, not for a table", where="--explain", fix="Give two texts")
     if not table and (first or second):
         option = "--first" if first else "--second"
         raise ConflictError("belongs to a table", where=option, fix="Leave it out, or give a table")
@@ -246,35 +246,35 @@ def _check_arguments(
 
 
 def _similar_rows(
-    given: Sequence[str], model: str, least: float, column: str | None, out: Path | None, json: bool
+    files: Sequence[str], model: str, threshold: float, column: str | None, out: Path | None, json: bool
 ) -> None:
     """Find near-duplicate rows of one table; print them or write them to a file."""
-    if len(given) != 1:
-        what = f"takes one table, and {len(given)} are given"
+    if len(files) != 1:
+        what = f"takes one table, and {len(files)} are given"
         raise ConflictError(what, where="--doubles", fix="Give one file")
-    check_file(Path(given[0]))
+    check_file(Path(files[0]))
     _check_table(out, json)
-    texts, rows, others = read_with_columns(Path(given[0]), column, note_columns)
-    found = open_embedder(model).doubles(texts, least)
+    texts, rows, other_columns = read_with_columns(Path(files[0]), column, note_columns)
+    pairs = open_embedder(model).doubles(texts, threshold)
     if out is not None:
-        write_doubles(out, found, texts, rows, others)
-        say(f"{len(found):,} pairs among {len(texts):,} rows at {least:g} or above: {out}")
+        write_doubles(out, pairs, texts, rows, other_columns)
+        say(f"{len(pairs):,} pairs among {len(texts):,} rows at {threshold:g} or above: {out}")
     elif json:
-        say_json([_pair_fields(pair, texts, rows, others) for pair in found])
+        say_json([_pair_fields(pair, texts, rows, other_columns) for pair in pairs])
     else:
-        show_doubles(found, texts, rows, others)
+        show_doubles(pairs, texts, rows, other_columns)
         note(
-            f"{len(found):,} pairs among {len(texts):,} rows have a cosine of {least:g} or more; "
+            f"{len(pairs):,} pairs among {len(texts):,} rows have a cosine of {threshold:g} or more; "
             "--least COSINE shows more or fewer"
         )
 
 
 def _pair_fields(
-    pair: Pair, texts: Sequence[str], rows: Sequence[int], others: OtherColumns
+    pair: Pair, texts: Sequence[str], rows: Sequence[int], other_columns: OtherColumns
 ) -> dict[str, Any]:
-    both, cosine = pair[:2], pair[2]
-    parts = {"rows": rows, "texts": texts, "columns": others}
-    return {name: [part[k] for k in both] for name, part in parts.items()} | {"cosine": cosine}
+    positions, cosine = pair[:2], pair[2]
+    values_by_field = {"rows": rows, "texts": texts, "columns": other_columns}
+    return {name: [part[k] for k in positions] for name, part in values_by_field.items()} | {"cosine": cosine}
 
 
 def _check_table(out: Path | None, json: bool, what: str = "cosines of a table") -> None:
@@ -345,22 +345,22 @@ def search(
         columns = dict(index.beside[i]) if index.beside else {}
         return {"row": index.row(i), "cosine": cosine, "text": index.texts[i], "columns": columns}
 
-    found = zip(*embedder.search(queries, index.vectors, count), strict=True)
-    return [[result(int(i), float(c)) for i, c in zip(*near, strict=True)] for near in found]
+    neighbors = zip(*embedder.search(queries, index.vectors, count), strict=True)
+    return [[result(int(i), float(c)) for i, c in zip(*near, strict=True)] for near in neighbors]
 
 
-def write_found(out: Path, queries: Sequence[str], found: Sequence[Sequence[dict[str, Any]]]) -> None:
+def write_results(out: Path, queries: Sequence[str], results: Sequence[Sequence[dict[str, Any]]]) -> None:
     """Write one row per result, with the other columns of its row; an empty row if a query has no result."""
-    names = list(dict.fromkeys(name for near in found for one in near for name in one["columns"]))
+    names = list(dict.fromkeys(name for matches in results for match in matches for name in match["columns"]))
     rows: list[list[Any]] = []
-    for query, near in zip(queries, found, strict=True):
-        if not near:
+    for query, matches in zip(queries, results, strict=True):
+        if not matches:
             rows.append([query, *[""] * (len(HEADER) - 1 + len(names))])
-        for rank, one in enumerate(near, 1):
-            cells = [one["columns"].get(name) for name in names]
-            rows.append([query, rank, f"{one['cosine']:.6f}", one["row"], one["text"], *cells])
-    own = [f"table_{name}" if name in HEADER else name for name in names]
-    write_table(out, [*HEADER, *own], rows)
+        for rank, match in enumerate(matches, 1):
+            cells = [match["columns"].get(name) for name in names]
+            rows.append([query, rank, f"{match['cosine']:.6f}", match["row"], match["text"], *cells])
+    column_heads = [f"table_{name}" if name in HEADER else name for name in names]
+    write_table(out, [*HEADER, *column_heads], rows)
 
 
 def _queries(words: Sequence[str]) -> list[str]:
@@ -393,7 +393,9 @@ def search_command(
 ) -> None:
     """Semantic search: the texts of a table that are nearest in meaning to a query."""
     if not queries and save is None:
-        raise NothingGivenError("nothing to search for", where="search", fix="Give a QUERY, or --save DIR")
+        raise NothingGivenError(
+            "there is nothing to search for", where="search", fix="Give a QUERY, or --save DIR"
+        )
     if save is not None and check_folder_path(save, "--save").exists():
         raise ExistsError("the folder exists", where=str(save), fix="Choose another --save")
     _check_table(out, json, "results")
@@ -401,23 +403,28 @@ def search_command(
 
     query_texts = _queries(queries or ())
     nearest = search(str(model), table, query_texts, count, text_column=text_column, save=save)
-    found = [[one for one in near if at_least(one["cosine"], least)] for near in nearest]
+    results = [[match for match in matches if at_least(match["cosine"], least)] for matches in nearest]
     if save is not None:
         say(f"index: {save}")
     if out is not None:
-        write_found(out, query_texts, found)
-        empty = sum(not near for near in found)
+        write_results(out, query_texts, results)
+        empty = sum(not matches for matches in results)
         without = f", {empty:,} without a result" if empty else ""
         say(f"{len(query_texts):,} queries{without}: {out}")
         return
     if json:
-        told = zip(query_texts, found, nearest, strict=True)
-        say_json([{"query": q, "found": near, "nearest": best[0]["cosine"]} for q, near, best in told])
+        zipped = zip(query_texts, results, nearest, strict=True)
+        say_json(
+            [
+                {"query": q, "found": matches, "nearest": candidates[0]["cosine"]}
+                for q, matches, candidates in zipped
+            ]
+        )
         return
-    for query, near, best in zip(query_texts, found, nearest, strict=True):
+    for query, matches, candidates in zip(query_texts, results, nearest, strict=True):
         if len(query_texts) > 1:
             say(f"{excerpt(query)}:")
-        for one in near:
-            emit(f"{one['cosine']:.4f}\t{one['row']}\t{one_line(one['text'])}")
-        if not near:
-            say(f"no result: the nearest has {best[0]['cosine']:.4f}, less than {least:g}")
+        for match in matches:
+            emit(f"{match['cosine']:.4f}\t{match['row']}\t{one_line(match['text'])}")
+        if not matches:
+            say(f"no result: the nearest has {candidates[0]['cosine']:.4f}, less than {least:g}")

@@ -30,15 +30,15 @@ ENDED = b"error: interrupted, and ended at once; files saved before are complete
 
 
 class Listening:
-    """The handler of a command's signals; ``own``: the process belongs to the command alone."""
+    """The handler of a command's signals; ``owns_process``: the process belongs to the command alone."""
 
-    def __init__(self, own: bool = False):
-        self.own = own
+    def __init__(self, owns_process: bool = False):
+        self.owns_process = owns_process
         self.heard = False  # the main thread has received the signal
         self.code: int | None = None  # the exit code, once the command is done
-        self._again = False  # the signal must be delivered once more
+        self._resend = False  # the signal must be delivered once more
         self._echoes = 0  # signals that the watcher itself has sent
-        self._old: dict[int, Any] = {}
+        self._old_handlers: dict[int, Any] = {}
         self._pipe: tuple[int, int] | None = None
         self._watcher: threading.Thread | None = None
         self._hook: Any = None
@@ -48,13 +48,13 @@ class Listening:
 
     def __call__(self, number: int, frame: Any) -> None:
         if self.code is not None:
-            if self.own:
-                _leave(self.code)
+            if self.owns_process:
+                _flush_and_exit(self.code)
             return
         if self.heard:  # a repeated signal: the watcher decides whether to end the process
             return
         if self._watcher is not None and self._importing(frame):
-            self._again = True  # an interrupted import fails in odd ways: wait for its end
+            self._resend = True  # an interrupted import fails in odd ways: wait for its end
             return
         self.heard = True
         raise KeyboardInterrupt
@@ -77,7 +77,7 @@ class Listening:
     def _unraisable(self, unraisable: Any) -> None:
         """Keep an interruption that occurs where Python cannot raise exceptions (in a destructor)."""
         if isinstance(unraisable.exc_value, KeyboardInterrupt) and self.heard and self._watcher is not None:
-            self.heard, self._again = False, True
+            self.heard, self._resend = False, True
         elif self._hook is not None:
             self._hook(unraisable)
 
@@ -85,23 +85,23 @@ class Listening:
 
     def listen(self) -> None:
         """Install the handlers; does nothing outside of the main thread, the only one that gets signals."""
-        if threading.current_thread() is not threading.main_thread() or self._old:
+        if threading.current_thread() is not threading.main_thread() or self._old_handlers:
             return
         global _current
         _current, self._root = self, sys._getframe(1).f_code
-        if self.own:
+        if self.owns_process:
             atexit.register(_ignore_signals)  # registered first, so called last
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                self._old[number] = signal.signal(number, self)
+                self._old_handlers[number] = signal.signal(number, self)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
         if os.name == "nt":  # select cannot wait for pipes
             return
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        if before != -1:  # the caller's event loop has its own wakeup descriptor
-            signal.set_wakeup_fd(before)
+        old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        if old_wakeup != -1:  # the caller's event loop has its own wakeup descriptor
+            signal.set_wakeup_fd(old_wakeup)
             os.close(reader)
             os.close(writer)
             return
@@ -110,16 +110,16 @@ class Listening:
         self._watcher.start()
 
     def release(self) -> None:
-        """Restore the handlers from before."""
+        """Restore the handlers that ``listen`` replaced."""
         global _current
         if _current is self:
             _current = None
-        for number, handler in self._old.items():
+        for number, handler in self._old_handlers.items():
             if signal.getsignal(number) is self:
                 signal.signal(number, handler)
         if self._hook is not None:
             sys.unraisablehook, self._hook = self._hook, None
-        self._old = {}
+        self._old_handlers = {}
         if self._pipe is not None and self._watcher is not None:
             reader, writer = self._pipe
             signal.set_wakeup_fd(-1)
@@ -136,24 +136,24 @@ class Listening:
             for byte in os.read(reader, 512) if ready else b"":
                 if byte == 0:
                     return
-                if byte not in self._old:
+                if byte not in self._old_handlers:
                     continue
                 if self._echoes:
                     self._echoes -= 1
                 elif ticks < 0:
                     ticks = 0
                 elif ticks >= ECHO and self.code is None:
-                    _end()
+                    _exit_now()
             if ready:
                 continue
             ticks += 1
             if self.code is not None:
                 continue
-            if self._again or (ticks == NUDGE and not self.heard):
-                self._again, self._echoes = False, self._echoes + 1
-                self._send(next(iter(self._old)))
+            if self._resend or (ticks == NUDGE and not self.heard):
+                self._resend, self._echoes = False, self._echoes + 1
+                self._send(next(iter(self._old_handlers)))
             if ticks >= PATIENCE and not self.heard:
-                _end()
+                _exit_now()
 
     @staticmethod
     def _send(number: int) -> None:
@@ -167,7 +167,7 @@ def own_process() -> Listening:
     """Install the handlers for a process that belongs to the command alone, before slow imports."""
     global _own
     if _own is None:
-        _own = Listening(own=True)
+        _own = Listening(owns_process=True)
         _own.listen()
     return _own
 
@@ -193,7 +193,7 @@ def _ignore_signals() -> None:
                 signal.signal(number, signal.SIG_IGN)
 
 
-def _end() -> None:
+def _exit_now() -> None:
     for stream in (1, 2):
         with suppress(OSError):
             if os.isatty(stream):
@@ -203,7 +203,7 @@ def _end() -> None:
     os._exit(INTERRUPTED)
 
 
-def _leave(code: int) -> None:
+def _flush_and_exit(code: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

@@ -33,8 +33,8 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AS_JSON, as_dict, next_step, note, say, say_json, show_run, stream
 from glassformer.cli.own_data import (
-    OTHERS,
-    Given,
+    ALTERNATIVES,
+    RecipeRequest,
     choose_recipe,
     held_out_line,
     is_set,
@@ -69,17 +69,17 @@ def train(
 
     folder = Path(folder)
     calls = [Progress(stream()), *loggers(logs, folder)]
-    again = resume_command(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
+    command = resume_command(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
     try:
         return run_task(recipe, folder, resume=resume, log=tell, callbacks=calls, best_so_far=True)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was started, run the same command again") from None
-        raise Interrupted(f"interrupted; continue with: {again}") from None
+        raise Interrupted(f"interrupted; continue with: {command}") from None
     except Interrupted as stopped:  # the run's recipe holds every setting
         if stopped.run is not None:
             show_run(stopped.run, recipe)
-        raise Interrupted(str(stopped).replace(GO_ON, f"continue with: {again}")) from None
+        raise Interrupted(str(stopped).replace(GO_ON, f"continue with: {command}")) from None
 
 
 EPOCHS: Any = option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)
@@ -94,11 +94,11 @@ def seconds_of(time: str | None) -> float | None:
     """The value of ``--time``, such as 90s, 10m or 1h, in seconds; a plain number means seconds."""
     if time is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", time.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", time.strip().lower())
+    if match is None:
         what = f"{time!r} is not a time"
         raise BadValueError(what, where="--time", fix="Give seconds, minutes or hours: --time 10m")
-    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 TEXT_FILE: Any = option(
@@ -152,65 +152,73 @@ def train_command(
         be_deterministic()
     if resume and not (text or images):
         recipe, out = run_to_resume(recipe, out)
-    given = own_task(Given(recipe, text, images, data, settings_of(locals())), "train", OTHERS)
-    if not resume and (out or not is_set("name", given.settings)):
-        _refuse_taken(given, out, model, alone=data is None)
-    chosen = choose_recipe(
-        given.recipe,
-        given.text,
-        images=given.images,
+    request = own_task(
+        RecipeRequest(recipe, text, images, data, settings_of(locals())), "train", ALTERNATIVES
+    )
+    if not resume and (out or not is_set("name", request.settings)):
+        _refuse_finished_folder(request, out, model, no_other_data=data is None)
+    config = choose_recipe(
+        request.recipe,
+        request.text,
+        images=request.images,
         model=model,
-        data=given.data,
-        settings=given.settings,
+        data=request.data,
+        settings=request.settings,
         run_folder=out if resume else None,
         task_chosen=True,
     )
     from glassformer.runtime import world
     from glassformer.tasks.run_folder import NotMainProcess
 
-    _say_held_out(chosen, given, shipped=recipe in recipe_names())
-    folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
-    there = os.path.isdir(folder) and bool(os.listdir(folder))  # os.path: False for an invalid name
-    if resume and world()[0] == 0 and not there and not os.path.isfile(folder):
+    _say_held_out(config, request, shipped=recipe in recipe_names())
+    folder, flags = out or default_folder(config.name), ["--deterministic"] * deterministic
+    has_files = os.path.isdir(folder) and bool(os.listdir(folder))  # os.path: False for an invalid name
+    if resume and world()[0] == 0 and not has_files and not os.path.isfile(folder):
         note(f"nothing to resume in {folder}: a new run begins")
     try:
-        run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)
+        run = train(config, folder, resume=resume, logs=log or (), flags=flags)
     except NotMainProcess:
         return
-    show_run(run, chosen)
-    say(next_step(run, chosen))
+    show_run(run, config)
+    say(next_step(run, config))
     if json:
         say_json(as_dict(run))
 
 
-def settings_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+def settings_of(parameters: Mapping[str, Any]) -> tuple[str, ...]:
     """The settings that the parameters of ``train_command`` make; --set comes after the other options."""
-    bad, recipe = check_bad_row(given["on_bad_row"]), given["recipe"]
-    flags = flag_settings(**{key: given[key] for key in FLAGS}, time_limit=seconds_of(given["time"]))
-    columns, asked = column_settings(given["columns"]), given["settings"] or ()
-    if bad and (given["images"] or (recipe is not None and data_option(recipe) == "--images")):
-        return (*flags, *columns, f"broken={bad}", *asked)  # the key for images
-    return (*flags, *columns, *flag_settings(on_bad_row=bad), *asked)
+    bad_row_choice, recipe = check_bad_row(parameters["on_bad_row"]), parameters["recipe"]
+    flags = flag_settings(
+        **{key: parameters[key] for key in FLAGS}, time_limit=seconds_of(parameters["time"])
+    )
+    columns, set_values = column_settings(parameters["columns"]), parameters["settings"] or ()
+    if bad_row_choice and (
+        parameters["images"] or (recipe is not None and data_option(recipe) == "--images")
+    ):
+        return (*flags, *columns, f"broken={bad_row_choice}", *set_values)  # the key for images
+    return (*flags, *columns, *flag_settings(on_bad_row=bad_row_choice), *set_values)
 
 
-def _refuse_taken(given: Given, out: Path | None, model: str | None, alone: bool) -> None:
+def _refuse_finished_folder(
+    request: RecipeRequest, out: Path | None, model: str | None, no_other_data: bool
+) -> None:
     """Raise ConfigError if the folder already holds a finished run; wrong settings are reported first."""
-    own = given.text or given.images
-    if own and not (given.text and given.images) and given.recipe is None and alone:
-        cls = Recipe if given.text else ImageRecipe
-        requested_recipe(cls, whole_path(own), given.settings, with_model(model))
-    own = own or (given.data if alone else None)
-    refuse_finished(out or (default_folder(Path(own).stem) if own else None))
+    source = request.text or request.images
+    if source and not (request.text and request.images) and request.recipe is None and no_other_data:
+        cls = Recipe if request.text else ImageRecipe
+        requested_recipe(cls, whole_path(source), request.settings, with_model(model))
+    source = source or (request.data if no_other_data else None)
+    refuse_finished(out or (default_folder(Path(source).stem) if source else None))
 
 
-def _say_held_out(chosen: Any, given: Given, shipped: bool) -> None:
-    """Print what is held out of the user's data."""
+def _say_held_out(config: Any, request: RecipeRequest, shipped: bool) -> None:
+    """Print which examples of the user's data are held out."""
     from glassformer.runtime import world
 
     if world()[0] != 0:
         return
-    if given.own and chosen.data.test_size:
-        noun = "texts" if hasattr(chosen.data, "text_column") else "images"
+    if request.own_data and config.data.test_size:
+        noun = "texts" if hasattr(config.data, "text_column") else "images"
         say(f"no test split: some of the {noun} are held out for testing")
-    elif (given.data or shipped) and (line := held_out_line(chosen)):
+    elif (request.data or shipped) and (line := held_out_line(config)):
         say(line)

@@ -35,28 +35,32 @@ MAX_TEXTS = 20  # per page of alignments
 
 
 def translate(
-    folder: str | Path, given: list[str], *, beam: int = 5, text_column: str | None = None
+    folder: str | Path, arguments: list[str], *, beam: int = 5, text_column: str | None = None
 ) -> list[tuple[Row, str]]:
     """Translate texts and the texts in files; a single ``.txt`` file keeps its empty lines."""
-    translator, rows = _opened(folder, given, text_column)
-    good = [row for row in rows if row.error is None]
-    one = len(given) == 1 and good[0].row is not None
-    known: dict[str, Any] = {"rows": [row.row for row in good], "origin": good[0].file} if one else {}
-    translation = iter(translator.translate([row.text for row in good], beam, **({"origin": "TEXT"} | known)))
-    if not given[0].lower().endswith(PLAIN) or len(given) > 1:
-        rows = good
+    translator, rows = _load_with_rows(folder, arguments, text_column)
+    readable = [row for row in rows if row.error is None]
+    one_file = len(arguments) == 1 and readable[0].row is not None
+    rows_and_origin: dict[str, Any] = (
+        {"rows": [row.row for row in readable], "origin": readable[0].file} if one_file else {}
+    )
+    translation = iter(
+        translator.translate([row.text for row in readable], beam, **({"origin": "TEXT"} | rows_and_origin))
+    )
+    if not arguments[0].lower().endswith(PLAIN) or len(arguments) > 1:
+        rows = readable
     return [(row, "" if row.error is not None else next(translation)) for row in rows]
 
 
 def align(
-    folder: str | Path, given: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
+    folder: str | Path, arguments: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
 ) -> list[Alignment]:
     """Translate a few texts, and write a page (or JSON) with the alignment of each word to ``path``."""
     from glassformer.explain.alignment import check_name, save_alignments
 
     check_name(path)
     check_new_file(path, "--align")
-    translator, rows = _opened(folder, given, text_column)
+    translator, rows = _load_with_rows(folder, arguments, text_column)
     texts = usable(rows)
     if len(texts) > MAX_TEXTS:
         fix = "Give fewer"
@@ -66,13 +70,15 @@ def align(
     return alignments
 
 
-def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, list[Row]]:
+def _load_with_rows(
+    folder: str | Path, arguments: list[str], text_column: str | None
+) -> tuple[Any, list[Row]]:
     """The translator in a folder, and the input rows."""
     check_folder(folder)
     from glassformer.tasks.run_folder import trained_column
 
     columns = trained_column(folder), *SOURCE_COLUMNS
-    rows = gather_rows(InputRequest(given, text_column, training_columns=columns, log=note_columns))
+    rows = gather_rows(InputRequest(arguments, text_column, training_columns=columns, log=note_columns))
     usable(rows)
     return load_kind(folder, "translate"), rows
 
@@ -81,13 +87,13 @@ def load_kind(folder: str | Path, verb: str) -> Any:
     """Load the model in a folder, for a command that needs a certain kind."""
     from glassformer.tasks.load import load
 
-    found, able = load(folder), [task.estimator for task in TASKS.values() if task.verb == verb]
-    if not isinstance(found, tuple(able)):
-        does = {"similar": "compare texts"}.get(verb, verb)
-        what = f"holds {with_article(type(found).__name__)}, which cannot {does}"
-        fix = f"Name a run of {with_article(able[0].__name__)}"
+    model, estimators = load(folder), [task.estimator for task in TASKS.values() if task.verb == verb]
+    if not isinstance(model, tuple(estimators)):
+        verb_phrase = {"similar": "compare texts"}.get(verb, verb)
+        what = f"holds {with_article(type(model).__name__)}, which cannot {verb_phrase}"
+        fix = f"Name a run of {with_article(estimators[0].__name__)}"
         raise NotForThisModelError(what, where=str(folder), fix=fix)
-    return found
+    return model
 
 
 def translate_command(
@@ -108,36 +114,44 @@ def translate_command(
     ),
     json: bool = AS_JSON,
 ) -> None:
-    """Translate texts: one line each, in their order; line n belongs to line n of a single .txt file."""
+    """Translate texts: one output line per text, in order; for a .txt file, line n translates line n."""
     given = with_data(given, data, "translate")
     if out is not None:
         check_output(out)
     if out is not None and align_ is not None:
         raise ConflictError("both --out and --align are given", where="translate", fix="Give one of them")
     if align_ is not None:
-        aligned = align(run, given, align_, beam=beam, text_column=text_column)
+        alignments = align(run, given, align_, beam=beam, text_column=text_column)
         note(f"alignments: {align_}")
-        _show([one.text for one in aligned], [one.translation for one in aligned], json, align=align_)
+        _show(
+            [alignment.text for alignment in alignments],
+            [alignment.translation for alignment in alignments],
+            json,
+            align=align_,
+        )
         return
-    found = translate(run, given, beam=beam, text_column=text_column)
+    translations = translate(run, given, beam=beam, text_column=text_column)
     if out is None:
-        _show([row.text for row, _ in found], [translation for _, translation in found], json)
+        _show([row.text for row, _ in translations], [translation for _, translation in translations], json)
         return
-    layout = layout_of([row for row, _ in found] if len(given) == 1 else [])
-    others = copied_columns(layout, ("text", "translation"))
-    rows = ([row.text, translation, *(cell(row) for cell in others.values())] for row, translation in found)
-    write_table(out, ["text", "translation", *others], rows)
-    say(f"{counted(len(found), 'text')}: {out}")
+    layout = layout_of([row for row, _ in translations] if len(given) == 1 else [])
+    other_columns = copied_columns(layout, ("text", "translation"))
+    rows = (
+        [row.text, translation, *(cell(row) for cell in other_columns.values())]
+        for row, translation in translations
+    )
+    write_table(out, ["text", "translation", *other_columns], rows)
+    say(f"{counted(len(translations), 'text')}: {out}")
     if json:
-        say_json({"texts": len(found), "out": out})
+        say_json({"texts": len(translations), "out": out})
 
 
-def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more: Any) -> None:
+def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **extra: Any) -> None:
     """Print one translation per line, or JSON."""
     if json:
         pairs = zip(texts, translations, strict=True)
         rows = [{"text": text, "translation": translation} for text, translation in pairs]
-        say_json({"translations": rows, **more})
+        say_json({"translations": rows, **extra})
         return
     for line in translations:
         emit(one_line(line))
@@ -163,12 +177,12 @@ def fill_command(
 ) -> None:
     """Fill in masked words: one line for each [MASK] with words and probabilities."""
     texts = with_stdin(given)
-    found = fill(run, texts, top)
+    fills = fill(run, texts, top)
     if json:
-        asked = zip(texts, found, strict=True)
-        say_json([{"text": text, "masks": [_words(words) for words in masks]} for text, masks in asked])
+        pairs = zip(texts, fills, strict=True)
+        say_json([{"text": text, "masks": [_words(words) for words in masks]} for text, masks in pairs])
         return
-    for text, masks in zip(texts, found, strict=True):
+    for text, masks in zip(texts, fills, strict=True):
         emit(one_line(text))
         for words in masks:
             emit("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))

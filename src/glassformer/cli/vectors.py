@@ -10,7 +10,7 @@ from typing import Any
 from glassformer.checkpoints.files import missing_run_hint
 from glassformer.cli.options import DATA_FILE, TEXT_COLUMN, a_run, argument, note_columns, option, with_data
 from glassformer.cli.output import AS_JSON, emit, note, say, say_json
-from glassformer.cli.predictions import asked_by
+from glassformer.cli.predictions import usage_hint
 from glassformer.errors import (
     BadValueError,
     ConflictError,
@@ -29,7 +29,7 @@ SUFFIX = ".npy"
 
 
 def embed(
-    model: str, given: Sequence[str], text_column: str | None = None, prompt_name: str | None = None
+    model: str, arguments: Sequence[str], text_column: str | None = None, prompt_name: str | None = None
 ) -> Any:
     """Embeddings ``[n, D]`` (fp32) of texts, of the texts in files, or of images."""
     from glassformer.families.pretrained import load_pretrained
@@ -39,17 +39,19 @@ def embed(
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
     saved = describe(folder)
     if not saved.about and saved.task is None:  # the name of a checkpoint, or an encoder without a head
-        found = load_pretrained(model)
-        if found.reads != "texts" or not found.has_attention:
+        encoder = load_pretrained(model)
+        if encoder.reads != "texts" or not encoder.has_attention:
             fix = "Name an encoder of texts, or a run"
-            raise NotForThisModelError("gives no vectors of texts", where=model, fix=fix)
-        return found.embed(_texts(given, text_column), **options)
+            raise NotForThisModelError("cannot embed texts", where=model, fix=fix)
+        return encoder.embed(_texts(arguments, text_column), **options)
     clf = load(folder)
     if not hasattr(clf, "embed"):
-        what = f"holds {with_article(type(clf).__name__)}, which gives no vectors of texts"
+        what = f"holds {with_article(type(clf).__name__)}, which cannot embed texts"
         task = TASKS[clf.RECIPE.task]
-        other = "Name a run of a classifier or of an Embedder"
-        raise NotForThisModelError(what, where=model, fix=other if task.verb == "predict" else asked_by(task))
+        hint = "Name a run of a classifier or of an Embedder"
+        raise NotForThisModelError(
+            what, where=model, fix=hint if task.verb == "predict" else usage_hint(task)
+        )
     if getattr(clf, "reads_pairs", False):
         fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
         what = "reads pairs of texts, and this command takes single ones"
@@ -57,15 +59,17 @@ def embed(
     if hasattr(clf, "transform_"):
         if options:
             raise NotForThisModelError("images have no prompts", where="--prompt-name", fix="Leave it out")
-        return clf.embed(clf.inputs.examples_to_explain(InputRequest(given), ()))
-    return clf.embed(_texts(given, text_column, trained_columns(folder)), **options)
+        return clf.embed(clf.inputs.examples_to_explain(InputRequest(arguments), ()))
+    return clf.embed(_texts(arguments, text_column, trained_columns(folder)), **options)
 
 
-def _texts(given: Sequence[str], text_column: str | None, trained: Sequence[str | None] = ()) -> list[str]:
+def _texts(
+    arguments: Sequence[str], text_column: str | None, trained: Sequence[str | None] = ()
+) -> list[str]:
     """The texts of the arguments; prints a note if lines are skipped because they are empty."""
-    rows = gather_rows(InputRequest(given, text_column, training_columns=trained, log=note_columns))
-    if missing := unusable_message(rows):
-        note(f"{missing}; vector n is that of the n-th text, not of line n")
+    rows = gather_rows(InputRequest(arguments, text_column, training_columns=trained, log=note_columns))
+    if message := unusable_message(rows):
+        note(f"{message}; row n of the output belongs to the n-th text, not to line n")
     return usable(rows)
 
 
@@ -82,14 +86,14 @@ def embed_command(
     json: bool = AS_JSON,
 ) -> None:
     """Write one embedding for each text or image, in order, as NumPy's .npy."""
-    words = with_data(given, data, "embed")
+    inputs = with_data(given, data, "embed")
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:
         fix = f"Give --out a name that ends in {SUFFIX}"
         raise BadValueError("vectors are written as a NumPy array", where=str(out), fix=fix)
     import numpy as np
 
-    vectors = embed(model, words, text_column, prompt_name)
+    vectors = embed(model, inputs, text_column, prompt_name)
     content = io.BytesIO()  # np.save to a real file bypasses Python and does not report a full disk
     np.save(content, vectors, allow_pickle=False)
     with atomic_write(out) as draft:
@@ -106,7 +110,9 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
     """Nearest words of one word; for two words their cosine; for three the nearest words of ``a - b + c``."""
     if len(words) not in (1, 2, 3):
         fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
-        raise NothingGivenError(f"{len(words)} words" if words else "no word", where="vectors", fix=fix)
+        raise NothingGivenError(
+            f"{len(words)} words" if words else "no word is given", where="vectors", fix=fix
+        )
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -154,9 +160,9 @@ def vectors_command(
         if json:
             say_json({"out": out})
         return
-    found = look_up(source, words or [], count)
+    neighbors = look_up(source, words or [], count)
     if json:
-        say_json([{"word": word, "cosine": cosine} for word, cosine in found])
+        say_json([{"word": word, "cosine": cosine} for word, cosine in neighbors])
         return
-    for word, cosine in found:
+    for word, cosine in neighbors:
         emit(f"{word}\t{cosine:.4f}")

@@ -125,22 +125,22 @@ class _OnnxProcess:
         self._process = process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe)
         assert process.stdin is not None
         assert process.stdout is not None
-        self._given, self._told = process.stdin, process.stdout
+        self._stdin, self._stdout = process.stdin, process.stdout
         self.close = weakref.finalize(self, _end, self._process)
         self._reply()
 
     def __call__(self, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         with contextlib.suppress(BrokenPipeError):  # the process has ended: reported below
-            onnx_process.send(self._given, dict(batch))
+            onnx_process.send(self._stdin, dict(batch))
         return list(self._reply().values())
 
     def _reply(self) -> dict[str, np.ndarray]:
-        found = onnx_process.receive(self._told)
-        if found is None:
+        reply = onnx_process.receive(self._stdout)
+        if reply is None:
             raise GlassformerError(f"ONNX Runtime's process ended with exit code {self._process.wait()}")
-        if onnx_process.ERROR in found:
-            raise GlassformerError(f"ONNX Runtime failed: {found[onnx_process.ERROR]}")
-        return found
+        if onnx_process.ERROR in reply:
+            raise GlassformerError(f"ONNX Runtime failed: {reply[onnx_process.ERROR]}")
+        return reply
 
 
 def _end(process: subprocess.Popen) -> None:

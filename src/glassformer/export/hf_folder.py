@@ -39,18 +39,20 @@ def representable(model: Any, name: str) -> Any:
     config = model.config
     if family_of(config).hub is not None:
         return model
-    why = "it is not a Transformer"
+    reason = "it is not a Transformer"
     if model.has_attention:
-        other = _with_segments(config)
-        if family_of(other).hub is not None:
-            return _in_place_of(model, other)
-        why = f"no layout of the Hub has {' and '.join(_obstacles(config)) or 'its layers'}"
-    able = [kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads]
+        candidate = _with_segments(config)
+        if family_of(candidate).hub is not None:
+            return _in_place_of(model, candidate)
+        reason = f"no layout of the Hub has {' and '.join(_obstacles(config)) or 'its layers'}"
+    supported = [
+        kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads
+    ]
     raise NotForThisModelError(
-        f"transformers has no class for {name!r}: {why}",
+        f"transformers has no class for {name!r}: {reason}",
         where="--to hf",
         fix=f"Use --to onnx, which takes every classifier; a folder for transformers comes from "
-        f"{', '.join(_expressible(model.reads))} and from checkpoints of {', '.join(able)}",
+        f"{', '.join(_expressible(model.reads))} and from checkpoints of {', '.join(supported)}",
     )
 
 
@@ -62,17 +64,17 @@ def _with_segments(config: Any) -> Any:
 
 
 def _in_place_of(model: Any, config: TextEncoderConfig) -> Any:
-    other = type(model)(config)
-    table = torch.zeros_like(other.embeddings.segments.weight)
-    other.load_state_dict(dict(model.state_dict()) | {"embeddings.segments.weight": table})
-    return other.eval()
+    replacement = type(model)(config)
+    table = torch.zeros_like(replacement.embeddings.segments.weight)
+    replacement.load_state_dict(dict(model.state_dict()) | {"embeddings.segments.weight": table})
+    return replacement.eval()
 
 
 def _obstacles(config: Any) -> list[str]:
     """Descriptions of the parts of an encoder that no Hub layout can represent."""
     embedding, encoder = config.embedding, config.encoder
     texts = isinstance(config, TextEncoderConfig)
-    found = {
+    obstacles = {
         "pre-norm layers": texts and encoder.norm == "pre",
         "post-norm layers": not texts and encoder.norm == "post",
         "embeddings without a norm": texts and not embedding.norm,
@@ -82,7 +84,7 @@ def _obstacles(config: Any) -> list[str]:
         "word vectors of another width": texts and embedding.token_width is not None,
         "damp_repeats": texts and bool(embedding.damp_repeats),
     }
-    return [what for what, applies in found.items() if applies]
+    return [what for what, applies in obstacles.items() if applies]
 
 
 def _expressible(reads: str) -> list[str]:
@@ -114,7 +116,7 @@ def export_hf(
     """
     kind: Outputs = clf.export_outputs()
     kind.check("hf")
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def write(folder: Path) -> None:
         given = representable(kind.network(), clf.model)
@@ -128,28 +130,28 @@ def export_hf(
             for old, new in script[1].items():
                 text = text.replace(old, new)
             (folder / "run.py").write_text(text, encoding="utf-8")
-        before = kind.outputs(samples)
-        largest = kind.moved(before, kind.read_back(folder, samples))
+        expected = kind.outputs(samples)
+        largest = kind.moved(expected, kind.read_back(folder, samples))
         if kind.numbers and not largest <= NUMBER_TOLERANCE:
-            what = f"numbers move by up to {largest:.2g} standard deviations of the training targets"
+            message = f"numbers move by up to {largest:.2g} standard deviations of the training targets"
             raise ConfigError(
-                f"{what}: transformers computes them in fp32, which is too imprecise for numbers far from 0",
+                f"{message}: transformers computes in fp32, which is too imprecise for numbers far from 0",
                 where="--to hf",
                 fix="Use --to onnx, or train on the numbers minus a constant",
             )
         if not kind.numbers and not largest <= TOLERANCE:
-            what = f"the {kind.WHAT} of the folder differ from the model's by up to {largest:.1e}"
-            raise GlassformerError(f"{what}. Nothing was written")
+            message = f"the {kind.WHAT} of the folder differ from the model's by up to {largest:.1e}"
+            raise GlassformerError(f"{message}. Nothing was written")
         opens_as = config["architectures"][0]
-        found.update(opens_as=opens_as, whole=whole, inputs=len(samples), largest_difference=largest)
-        found["clean"] = getattr(clf, "clean", "none")
+        result.update(opens_as=opens_as, whole=whole, inputs=len(samples), largest_difference=largest)
+        result["clean"] = getattr(clf, "clean", "none")
         if not kind.ANSWERS:  # embedders: the width
-            found.update(kind.counts(before))
+            result.update(kind.counts(expected))
         if left_out := kind.left_out():
-            found["left_out"] = left_out
+            result["left_out"] = left_out
         hub = family_of(given.config).hub
         if not whole and hub is not None:
-            found["whole_with"] = hub.opens_whole()
+            result["whole_with"] = hub.opens_whole()
         if card is not None:
             of_sentences = kind.LIBRARY == "sentence-transformers"
             opener = "SentenceTransformer" if of_sentences else opens_as
@@ -157,4 +159,4 @@ def export_hf(
             (folder / README).write_text(with_checksum(text), encoding="utf-8")
 
     write_folder(path, write)
-    return found
+    return result

@@ -73,21 +73,21 @@ def export_onnx(
         kind.write_files(folder)
         (folder / "run.py").write_text(script_text(kind.SCRIPT, kind.decision("onnx")), encoding="utf-8")
         about = {"format": 1, "opset": OPSET, **graph.about(), **kind.about()}
-        ours = kind.outputs(samples)
-        theirs = kind.read(folder, about, run_graph(folder / "model.onnx", clf.threads), samples)
-        largest, changed = compare(kind, ours, theirs, samples)
-        if changed or not largest <= tolerance:
-            differ = f"{changed} of {len(ours):,} {kind.ANSWERS} differ and " if kind.ANSWERS else ""
+        expected = kind.outputs(samples)
+        exported = kind.read(folder, about, run_graph(folder / "model.onnx", clf.threads), samples)
+        largest, n_changed = compare(kind, expected, exported, samples)
+        if n_changed or not largest <= tolerance:
+            differ = f"{n_changed} of {len(expected):,} {kind.ANSWERS} differ and " if kind.ANSWERS else ""
             raise GlassformerError(
                 f"the ONNX graph does not agree with the model: on {len(samples):,} inputs {differ}"
                 f"{kind.WHAT} move by up to {largest:.1e} ({tolerance:.0e} is allowed). Nothing was written"
             )
-        checked.update(inputs=len(samples), **kind.counts(ours), largest_difference=largest)
+        checked.update(inputs=len(samples), **kind.counts(expected), largest_difference=largest)
         if kind.ANSWERS:
             checked["labels_changed"] = 0
         if int8:
             quantize(folder / "model.onnx", folder / "model-int8.onnx")
-            checked["int8"] = _evaluate_int8(kind, folder, about, samples, ours, labels, validation)
+            checked["int8"] = _evaluate_int8(kind, folder, about, samples, expected, labels, validation)
             if _lost_points(checked["int8"]) > int8_tolerance:
                 (folder / "model-int8.onnx").unlink()
                 checked["int8"]["removed"] = True
@@ -106,29 +106,36 @@ def export_onnx(
     return checked
 
 
-def compare(kind: Outputs, ours: np.ndarray, theirs: np.ndarray, samples: Sequence[Any]) -> tuple[float, int]:
+def compare(
+    kind: Outputs, expected: np.ndarray, exported: np.ndarray, samples: Sequence[Any]
+) -> tuple[float, int]:
     """The largest difference of two outputs, and the number of predictions that change."""
-    largest = float(np.abs(ours - theirs).max()) if np.isfinite(theirs).all() else float("inf")
-    before, after = (kind.answers(rows, samples) for rows in (ours, theirs))
-    if before is None or after is None:
+    largest = float(np.abs(expected - exported).max()) if np.isfinite(exported).all() else float("inf")
+    expected_answers, exported_answers = (kind.answers(rows, samples) for rows in (expected, exported))
+    if expected_answers is None or exported_answers is None:
         return largest, 0
-    return largest, sum(bool(a != b) for a, b in zip(before, after, strict=True))
+    return largest, sum(bool(a != b) for a, b in zip(expected_answers, exported_answers, strict=True))
 
 
 def _evaluate_int8(
-    kind: Outputs, folder: Path, about: Any, samples: Any, ours: np.ndarray, labels: Any, validation: Any
+    kind: Outputs, folder: Path, about: Any, samples: Any, expected: np.ndarray, labels: Any, validation: Any
 ) -> dict[str, Any]:
     run = run_graph(folder / "model-int8.onnx", kind.clf.threads)
-    theirs = kind.read(folder, about, run, samples)
-    largest, changed = compare(kind, ours, theirs, samples)
-    out: dict[str, Any] = {"largest_difference": largest, "labels_changed": changed}
+    exported = kind.read(folder, about, run, samples)
+    largest, n_changed = compare(kind, expected, exported, samples)
+    out: dict[str, Any] = {"largest_difference": largest, "labels_changed": n_changed}
     if validation is not None:
         samples, labels = validation
-        ours, theirs = kind.outputs(samples), kind.read(folder, about, run, samples)
+        expected, exported = kind.outputs(samples), kind.read(folder, about, run, samples)
     if labels is not None and not kind.numbers:
-        before, after = (kind.right(rows, samples, labels) for rows in (ours, theirs))
-        shares = {"accuracy_fp32": float(before.mean()), "accuracy_int8": float(after.mean())}
-        out |= {"judged": len(before), **shares}
+        n_correct_before, n_correct_after = (
+            kind.right(rows, samples, labels) for rows in (expected, exported)
+        )
+        shares = {
+            "accuracy_fp32": float(n_correct_before.mean()),
+            "accuracy_int8": float(n_correct_after.mean()),
+        }
+        out |= {"judged": len(n_correct_before), **shares}
     return out
 
 
@@ -155,8 +162,8 @@ def script_text(name: str, decision: str = "") -> str:
         blocks = script_text(line["file"]).split("\n\n\n")
         names = line["names"].split(", ")
         starts = {name: (f"def {name}(", f"{name} = ") for name in names}
-        found = [next(block for block in blocks if block.startswith(starts[name])) for name in names]
-        return "\n\n\n".join(block.rstrip("\n") for block in found) + "\n"
+        copied_blocks = [next(block for block in blocks if block.startswith(starts[name])) for name in names]
+        return "\n\n\n".join(block.rstrip("\n") for block in copied_blocks) + "\n"
 
     text = (SCRIPTS / f"{name}.txt").read_text(encoding="utf-8")
     return re.sub(r"# --- (?P<file>the target|[\w.]+)(?:: (?P<names>[\w, ]+))? ---\n", copied, text)

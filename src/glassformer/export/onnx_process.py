@@ -36,8 +36,8 @@ def receive(file: IO[bytes]) -> dict[str, np.ndarray] | None:
     size = int.from_bytes(head, "little")
     if len(head) < LENGTH or len(body := file.read(size)) < size:
         return None
-    with np.load(io.BytesIO(body), allow_pickle=False) as found:
-        return {name[1:]: found[name] for name in found.files}
+    with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+        return {name[1:]: arrays[name] for name in arrays.files}
 
 
 def quantize(file: str, out: str) -> None:
@@ -65,11 +65,11 @@ def answer(file: str, threads: int, given: IO[bytes], out: IO[bytes]) -> None:
     options.intra_op_num_threads = threads
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    wanted = {value.name for value in session.get_inputs()}
+    input_names = {value.name for value in session.get_inputs()}
     send(out, {})
     while (batch := receive(given)) is not None:
-        found = session.run(None, {name: array for name, array in batch.items() if name in wanted})
-        send(out, {str(i): np.asarray(array) for i, array in enumerate(found)})
+        outputs = session.run(None, {name: array for name, array in batch.items() if name in input_names})
+        send(out, {str(i): np.asarray(array) for i, array in enumerate(outputs)})
 
 
 def main(verb: str, *values: str) -> None:

@@ -83,11 +83,11 @@ def token_graph(module: nn.Module, outputs: Mapping[str, list[Any]], longest: in
     ids = torch.ones(2, 3, dtype=torch.long)
     mask = ids.clone()
     mask[1, 2:] = 0  # with a mask of ones the exporter may remove the mask
-    given = {"input_ids": ids, "attention_mask": mask}
+    example = {"input_ids": ids, "attention_mask": mask}
     if segments:
-        given["token_type_ids"] = torch.tensor([[0, 1, 1], [0, 1, 0]])
-    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
-    return Graph(module, given, outputs, free)
+        example["token_type_ids"] = torch.tensor([[0, 1, 1], [0, 1, 0]])
+    dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
+    return Graph(module, example, outputs, dynamic)
 
 
 class Outputs(ABC):
@@ -114,11 +114,13 @@ class Outputs(ABC):
         word to more than the model reads, or images of smooth noise.
         """
         rng = np.random.default_rng(seed)
-        known = list(islice(self.recorded(Path(run)), 50 * count))
-        chosen = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
-        labels = [label for _, label in chosen]
-        made = [self.random_input(rng) for _ in range(count - len(chosen))]
-        return [one for one, _ in chosen] + made, None if made or not all(labels) else labels
+        recorded = list(islice(self.recorded(Path(run)), 50 * count))
+        selected = [recorded[i] for i in sorted(rng.permutation(len(recorded))[:count].tolist())]
+        labels = [label for _, label in selected]
+        generated = [self.random_input(rng) for _ in range(count - len(selected))]
+        return [sample for sample, _ in selected] + generated, None if generated or not all(
+            labels
+        ) else labels
 
     def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
         """Inputs of a run's predictions with their labels (empty: unknown)."""
@@ -265,15 +267,15 @@ class TextLabels(Labels):
     def check(self, form: str) -> None:
         tokenizer = self.clf.tokenizer_
         if form == "hf" and getattr(self.clf.model_.config, "sides", None):
-            what = "transformers has no class for pairs of texts that are encoded separately"
+            message = "transformers has no class for pairs of texts that are encoded separately"
             fix = "Use --to onnx, or another model: model=all-minilm-l6-v2 reads both texts together"
-            raise NotForThisModelError(what, where="--to hf", fix=fix)
+            raise NotForThisModelError(message, where="--to hf", fix=fix)
         if form == "onnx" or self.clf.add_special_tokens:
             return
         if len(tokenizer.encode("a")) > len(tokenizer.encode("a", add_special_tokens=False)):
-            what = "the tokenizer adds special tokens in transformers, but this model has none"
+            message = "the tokenizer adds special tokens in transformers, but this model has none"
             fix = "Use --to onnx, or fit with add_special_tokens = true"
-            raise NotForThisModelError(what, where="--to hf", fix=fix)
+            raise NotForThisModelError(message, where="--to hf", fix=fix)
 
     def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
         file = run / "predictions.csv"
@@ -332,22 +334,22 @@ class NgramLabels(TextLabels):
 
     def check(self, form: str) -> None:
         if form == "hf":
-            what = "transformers has no class for a linear model of n-grams (tfidf)"
+            message = "transformers has no class for a linear model of n-grams (tfidf)"
             fix = "Use --to onnx, or train an encoder: model=all-minilm-l6-v2"
-            raise NotForThisModelError(what, where="--to hf", fix=fix)
+            raise NotForThisModelError(message, where="--to hf", fix=fix)
 
     def random_text(self, rng: np.random.Generator) -> str:
-        known = [*self.clf.tokenizer_.words, *self.clf.tokenizer_.pieces]
-        drawn = rng.integers(0, len(known), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
-        return " ".join(known[i] for i in drawn.tolist()).strip() or "text"
+        ngrams = [*self.clf.tokenizer_.words, *self.clf.tokenizer_.pieces]
+        indices = rng.integers(0, len(ngrams), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
+        return " ".join(ngrams[i] for i in indices.tolist()).strip() or "text"
 
     def graph(self) -> Graph:
         module = PaddedFeatures(
             self.clf.model_, self.clf.temperature_, self.clf.kind_.probabilities_of
         ).eval()
-        given = {"ids": torch.zeros(2, 3, dtype=torch.long), "values": torch.ones(2, 3)}
-        free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
-        return Graph(module, given, self.OUTPUTS, free)
+        example = {"ids": torch.zeros(2, 3, dtype=torch.long), "values": torch.ones(2, 3)}
+        dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+        return Graph(module, example, self.OUTPUTS, dynamic)
 
     def write_files(self, folder: Path) -> None:
         about = about_ngrams(self.clf.tokenizer_) | {"idf": self.clf.tokenizer_.idf.tolist()}
@@ -358,11 +360,11 @@ class NgramLabels(TextLabels):
         return Labels.about(self) | pairs | {"clean": self.clf.clean}
 
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
-        known = numbered(read_json(folder / FILE))
-        given = [text.sides if isinstance(text, TextPair) else text for text in self.clf.check(samples)]
+        numbering = numbered(read_json(folder / FILE))
+        texts = [text.sides if isinstance(text, TextPair) else text for text in self.clf.check(samples)]
         parts = []
-        for start in range(0, len(given), BATCH):
-            rows = [features(text, known) for text in given[start : start + BATCH]]
+        for start in range(0, len(texts), BATCH):
+            rows = [features(text, numbering) for text in texts[start : start + BATCH]]
             ids = np.zeros((len(rows), max([1, *map(len, rows)])), np.int64)
             values = np.zeros(ids.shape, np.float32)
             for i, row in enumerate(rows):
@@ -446,14 +448,16 @@ class WordTags(Outputs):
     def graph(self) -> Graph:
         tagger, model = self.clf, self.clf.model_
         if not hasattr(model, "encode") or getattr(model, "pooled_padded", None) is not None:
-            what = f"{tagger.model!r} is not a Transformer, so its tags cannot be exported"
-            raise NotForThisModelError(what, where="--to onnx", fix="Train an encoder, such as encoder-mini")
+            message = f"{tagger.model!r} is not a Transformer, so its tags cannot be exported"
+            raise NotForThisModelError(
+                message, where="--to onnx", fix="Train an encoder, such as encoder-mini"
+            )
         module = PaddedText(model.eval(), tagger.length_, tagger.temperature_)
         outputs = {name: ["batch", "length", "label"] for name in ("logits", "probabilities")}
         return token_graph(module, outputs, tagger.length_, segments=False)
 
     def about(self) -> dict[str, Any]:
-        known = Vocabulary.of(self.clf.tokenizer_)
+        vocabulary = Vocabulary.of(self.clf.tokenizer_)
         return {
             "labels": self.clf.classes_.tolist(),
             "scheme": self.clf.scheme_,
@@ -461,8 +465,8 @@ class WordTags(Outputs):
             "each_word": True,  # the tag of a word is at its first token
             "max_length": self.clf.length_,
             "overlap": OVERLAP,
-            "pad": known.pad or 0,
-            "unknown": known.unk,
+            "pad": vocabulary.pad or 0,
+            "unknown": vocabulary.unk,
         }
 
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
@@ -488,7 +492,9 @@ class TextSpans(Outputs):
     def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
         if (file := run / "predictions.jsonl").is_file():
             with open(file, encoding="utf-8") as lines:
-                yield from ((Question(own["question"], own["context"]), "") for own in map(json.loads, lines))
+                yield from (
+                    (Question(entry["question"], entry["context"]), "") for entry in map(json.loads, lines)
+                )
 
     def random_input(self, rng: np.random.Generator) -> Question:
         size = self.clf.tokenizer_.get_vocab_size()
@@ -504,8 +510,8 @@ class TextSpans(Outputs):
 
     def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         """The position of each answer; None: no answer."""
-        found, threshold = self.clf.best(outputs, self.clf.encode(samples)), self.clf.threshold_
-        return [None if own.is_none(threshold) else own.spans[0][1:] for own in found]
+        spans, threshold = self.clf.best(outputs, self.clf.encode(samples)), self.clf.threshold_
+        return [None if span.is_none(threshold) else span.spans[0][1:] for span in spans]
 
     def graph(self) -> Graph:
         model = self.clf.model_.eval()
@@ -545,8 +551,8 @@ class TextVectors(Outputs):
 
     def check(self, form: str) -> None:
         if self.how.prompt(None, None) and not self.how.pool.include_prompt:
-            what = "its pooling excludes the prompt, which exports do not support"
-            raise NotForThisModelError(what, where="export", fix="Serve it with glassformer serve")
+            message = "its pooling excludes the prompt, which exports do not support"
+            raise NotForThisModelError(message, where="export", fix="Serve it with glassformer serve")
 
     def recorded(self, run: Path) -> Iterator[tuple[Any, str]]:
         if (file := run / "pairs.csv").is_file():
@@ -590,8 +596,8 @@ class TextVectors(Outputs):
         self.clf.write_encoder(folder)
 
     def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
-        again = load_pretrained(folder)
-        return self.outputs(samples, again, again.sentences, load_tokenizer(folder))
+        reloaded = load_pretrained(folder)
+        return self.outputs(samples, reloaded, reloaded.sentences, load_tokenizer(folder))
 
 
 # --- running the exported files -------------------------------------------------------------------
@@ -634,18 +640,18 @@ def through_windows(
     """Outputs ``[B, T, C]`` of the graph, selected by ``chosen``, for windows; one row per token."""
     out: list[Any] = [None] * len(table.lengths)
     order = np.argsort(-table.lengths, kind="stable")
-    for at in range(0, len(order), BATCH):
-        part = order[at : at + BATCH].tolist()
+    for batch_start in range(0, len(order), BATCH):
+        part = order[batch_start : batch_start + BATCH].tolist()
         shape = len(part), max(int(table.lengths[i]) for i in part)
         ids, mask, kinds = (np.full(shape, value, np.int64) for value in (pad, 0, 0))
         for row, i in enumerate(part):
-            own, count = slice(*table.starts[i : i + 2].tolist()), int(table.lengths[i])
-            ids[row, :count], mask[row, :count] = table.ids[own], 1
+            window, count = slice(*table.starts[i : i + 2].tolist()), int(table.lengths[i])
+            ids[row, :count], mask[row, :count] = table.ids[window], 1
             if table.segments is not None:
-                kinds[row, :count] = table.segments[own]
-        found = chosen(run({"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}))
+                kinds[row, :count] = table.segments[window]
+        outputs = chosen(run({"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}))
         for row, i in enumerate(part):
-            out[i] = found[row, : int(table.lengths[i])]
+            out[i] = outputs[row, : int(table.lengths[i])]
     return np.concatenate(out)
 
 

@@ -78,8 +78,8 @@ class PaddedText(PaddedTokens):
 
     def of_sides(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         """Logits of pairs whose texts are encoded separately."""
-        own = [mask & (segments == side) for side in (0, 1)]
-        states = [self.model.encoder.padded(self.embedded(ids, one.long()), one) for one in own]
+        side_masks = [mask & (segments == side) for side in (0, 1)]
+        states = [self.model.encoder.padded(self.embedded(ids, one.long()), one) for one in side_masks]
         return self.model.head(self.model.pooling.padded(*states, mask, segments))
 
 
@@ -141,8 +141,8 @@ class PaddedVectors(PaddedTokens):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         x = self.embedded(input_ids, attention_mask)
         x = self.model.encoder.padded(x, attention_mask.bool())
-        kept = attention_mask.to(x.dtype)
-        out = torch.cat([PADDED[mode](x, kept) for mode in self.how.pool.modes], 1)
+        mask_values = attention_mask.to(x.dtype)
+        out = torch.cat([PADDED[mode](x, mask_values) for mode in self.how.pool.modes], 1)
         for step in self.how.after:
             out = step(out)
         return out[:, : self.how.truncate_dim]

@@ -21,7 +21,7 @@ def verdict(run: Run) -> str:
         return ""
     none = f"; {s['unanswerable']['n']:,} of them have no answer" if s.get("unanswerable") else ""
     return (
-        f"Of {s['n']:,} {run.judged} questions on {s['contexts']:,} texts, {percent(s['exact_match'])} are "
+        f"Of {s['n']:,} {run.split} questions on {s['contexts']:,} texts, {percent(s['exact_match'])} are "
         f"answered exactly{none}. F1 of words {percent(s['f1'])}."
     )
 
@@ -32,8 +32,8 @@ def scores(run: Run) -> Section | None:
         return None
     note = (
         "Computed as in SQuAD's script: case, punctuation and articles are ignored; F1 compares words with "
-        "the most similar true answer; if there is no answer, only no answer is right. The 95 % intervals "
-        "come from resampled texts with all their questions."
+        "the most similar true answer; for unanswerable questions only 'no answer' is right. The 95 % "
+        "intervals come from resampled texts with all their questions."
     )
     parts = []
     if s.get("unanswerable") and s.get("answerable"):
@@ -42,22 +42,22 @@ def scores(run: Run) -> Section | None:
 
 
 def errors(run: Run) -> Section | None:
-    found = run.scores.get("errors")
-    if not found:
+    counts = run.scores.get("errors")
+    if not counts:
         return None
     note = (
-        "Missed: no answer is given, but there is one. Invented: an answer is given, but there is none. Too "
-        "long, too short: the true answer with more around it, or a part of it. Overlapping: shares some "
-        "words with it. Elsewhere: shares no words with it."
+        "Missed: the question has an answer, but none is predicted. Invented: an answer is predicted, but "
+        "the question has none. Too long, too short: the prediction contains the true answer, or is a part "
+        "of it. Overlapping: both share some words. Elsewhere: both share no words."
     )
-    rows = [[error.replace("_", " "), count(found[error])] for error in ERRORS]
+    rows = [[error.replace("_", " "), count(counts[error])] for error in ERRORS]
     return Section("errors", "Errors by type", note, table(Table(["error", "questions"], rows, (), (), "")))
 
 
 def questions(run: Run) -> Section | None:
-    given = run.metrics.get("questions") or []
-    rows = [q | {"pieces": pieces(_own(q))} for q in given[:MAX_ROWS]]
-    return own_inputs(part("answers", "own", rows), "questions", "spans.css") if rows else None
+    user_questions = run.metrics.get("questions") or []
+    rows = [q | {"pieces": pieces(_as_example(q))} for q in user_questions[:MAX_ROWS]]
+    return own_inputs(part("answers", "user_questions", rows), "questions", "spans.css") if rows else None
 
 
 def answers(run: Run) -> Section | None:
@@ -70,15 +70,15 @@ def answers(run: Run) -> Section | None:
         "but not predicted. Framed: predicted but not true."
     )
     rows = [e | {"pieces": pieces(e)} for e in examples]
-    return Section("answers", "Questions", note, part("answers", "judged", rows), ("spans.css",))
+    return Section("answers", "Questions", note, part("answers", "evaluated", rows), ("spans.css",))
 
 
-def learned(run: Run) -> Section | None:
-    more = ", on training and validation data." if run.evaluations else "."
+def learning_curves(run: Run) -> Section | None:
+    measured_on = ", on training and validation data." if run.evaluations else "."
     note = (
         "Training loss of each step with its trend, in nats per window, and the share of windows whose start "
     )
-    return page.learned(run, f"{note}and end are both right{more}", "Windows right")
+    return page.learning_curves(run, f"{note}and end are both right{measured_on}", "Windows right")
 
 
 def about(run: Run) -> dict[str, Any]:
@@ -86,28 +86,33 @@ def about(run: Run) -> dict[str, Any]:
     return {"threshold of no answer": "always answers" if threshold is None else decimal(threshold)}
 
 
-def _own(question: dict[str, Any]) -> dict[str, Any]:
+def _as_example(question: dict[str, Any]) -> dict[str, Any]:
     spans = [(question["start"], question["end"])] if question["answer"] else []
     return {"context": question["context"], "true_spans": spans, "spans": spans}
 
 
 def pieces(example: dict[str, Any]) -> list[dict[str, Any]]:
     """Split a context into pieces, each with ``true`` and ``given``: whether a true or a predicted answer
-    covers it.
+    covers the piece.
 
     A piece ends where any answer begins or ends, because true and predicted answers can overlap.
     """
     text = example["context"]
     spans = {"true": example["true_spans"], "given": example["spans"]}
-    ends = sorted({0, len(text), *(end for own in spans.values() for span in own for end in span)})
+    ends = sorted(
+        {0, len(text), *(end for intervals in spans.values() for span in intervals for end in span)}
+    )
     return [
-        {"text": text[a:b], **{kind: any(x <= a and b <= y for x, y in own) for kind, own in spans.items()}}
+        {
+            "text": text[a:b],
+            **{kind: any(x <= a and b <= y for x, y in intervals) for kind, intervals in spans.items()},
+        }
         for a, b in pairwise(ends)
     ]
 
 
 PAGE = Kind(
-    sections=(scores, errors, folds, questions, answers, learned),
+    sections=(scores, errors, folds, questions, answers, learning_curves),
     verdict=verdict,
     about=about,
     letters=lambda run: "N tokens in all, each with two logits: start and end of an answer",

@@ -1,7 +1,7 @@
 """A model card: the ``README.md`` of a saved model, with the metadata that the Hugging Face Hub reads.
 
 Everything in it was measured or set; missing information is listed under "Blanks". Names from data and
-settings are put into code spans, where they can neither format nor link; paths are cut to their last part,
+settings are put into code spans, where they cannot act as markup or links; paths are cut to their last part,
 so that a card reveals nothing about the machine.
 """
 
@@ -26,9 +26,9 @@ from glassformer.targets.regression import Numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Counts and times in metrics.json, which are not metrics
-COUNTED = {"n", "of", "contexts", "width", "step", "best_step", "words", "entities", "pairs"}
-NO_METRICS = COUNTED | {"length_penalty", "seconds", "sentences_per_second"}
-NO_METRICS |= {"epoch", "kind", "is_best"}
+COUNT_KEYS = {"n", "of", "contexts", "width", "step", "best_step", "words", "entities", "pairs"}
+EXCLUDED_KEYS = COUNT_KEYS | {"length_penalty", "seconds", "sentences_per_second"}
+EXCLUDED_KEYS |= {"epoch", "kind", "is_best"}
 # Metric -> its id on the Hub, and its name for readers
 METRICS = {
     "accuracy": ("accuracy", "accuracy"),
@@ -64,8 +64,8 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}")
 class Metric:
     """One measured value."""
 
-    whose: str  # "this model", or the name of a baseline
-    where: str  # the split
+    model: str  # "this model", or the name of a baseline
+    split: str
     key: str  # key in metrics.json
     value: float
     interval: tuple[float, float] | None = None  # 95 %
@@ -93,11 +93,11 @@ class Model:
     versions: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, int] = field(default_factory=dict)  # split -> number of examples given to fit
     # metrics of the kept weights, measured during training
-    judged: Mapping[str, float] = field(default_factory=dict)
+    validation: Mapping[str, float] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     use: str = ""  # lines of Python that use the model
     task: str = ""
-    several: bool = False  # whether the task is multi-label
+    is_multilabel: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Form:
 
     library: str = "glassformer"
     opens_as: str = ""  # the class of transformers
-    whole: bool = True  # whether that class gives the predictions; else run.py does
+    includes_head: bool = True  # whether that class predicts with the head; else run.py does
 
 
 def model_card(
@@ -120,17 +120,17 @@ def model_card(
     config, metrics, form = config or {}, metrics or {}, form or Form()
     data = _data(config)
     title = str(config.get("name") or "") or model.kind
-    figures = list(metrics_of(metrics)) or list(_validation_metrics(model))
+    measured = list(metrics_of(metrics)) or list(_validation_metrics(model))
     about = {
         "model": model,
         "form": form,
         "data": data,
         "title": title,
         "summary": str(config.get("summary") or ""),
-        "figures": figures[:MAX_ROWS],
-        "left_out": max(len(figures) - MAX_ROWS, 0),
+        "metrics": measured[:MAX_ROWS],
+        "left_out": max(len(measured) - MAX_ROWS, 0),
         "from_run": bool(metrics),
-        "chosen_by_them": not metrics and bool(figures),
+        "chose_weights": not metrics and bool(measured),
         "openings": metrics.get("openings") or {},
         "splits": _splits(metrics) or dict(model.examples),
         "findings": [
@@ -151,10 +151,10 @@ def model_card(
             for k, v in {**model.settings, **model.chosen}.items()
             if v is not None and k in SHOWN_SETTINGS
         },
-        "blanks": _blanks(model, data, figures, bool(metrics)),
+        "blanks": _blanks(model, data, measured, bool(metrics)),
     }
     body = _environment().get_template("card.md.j2").render(about)
-    metadata = _metadata(model, form, data, title, figures)
+    metadata = _metadata(model, form, data, title, measured)
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
     return f"---\n{metadata}---\n\n{body}\n"
 
@@ -191,8 +191,8 @@ SHOWN_SETTINGS += (
 
 def base_of(source: str) -> str | None:
     """The Hub id of the pretrained weights; None: random weights, a local folder, or unknown."""
-    found = _PACKAGE.match(source) or _HUB.match(source)
-    return found[1] if found else None
+    match = _PACKAGE.match(source) or _HUB.match(source)
+    return match[1] if match else None
 
 
 def without_paths(text: str) -> str:
@@ -205,37 +205,37 @@ def without_paths(text: str) -> str:
 
 def metrics_of(metrics: Mapping[str, Any]) -> Iterator[Metric]:
     """The metrics of a run on held-out data: the evaluated split with its baselines first."""
-    judged = str(metrics.get("judged") or "test")
-    for split, name in (("test", judged), ("validation", "validation")):
-        if isinstance(found := metrics.get(split), Mapping):
-            yield from _of(found, "this model", name)
+    evaluated_split = str(metrics.get("judged") or "test")
+    for split, name in (("test", evaluated_split), ("validation", "validation")):
+        if isinstance(model_scores := metrics.get(split), Mapping):
+            yield from _metrics_in(model_scores, "this model", name)
             if split == "test":
-                for name_of_simple, scores in (metrics.get("baselines") or {}).items():
-                    yield from (f for f in _of(scores, str(name_of_simple), name) if f.interval)
+                for baseline, scores in (metrics.get("baselines") or {}).items():
+                    yield from (f for f in _metrics_in(scores, str(baseline), name) if f.interval)
             if split == "test" and name == "validation":
                 break
     for key, name in (("masked", "validation"), ("tests", "test"), ("scores", ""), ("similarity", "")):
         for where, scores in _leaves(metrics.get(key), name):
-            yield from _of(scores, "this model", where)
+            yield from _metrics_in(scores, "this model", where)
     for name, scores in (metrics.get("others") or {}).items():
-        yield from (f for f in _of(scores, str(name), judged) if f.interval)
+        yield from (f for f in _metrics_in(scores, str(name), evaluated_split) if f.interval)
 
 
-def _leaves(value: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Nested dictionaries that hold numbers, with their path."""
     if not isinstance(value, Mapping):
         return
     if any(_is_number(v) for v in value.values()):
-        yield where, value
+        yield path, value
         return
-    for name, below in value.items():
-        yield from _leaves(below, f"{where}, {name}".removeprefix(", "))
+    for name, inner in value.items():
+        yield from _leaves(inner, f"{path}, {name}".removeprefix(", "))
 
 
-def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Metric]:
+def _metrics_in(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Metric]:
     n = scores.get("n", scores.get("known", scores.get("pairs")))
     for key, value in scores.items():
-        if key not in NO_METRICS and _is_number(value):
+        if key not in EXCLUDED_KEYS and _is_number(value):
             bounds = scores.get(f"{key}_interval")
             # older files have 1 to 1 if all predictions are right
             if bounds and n and key not in Numbers.compared:
@@ -254,28 +254,28 @@ def _is_number(value: Any) -> bool:
 def _validation_metrics(model: Model) -> Iterator[Metric]:
     """Validation metrics of the kept weights; accuracy with a Wilson interval."""
     n = model.examples.get("validation")
-    for key, value in model.judged.items():
+    for key, value in model.validation.items():
         bounds = share_interval(value, n) if n and key == "accuracy" else None
         yield Metric("this model", "validation", key, value, _ends(bounds), n)
 
 
 def _splits(metrics: Mapping[str, Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     texts = metrics.get("texts")
     if isinstance(texts, Mapping):
-        found |= {str(k): v for k, v in texts.items() if isinstance(v, int)}
+        sizes |= {str(k): v for k, v in texts.items() if isinstance(v, int)}
     elif isinstance(texts, int):
-        found["train"] = texts
+        sizes["train"] = texts
     for split in ("train", "validation", "test"):
         if isinstance(scores := metrics.get(split), Mapping) and (n := scores.get("of", scores.get("n"))):
-            found[str(metrics.get("judged") or split) if split == "test" else split] = n
+            sizes[str(metrics.get("judged") or split) if split == "test" else split] = n
     for split, searches in (metrics.get("scores") or {}).items():
         for scores in searches.values():
-            found[str(split)] = scores.get("n", 0)
-    if isinstance(cut := (metrics.get("truncated") or {}).get("train"), list):
-        found.setdefault("train", cut[1])
+            sizes[str(split)] = scores.get("n", 0)
+    if isinstance(truncated := (metrics.get("truncated") or {}).get("train"), list):
+        sizes.setdefault("train", truncated[1])
     order = ("train", "validation")
-    return {k: found[k] for k in sorted(found, key=lambda k: order.index(k) if k in order else 2)}
+    return {k: sizes[k] for k in sorted(sizes, key=lambda k: order.index(k) if k in order else 2)}
 
 
 # --- data -------------------------------------------------------------------------------------------
@@ -296,29 +296,31 @@ def _data(config: Mapping[str, Any]) -> _Data:
     section = config.get("data")
     section = section if isinstance(section, Mapping) else {}
     source = str(section.get("source") or "")
-    kept = {k: section[k] for k in ("limit", "split_seed", "hold_out", "drop_duplicates") if section.get(k)}
-    kept |= {k: section[k] for k in ("validation_size", "test_size", "copies") if section.get(k)}
+    settings = {
+        k: section[k] for k in ("limit", "split_seed", "hold_out", "drop_duplicates") if section.get(k)
+    }
+    settings |= {k: section[k] for k in ("validation_size", "test_size", "copies") if section.get(k)}
     if "split_seed" in section:
-        kept["split_seed"] = section["split_seed"]
-    known: Any = NAMED_SOURCES.get(source) or NAMED_IMAGES.get(source) or PAIR_SOURCES.get(source)
-    if known is None:
-        return _Data(name=re.split(r"[\\/]", source.rstrip("\\/"))[-1], settings=kept)
-    languages = tuple(filter(None, (getattr(known, "language", ""),)))
+        settings["split_seed"] = section["split_seed"]
+    named_source: Any = NAMED_SOURCES.get(source) or NAMED_IMAGES.get(source) or PAIR_SOURCES.get(source)
+    if named_source is None:
+        return _Data(name=re.split(r"[\\/]", source.rstrip("\\/"))[-1], settings=settings)
+    languages = tuple(filter(None, (getattr(named_source, "language", ""),)))
     if source in PAIR_SOURCES:
-        sides = section.get("source_column"), section.get("target_column")
-        languages = tuple(c for c in sides if isinstance(c, str) and _LANGUAGE.fullmatch(c))
+        columns = section.get("source_column"), section.get("target_column")
+        languages = tuple(c for c in columns if isinstance(c, str) and _LANGUAGE.fullmatch(c))
     return _Data(
         source,
-        known.description,
-        known.licence,
-        tuple(getattr(known, "notes", ())),
-        getattr(known, "hub", ""),
+        named_source.description,
+        named_source.licence,
+        tuple(getattr(named_source, "notes", ())),
+        getattr(named_source, "hub", ""),
         languages,
-        kept,
+        settings,
     )
 
 
-def _blanks(model: Model, data: _Data, figures: list[Metric], from_run: bool) -> list[str]:
+def _blanks(model: Model, data: _Data, metrics: list[Metric], from_run: bool) -> list[str]:
     """Information that a reader would look for, but that is missing."""
     out = ["license: under which terms these weights may be used"]
     if not data.languages and "image" not in model.tag:
@@ -327,8 +329,8 @@ def _blanks(model: Model, data: _Data, figures: list[Metric], from_run: bool) ->
         out.append("datasets: what it was trained on")
     elif not data.license:
         out.append(f"the terms of the data ({data.name}), how they were collected, and whom they concern")
-    if not figures:
-        out.append("model-index: nothing was measured; `glassformer evaluate` measures metrics")
+    if not metrics:
+        out.append("model-index: nothing was measured; use `glassformer evaluate`")
     elif not from_run:
         out.append("metrics on test data: the validation data above were used to choose the weights")
     if not base_of(model.source) and not model.source.startswith(("random", "solved")):
@@ -339,7 +341,7 @@ def _blanks(model: Model, data: _Data, figures: list[Metric], from_run: bool) ->
 # --- metadata ---------------------------------------------------------------------------------------
 
 
-def _metadata(model: Model, form: Form, data: _Data, title: str, figures: list[Metric]) -> str:
+def _metadata(model: Model, form: Form, data: _Data, title: str, metrics: list[Metric]) -> str:
     """The YAML block, every string on one line."""
     import yaml
 
@@ -347,22 +349,24 @@ def _metadata(model: Model, form: Form, data: _Data, title: str, figures: list[M
     if data.languages:
         out["language"] = list(data.languages)
     out["library_name"] = form.library
-    if model.tag and form.whole:
+    if model.tag and form.includes_head:
         out["pipeline_tag"] = model.tag
     out["tags"] = list(dict.fromkeys(filter(None, ["glassformer", model.task])))
     if base := base_of(model.source):
         out["base_model"] = base
     if data.hub:
         out["datasets"] = [data.hub]
-    own = [f for f in figures if f.whose == "this model" and f.where == figures[0].where]
-    if own:
-        ids = [METRICS.get(f.key.split(".")[-1], (f.key, ""))[0] for f in own]
+    model_metrics = [f for f in metrics if f.model == "this model" and f.split == metrics[0].split]
+    if model_metrics:
+        ids = [METRICS.get(f.key.split(".")[-1], (f.key, ""))[0] for f in model_metrics]
         out["metrics"] = list(dict.fromkeys(ids))
-        results = [{"type": i, "value": f.value, "name": f.name} for i, f in zip(ids, own, strict=True)]
+        results = [
+            {"type": i, "value": f.value, "name": f.name} for i, f in zip(ids, model_metrics, strict=True)
+        ]
         dataset = {"name": data.name or "not stated", "type": data.hub or data.name or "not-stated"}
-        where = {"split": own[0].where} if own[0].where else {}
+        split = {"split": model_metrics[0].split} if model_metrics[0].split else {}
         task = {"type": model.tag or model.task or model.kind}
-        index = {"task": task, "dataset": dataset | where, "metrics": results}
+        index = {"task": task, "dataset": dataset | split, "metrics": results}
         out["model-index"] = [{"name": title, "results": [index]}]
     return yaml.safe_dump(_flat(out), sort_keys=False, allow_unicode=True, width=10_000)
 
@@ -402,7 +406,7 @@ def code(value: Any) -> Safe:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -410,7 +414,7 @@ def _environment() -> Environment:
         finalize=escaped,
         autoescape=False,  # autoescape is for HTML; this is Markdown, which ``finalize`` escapes
     )
-    made.filters |= {"code": code, "count": count, "duration": duration, "ready": Safe}
-    made.globals["sep"] = Safe(", ")
-    made.filters["number"] = lambda x: Safe(f"{x:.4f}" if isinstance(x, float) else f"{x:,}")
-    return made
+    environment.filters |= {"code": code, "count": count, "duration": duration, "ready": Safe}
+    environment.globals["sep"] = Safe(", ")
+    environment.filters["number"] = lambda x: Safe(f"{x:.4f}" if isinstance(x, float) else f"{x:,}")
+    return environment

@@ -18,18 +18,18 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34
 
 def curves(
     panels: Mapping[str, Mapping[str, Sequence[float]]],
-    last: int | None = None,
-    ends: tuple[str, str] | None = None,
+    last_epoch: int | None = None,
+    end_labels: tuple[str, str] | None = None,
 ) -> str:
     """Panels next to each other, each with at most three named lines over the epochs.
 
     Args:
         panels: title -> name of the line -> values, one per epoch or evenly spaced over them.
-        last: number of the last epoch; None: the number of values.
-        ends: labels of the first and the last value if the x-axis is not epochs.
+        last_epoch: number of the last epoch; None: the number of values.
+        end_labels: labels of the first and the last value if the x-axis is not epochs.
     """
-    drawn = [_panel(WIDTH * i, *panel, last, ends) for i, panel in enumerate(panels.items())]
-    return _svg(WIDTH * len(panels), HEIGHT, drawn, font=11)
+    parts = [_panel(WIDTH * i, *panel, last_epoch, end_labels) for i, panel in enumerate(panels.items())]
+    return _svg(WIDTH * len(panels), HEIGHT, parts, font=11)
 
 
 def _svg(width: int, height: int, parts: Sequence[str], font: int = 12) -> str:
@@ -42,13 +42,13 @@ def _svg(width: int, height: int, parts: Sequence[str], font: int = 12) -> str:
 
 
 def learning_curves(
-    evaluations: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]] = ()
+    evaluations: Sequence[Mapping[str, Any]], test_records: Sequence[Mapping[str, Any]] = ()
 ) -> str:
     """Loss and accuracy over the epochs of a run; empty if fewer than two were evaluated.
 
     Args:
         evaluations: evaluation records of a run's history.
-        judged: metrics of the weights of each epoch on the test split, drawn as a third line.
+        test_records: test metrics of the weights of each epoch, drawn as a third line.
     """
     records = [e for e in evaluations if "train_loss" in e]
     panels: dict[str, dict[str, list[float]]] = {}
@@ -61,21 +61,27 @@ def learning_curves(
             for name, key in keys.items()
             if records and all(e.get(key) is not None for e in records)
         }
-        if judged and len(judged) == len(records):
-            lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in judged]
+        if test_records and len(test_records) == len(records):
+            lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in test_records]
         if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy
             panels[title] = lines
-    last = records[-1].get("epoch") if records else None
-    return curves(panels, None if last is None else last + 1) if len(records) > 1 and panels else ""
+    last_epoch = records[-1].get("epoch") if records else None
+    return (
+        curves(panels, None if last_epoch is None else last_epoch + 1) if len(records) > 1 and panels else ""
+    )
 
 
 def _panel(
-    x: int, title: str, lines: Mapping[str, Sequence[float]], end: int | None, ends: tuple[str, str] | None
+    x: int,
+    title: str,
+    lines: Mapping[str, Sequence[float]],
+    last_epoch: int | None,
+    end_labels: tuple[str, str] | None,
 ) -> str:
     values = [value for line in lines.values() for value in line]
     low, high = min(values), max(values)
-    span, last = (high - low) or 1.0, max(map(len, lines.values()))
-    first, final = ends or ("1", f"epoch {end or last:,}")
+    span, length = (high - low) or 1.0, max(map(len, lines.values()))
+    first_label, last_label = end_labels or ("1", f"epoch {last_epoch or length:,}")
     left, right, floor = x + LEFT, x + WIDTH - 12, HEIGHT - BOTTOM
     out = [
         f'<text x="{left}" y="16" fill="{INK}" font-weight="600">{title}</text>',
@@ -84,18 +90,18 @@ def _panel(
             f'<text x="{left - 5}" y="{y + 4}" text-anchor="end" fill="{MUTED}">{value:.2f}</text>'
             for value, y in ((high, TOP), (low, floor))
         ),
-        f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">{first}</text>',
-        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">{final}</text>',
+        f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">{first_label}</text>',
+        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">{last_label}</text>',
     ]
-    for (name, line), color, place in zip(lines.items(), COLORS, (0, 80, 160)):
+    for (name, line), color, offset in zip(lines.items(), COLORS, (0, 80, 160)):
         points = [
-            (left + (right - left) * i / max(last - 1, 1), floor - (floor - TOP) * (value - low) / span)
+            (left + (right - left) * i / max(length - 1, 1), floor - (floor - TOP) * (value - low) / span)
             for i, value in enumerate(line)
         ]
-        drawn = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
-        out.append(f'<polyline points="{drawn}" fill="none" stroke="{color}" stroke-width="2"/>')
+        line_points = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+        out.append(f'<polyline points="{line_points}" fill="none" stroke="{color}" stroke-width="2"/>')
         out.append(
-            f'<text x="{left + place}" y="{HEIGHT - 6}" fill="{color}" font-weight="600">{name}</text>'
+            f'<text x="{left + offset}" y="{HEIGHT - 6}" fill="{color}" font-weight="600">{name}</text>'
         )
     return "\n".join(out)
 
@@ -104,7 +110,7 @@ def _panel(
 
 
 # pixels: width of a panel, height of title and bar, width of names and values
-BARS_WIDTH, HEAD, LINE, NAME, FIGURE = (290, 34, 19, 100, 48)
+BARS_WIDTH, HEAD, LINE, NAME, VALUE = (290, 34, 19, 100, 48)
 LONGEST_NAME = 15  # characters
 
 
@@ -114,29 +120,31 @@ def bar_panels(
     """Panels of bars in rows of ``columns``, the first value on top; negative values are red."""
     from glassformer.explain.view import short_names  # imports torch, which curves do not need
 
-    most = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
+    largest = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
     names = [name for bars in panels.values() for name, _ in bars]
-    shown = dict(zip(names, short_names(names, LONGEST_NAME), strict=True))
-    left = max(NAME, *(math.ceil(NAME / LONGEST_NAME * len(name)) for name in shown.values()), 0)
+    short = dict(zip(names, short_names(names, LONGEST_NAME), strict=True))
+    left = max(NAME, *(math.ceil(NAME / LONGEST_NAME * len(name)) for name in short.values()), 0)
     panel = BARS_WIDTH - NAME + left
     rows = [list(panels.items())[i : i + columns] for i in range(0, len(panels), columns)]
     parts, y = [], 0
     for row in rows:
         for column, (title, bars) in enumerate(row):
-            named = [(shown[name], value) for name, value in bars]
-            parts.append(_bars(panel * column, y, left, short_names([title], 40)[0], named, most, form))
+            labeled_bars = [(short[name], value) for name, value in bars]
+            parts.append(
+                _bars(panel * column, y, left, short_names([title], 40)[0], labeled_bars, largest, form)
+            )
         y += HEAD + LINE * max(len(bars) for _, bars in row)
     return _svg(panel * min(columns, len(panels)), y + 8, parts)
 
 
 def _bars(
-    x: int, y: int, left: int, title: str, bars: Sequence[tuple[str, float]], most: float, form: str
+    x: int, y: int, left: int, title: str, bars: Sequence[tuple[str, float]], largest: float, form: str
 ) -> str:
     out = [f'<text x="{x + 10}" y="{y + 22}" fill="{INK}" font-weight="600">{escape(title)}</text>']
-    room, left = BARS_WIDTH - NAME - FIGURE - 16, x + left
+    room, left = BARS_WIDTH - NAME - VALUE - 16, x + left
     for i, (name, value) in enumerate(bars):
         top = y + HEAD + LINE * i
-        width = room * abs(value) / most
+        width = room * abs(value) / largest
         out += [
             f'<text x="{left - 6}" y="{top + 12}" text-anchor="end" fill="{INK}">{escape(name)}</text>',
             f'<rect x="{left}" y="{top + 2}" width="{width:.1f}" height="13" rx="2" '
@@ -162,7 +170,7 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
     if len(counts) != n or any(len(row) != n for row in counts):
         raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Evaluate the run again")
     if not 0 < n <= MAX_CLASSES:
-        raise DataError(f"{n} classes, 1 to {MAX_CLASSES} can be drawn", where="confusion")
+        raise DataError(f"{n} classes cannot be drawn, only 1 to {MAX_CLASSES}", where="confusion")
     names = short_names(labels, LONGEST_CLASS)
     edge = LETTER * max(map(len, names)) + 12
     left, top = edge + 18, edge + 18
@@ -179,15 +187,15 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
             f'<text transform="translate({left + middle:.0f} {top - 6}) rotate(-90)" '
             f'fill="{INK}">{name}</text>',
         ]
-        whole = max(sum(row), 1)
-        parts += [_square(left + CELL * j, top + CELL * i, c, c / whole, i == j) for j, c in enumerate(row)]
+        total = max(sum(row), 1)
+        parts += [_square(left + CELL * j, top + CELL * i, c, c / total, i == j) for j, c in enumerate(row)]
     return _svg(width, height, parts)
 
 
-def _square(x: int, y: int, count: int, share: float, right: bool) -> str:
+def _square(x: int, y: int, count: int, share: float, correct: bool) -> str:
     strength = share**0.5
     square = (
-        f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="3" fill="{COLORS[not right]}" '
+        f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="3" fill="{COLORS[not correct]}" '
         f'fill-opacity="{0.05 + 0.85 * strength:.3f}"/>'
     )
     if not count:

@@ -24,8 +24,8 @@ from glassformer.evaluate.intervals import wilson
 from glassformer.report.wording import cut, headed
 from glassformer.targets.multiclass import Classes
 
-INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", HELD: "held"}
+INK, MUTED, RULE, TRAIN, VALIDATION = "#010101", "#020202", "#030303", "#040404", "#050505"
+VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", VALIDATION: "held"}
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 10.5, "axes.edgecolor": RULE,
     "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
@@ -44,13 +44,17 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
         figure, axes = _axes(steps)
         x, y = _series(steps, "loss")
         if len(x):
-            x, y = _thin(x), _thin(y)
+            x, y = _downsample(x), _downsample(y)
             axes.plot(x, y, color=TRAIN, linewidth=0.8, alpha=0.35)
             axes.plot(x, _trend(y), color=TRAIN, linewidth=1.8)
-        _points(axes, evaluations, "loss", HELD)
-        _points(axes, [e for e in evaluations if e.get("best")][-1:], "loss", HELD, ring=True)
-        _, held = _series(evaluations, "loss")
-        top = np.quantile(np.concatenate([y, held]), 0.99) if len(y) + len(held) else 1.0
+        _points(axes, evaluations, "loss", VALIDATION)
+        _points(axes, [e for e in evaluations if e.get("best")][-1:], "loss", VALIDATION, ring=True)
+        _, validation_losses = _series(evaluations, "loss")
+        top = (
+            np.quantile(np.concatenate([y, validation_losses]), 0.99)
+            if len(y) + len(validation_losses)
+            else 1.0
+        )
         axes.set_ylim(0, float(top) * 1.12 or 1.0)
         return as_svg(figure, "loss", "Loss over optimizer steps")
 
@@ -59,22 +63,22 @@ def accuracy_curves(
     steps: Sequence[dict[str, Any]],
     evaluations: Sequence[dict[str, Any]],
     measure: str = "accuracy",
-    judged: Sequence[dict[str, Any]] = (),
+    test_records: Sequence[dict[str, Any]] = (),
 ) -> Markup:
     """Accuracy on training and validation data at each evaluation, over optimizer steps.
 
     Args:
         measure: metric of the validation data, drawn instead of accuracy if the records have it.
-        judged: accuracy of the weights of each epoch on the test split, measured after training.
+        test_records: test accuracy of the weights of each epoch, measured after training.
     """
     key = measure if any(e.get(measure) is not None for e in evaluations) else "accuracy"
     with rc_context(STYLE):
         figure, axes = _axes(steps)
         _points(axes, evaluations, "train_accuracy", TRAIN)
-        _points(axes, evaluations, key, HELD)
-        _points(axes, [e for e in evaluations if e.get("best")][-1:], key, HELD, ring=True)
-        if judged:
-            x, y = _series(judged, "accuracy")
+        _points(axes, evaluations, key, VALIDATION)
+        _points(axes, [e for e in evaluations if e.get("best")][-1:], key, VALIDATION, ring=True)
+        if test_records:
+            x, y = _series(test_records, "accuracy")
             axes.plot(x, y, "s--", color=MUTED, linewidth=1.2, markersize=4)
         low, high = axes.get_ylim()
         room = max(high - low, 0.02) * 0.15
@@ -83,28 +87,28 @@ def accuracy_curves(
         return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].name)} over optimizer steps")
 
 
-def calibration_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> Markup:
+def calibration_chart(total: Sequence[int], correct: Sequence[int], noun: str = "texts") -> Markup:
     """Accuracy against the predicted probability, with the number of predictions.
 
     Args:
-        total, right: number of predictions, and of right ones, in equal bins of the probability from 0 to 1.
+        total, correct: number of all and of correct predictions in equal bins of the probability.
         noun: plural noun for the examples.
     """
-    n, hits = np.asarray(total, float), np.asarray(right, float)
-    used = np.flatnonzero(n)
+    n, hits = np.asarray(total, float), np.asarray(correct, float)
+    nonempty = np.flatnonzero(n)
     width = 1 / len(n)
-    left = min(0.5, width * used[0]) if len(used) else 0.0
-    middle, share = (used + 0.5) * width, hits[used] / n[used]
+    lowest = min(0.5, width * nonempty[0]) if len(nonempty) else 0.0
+    confidence, accuracy = (nonempty + 0.5) * width, hits[nonempty] / n[nonempty]
     with rc_context(STYLE):
         figure = Figure((5.2, 3.3), layout="constrained")
         axes, counts = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-        axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
-        low, high = wilson(hits[used], n[used])
-        axes.vlines(middle, low, high, color=HELD, linewidth=1.4, alpha=0.55)
-        axes.plot(middle, share, "o", color=HELD, markersize=4.6)
-        axes.set(ylim=(min(left, low.min(initial=1.0)) - 0.03, 1.03), xlim=(left, 1), ylabel="right")
+        axes.plot([lowest, 1], [lowest, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
+        low, high = wilson(hits[nonempty], n[nonempty])
+        axes.vlines(confidence, low, high, color=VALIDATION, linewidth=1.4, alpha=0.55)
+        axes.plot(confidence, accuracy, "o", color=VALIDATION, markersize=4.6)
+        axes.set(ylim=(min(lowest, low.min(initial=1.0)) - 0.03, 1.03), xlim=(lowest, 1), ylabel="right")
         axes.tick_params(axis="x", length=0)
-        counts.bar(middle, n[used], width=width * 0.82, color=HELD, alpha=0.55)
+        counts.bar(confidence, n[nonempty], width=width * 0.82, color=VALIDATION, alpha=0.55)
         counts.set(xlabel="confidence", ylabel=noun)
         counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         for axis in (axes.yaxis, counts.xaxis):
@@ -118,13 +122,13 @@ def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]
     with rc_context(STYLE):
         figure = Figure((5.2, 3.4), layout="constrained")
         axes = figure.subplots()
-        left = min([b["low"] for b in [*before, *after]], default=0.5)
-        axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
-        for curve, color in ((before, TRAIN), (after, HELD)):
+        lowest = min([b["low"] for b in [*before, *after]], default=0.5)
+        axes.plot([lowest, 1], [lowest, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
+        for curve, color in ((before, TRAIN), (after, VALIDATION)):
             x, y = [b["confidence"] for b in curve], [b["accuracy"] for b in curve]
             axes.plot(x, y, color=color, linewidth=1.4)
             axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=color, linewidths=0)
-        axes.set(xlabel="confidence", ylabel="right", xlim=(left, 1.01), ylim=(None, 1.03))
+        axes.set(xlabel="confidence", ylabel="right", xlim=(lowest, 1.01), ylim=(None, 1.03))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
         return as_svg(figure, "reliability", f"Share of right {cut(name, 20)} predictions by confidence")
@@ -135,9 +139,9 @@ def _axes(steps: Sequence[dict[str, Any]]) -> tuple[Figure, Axes]:
     axes = figure.subplots()
     axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    turns = [b["step"] for a, b in pairwise(steps) if int(a.get("epoch", 0)) != int(b.get("epoch", 0))]
-    if len(turns) <= 30:
-        for step in turns:
+    epoch_starts = [b["step"] for a, b in pairwise(steps) if int(a.get("epoch", 0)) != int(b.get("epoch", 0))]
+    if len(epoch_starts) <= 30:
+        for step in epoch_starts:
             axes.axvline(step, color=RULE, linewidth=0.7, dashes=(2, 3))
     if steps:
         axes.set_xlim(0, max(s["step"] for s in steps) * 1.02)
@@ -158,7 +162,7 @@ def _points(
     axes.plot(x, y, color=color, linewidth=1.8, marker="o", markersize=size, markerfacecolor=face)
 
 
-def _thin(values: np.ndarray) -> np.ndarray:
+def _downsample(values: np.ndarray) -> np.ndarray:
     """The values averaged into at most ``MAX_POINTS`` groups of neighbors."""
     return np.array([part.mean() for part in np.array_split(values, min(len(values), MAX_POINTS))])
 
@@ -181,7 +185,7 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
     for element in root.iter():
         for key, value in list(element.attrib.items()):
             del element.attrib[key]
-            for attribute, content in _plain(key.rpartition("}")[2], value, name):
+            for attribute, content in _page_attributes(key.rpartition("}")[2], value, name):
                 element.set(attribute, content)
     for key in ("width", "height", "version"):
         root.attrib.pop(key, None)
@@ -191,13 +195,13 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
     return Markup(re.sub(r'\s*xmlns(:\w+)?="[^"]*"|\n\s*(?=<)', "", text))
 
 
-def _plain(key: str, value: str, name: str) -> list[tuple[str, str]]:
+def _page_attributes(key: str, value: str, name: str) -> list[tuple[str, str]]:
     """An attribute for the page: styles become single attributes, ids get the plot's name as prefix."""
     if key == "id":
         return [(key, f"{name}-{value}")]
     if key == "style":
         pairs = [part.partition(":") for part in value.split(";") if part.strip()]
-        return [a for k, _, v in pairs for a in _plain(k.strip(), v.strip(), name)]
+        return [a for k, _, v in pairs for a in _page_attributes(k.strip(), v.strip(), name)]
     if key == "font":  # "9.5px 'DejaVu Sans', ...": the page has its own family
         return [("font-size", value.split("px")[0].split()[-1])]
     if key == "font-family":

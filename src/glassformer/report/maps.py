@@ -22,27 +22,29 @@ def encode(maps: np.ndarray) -> str:
 
 def prepare(examples: list[dict[str, Any]]) -> tuple[list[View], int]:
     """The examples that fit into a page, and the number of those left out."""
-    ready: list[View] = []
+    views: list[View] = []
     size = 0
     for number, example in enumerate(examples, start=1):
         try:
-            one = _view(example, MAX_PAYLOAD // len(examples))
+            view = _view(example, MAX_PAYLOAD // len(examples))
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise DataError(f"example {number} does not fit ({error})", where="maps.json") from None
-        if ready and one.data["shape"][:2] != ready[0].data["shape"][:2]:
-            raise DataError(f"example {number} has other layers and heads than the first", where="maps.json")
-        size += sum(len(one.data[key]) for key in ("rows", "flow", "pairs")) + len(one.picture)
+            raise DataError(f"example {number} cannot be drawn ({error})", where="maps.json") from None
+        if views and view.data["shape"][:2] != views[0].data["shape"][:2]:
+            raise DataError(
+                f"the layers and heads of example {number} differ from the first example", where="maps.json"
+            )
+        size += sum(len(view.data[key]) for key in ("rows", "flow", "pairs")) + len(view.picture)
         if size > MAX_PAYLOAD:
-            return ready, len(examples) - len(ready)
-        ready.append(one)
-    return ready, 0
+            return views, len(examples) - len(views)
+        views.append(view)
+    return views, 0
 
 
 def _view(example: dict[str, Any], max_pairs: int) -> View:
     rows = np.asarray(example["cls_rows"], np.float64)  # [L, H, T]
     rollout_row = np.asarray(example.get("rollout") or [], np.float64)
     maps = _decode(example.get("maps"), rows.shape)
-    known = Numbers(
+    numbers = Numbers(
         rows,
         rollout_row if rollout_row.size else None,
         flow=None if maps is None else rollout(maps),
@@ -55,9 +57,9 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     if "png" in example:
         (width, height), (gh, gw) = example["size"], example["grid"]
         url = data_uri(example["png"], "maps.json")
-        return picture_view(url, (int(width), int(height)), (int(gh), int(gw)), known, answer)
+        return picture_view(url, (int(width), int(height)), (int(gh), int(gw)), numbers, answer)
     words = np.asarray(example["words"], int) if "words" in example else None
-    return text_view(example["text"], example["tokens"], example["offsets"], known, answer, words)
+    return text_view(example["text"], example["tokens"], example["offsets"], numbers, answer, words)
 
 
 def _decode(text: str | None, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -26,8 +26,8 @@ class Table:
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]  # formatted cells; the first is the name of the row
-    ours: Collection[int] = (0,)  # highlighted rows
-    words: Collection[str] = ()  # text columns, in addition to the first; the others hold numbers
+    highlighted: Collection[int] = (0,)  # rows
+    text_columns: Collection[str] = ()  # in addition to the first; the other columns hold numbers
     style: str = "compare"
 
 
@@ -35,7 +35,7 @@ def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = 
     """Titles of columns, for keys such as ``f1`` and ``f1_interval``.
 
     Args:
-        noun: plural noun for the examples, the title of column ``n``; empty: that of the target.
+        noun: plural noun for the examples, the title of column ``n``; empty: the noun of the target.
         short: use short titles.
     """
     out: list[str] = []
@@ -47,8 +47,8 @@ def heads(columns: Sequence[str], target: Target, noun: str = "", short: bool = 
         metric = target.metrics[key]
         title = (short and metric.short) or metric.name
         if column.endswith("_interval"):
-            alone = out[-1:] == [title] and "95 % interval" not in out
-            title = "95 % interval" if alone else f"95 % interval of {title.removeprefix('entity ')}"
+            follows_metric = out[-1:] == [title] and "95 % interval" not in out
+            title = "95 % interval" if follows_metric else f"95 % interval of {title.removeprefix('entity ')}"
         out.append(title)
     return out
 
@@ -82,15 +82,15 @@ def metric_table(
     rows: Sequence[tuple[str, Mapping[str, Any]]],
     columns: Sequence[str],
     digits: int,
-    first: str = "model",
+    first_head: str = "model",
     noun: str = "",
     short: bool = False,
-    **about: Any,
+    **table_options: Any,
 ) -> Table:
     """A table with one row per (name, scores); arguments as in ``cells``, ``heads`` and ``Table``."""
     target = target_of(rows[0][1])
     lines = [[name, *cells(scores, columns, target, digits)] for name, scores in rows]
-    return Table([first, *heads(columns, target, noun, short)], lines, **about)
+    return Table([first_head, *heads(columns, target, noun, short)], lines, **table_options)
 
 
 def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> Table:
@@ -99,7 +99,7 @@ def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> 
     for key in keys:
         value, between = cells(scores, [key, f"{key}_interval"], target, digits)
         rows.append([target.metrics[key].name, value, between if scores.get(f"{key}_interval") else ""])
-    return Table(["", "value", "95 % interval"], rows, words=("95 % interval",))
+    return Table(["", "value", "95 % interval"], rows, text_columns=("95 % interval",))
 
 
 def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
@@ -107,26 +107,26 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
     scores, over, folds = metrics["test"], metrics["over_folds"], metrics["folds"]
     target = target_of(scores)
     narrow = short and target.wide
-    wanted = target.leads if narrow else target.of_folds(metrics.get("measure") or "")
-    keys = [key for key in wanted if key in over]
-    took = [] if narrow else ["seconds"]
+    candidates = target.leads if narrow else target.of_folds(metrics.get("measure") or "")
+    keys = [key for key in candidates if key in over]
+    time_column = [] if narrow else ["seconds"]
     digits = target.digits(scores.get("n", 0))
-    trained = [] if short else ["trained on"]
+    size_column = [] if short else ["trained on"]
     lines = [
         [
             str(f["fold"] + 1),
-            *(count(f.get("trained_on")) for _ in trained),
-            *cells(f, ["n", *keys, *took], target, digits),
+            *(count(f.get("trained_on")) for _ in size_column),
+            *cells(f, ["n", *keys, *time_column], target, digits),
         ]
         for f in folds
     ]
-    spread = [target.metrics[key].value(over[key]["mean"], 2) for key in keys]
+    summary = [target.metrics[key].value(over[key]["mean"], 2) for key in keys]
     for i, key in enumerate(keys):
         if key != "log_loss" or not short:
-            spread[i] += f" ({target.metrics[key].deviation(over[key]['sd'])})"
-    lines.append(["mean (SD)", *("" for _ in trained), "", *spread, *("" for _ in took)])
-    columns = ["fold", *trained, *heads(["n", *keys, *took], target, short=narrow)]
-    return Table(columns, lines, ours=(len(folds),))
+            summary[i] += f" ({target.metrics[key].deviation(over[key]['sd'])})"
+    lines.append(["mean (SD)", *("" for _ in size_column), "", *summary, *("" for _ in time_column)])
+    columns = ["fold", *size_column, *heads(["n", *keys, *time_column], target, short=narrow)]
+    return Table(columns, lines, highlighted=(len(folds),))
 
 
 # --- comparisons ------------------------------------------------------------------------------------------
@@ -137,18 +137,18 @@ def unit_of(measure: str) -> Share:
     return COMPARED.get(measure, COMPARED["accuracy"])
 
 
-def signed(figures: dict[str, Any], digits: int, unit: Share) -> str:
+def signed(scores: dict[str, Any], digits: int, unit: Share) -> str:
     """The difference from the baseline with its interval, such as "+1.2 (+0.3 to +2.1)"."""
-    between = figures.get("difference_interval")
-    if between is None:
+    bounds = scores.get("difference_interval")
+    if bounds is None:
         return NONE
-    low, high = (unit.with_sign(x, digits) for x in between)
-    return f"{unit.with_sign(figures['difference'], digits)} ({low} to {high})"
+    low, high = (unit.with_sign(x, digits) for x in bounds)
+    return f"{unit.with_sign(scores['difference'], digits)} ({low} to {high})"
 
 
-def better(figures: dict[str, Any], unit: Share) -> bool:
+def is_better(scores: dict[str, Any], unit: Share) -> bool:
     """Whether a variant is better than the baseline."""
-    return figures["difference"] < 0 if unit.lower else figures["difference"] > 0
+    return scores["difference"] < 0 if unit.lower else scores["difference"] > 0
 
 
 def leading(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -158,13 +158,15 @@ def leading(measure: str, scores: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def study_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Titles and rows of a table of a study's arms and of the simple models beside them; names come first."""
+    """Titles and rows of a table of a study's variants, then its simple models; names come first."""
     measure = results.get("measure") or "accuracy"
     unit, digits, rows = unit_of(measure), digits_for(results["n"]), []
     for arm in results["arms"]:
-        found = arm[measure]
-        value, apart = unit.value(found["mean"], digits), signed(found, digits, unit)
-        rows.append([arm["name"], value, unit.deviation(found.get("sd")), apart, p_value(arm.get("p_holm"))])
+        metric = arm[measure]
+        value, difference = unit.value(metric["mean"], digits), signed(metric, digits, unit)
+        rows.append(
+            [arm["name"], value, unit.deviation(metric.get("sd")), difference, p_value(arm.get("p_holm"))]
+        )
     for name, scores in (results.get("baselines") or {}).items():
         rows.append([name, unit.value(scores[measure], digits), NONE, signed(scores, digits, unit), NONE])
     return [unit.name, "SD", unit.from_baseline, "p (Holm)"], rows

@@ -69,17 +69,17 @@ def history_html(records: Sequence[Mapping[str, Any]]) -> Markup:
     steps = [r for r in records if r.get("kind") == "step"]
     evaluations = _evaluations(records)
     keys = [k for k in ("train_loss", "loss", *Classes.leads) if any(k in r for r in evaluations)]
-    shown = (
+    visible = (
         evaluations
         if len(evaluations) <= MAX_ROWS
         else [*evaluations[: MAX_ROWS // 2], *evaluations[-MAX_ROWS // 2 :]]
     )
     rows = []
-    for r in shown:
+    for r in visible:
         place = [r.get("epoch", -1) + 1, r.get("step", "")]
         rows.append([*place, *(_number(r.get(k)) for k in keys), "best" * bool(r.get("best"))])
-    between = len(evaluations) - len(shown)
-    left_out = f", {between} of them are not shown" if between else ""
+    hidden = len(evaluations) - len(visible)
+    left_out = f", {hidden} of them are not shown" if hidden else ""
     summary = f"{len(steps):,} steps, {len(evaluations):,} evaluations{left_out}"
     names = [key.replace("_", " ") for key in keys]
     return (
@@ -110,23 +110,23 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
             _points(axes[1], evaluations, f"train_{key}", "train")
             _points(axes[1], evaluations, key, "held")
             axes[1].set_ylabel(Classes.metrics[key].name if key in Classes.leads else key)
-        for one in axes:
-            one.set_xlabel("step")
-            one.xaxis.set_major_locator(MaxNLocator(integer=True))
-            one.spines[["top", "right"]].set_visible(False)
-            if one.get_legend_handles_labels()[0]:
-                one.legend(frameon=False)
+        for axis in axes:
+            axis.set_xlabel("step")
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axis.spines[["top", "right"]].set_visible(False)
+            if axis.get_legend_handles_labels()[0]:
+                axis.legend(frameon=False)
         if title:
             figure.suptitle(cut(title, MAX_TEXT))
     return figure
 
 
-def _points(axes: Any, evaluations: Sequence[Mapping[str, Any]], key: str, who: str) -> None:
-    found = [(r["step"], r[key]) for r in evaluations if isinstance(r.get(key), int | float)]
-    if found:
-        name = "training" if who == "train" else "held out"
-        pen: dict[str, Any] = {"color": LINES[who], "markersize": 3.5, "linewidth": 1.4}
-        axes.plot(*zip(*found, strict=True), "o-", label=name, **pen)
+def _points(axes: Any, evaluations: Sequence[Mapping[str, Any]], key: str, split: str) -> None:
+    points = [(r["step"], r[key]) for r in evaluations if isinstance(r.get(key), int | float)]
+    if points:
+        name = "training" if split == "train" else "held out"
+        pen: dict[str, Any] = {"color": LINES[split], "markersize": 3.5, "linewidth": 1.4}
+        axes.plot(*zip(*points, strict=True), "o-", label=name, **pen)
 
 
 def _figure(size: tuple[float, float]) -> Any:
@@ -147,7 +147,7 @@ def _figure(size: tuple[float, float]) -> Any:
 # --- estimators -------------------------------------------------------------------------------------
 
 
-class Shown:
+class NotebookRepr:
     """Mixin that gives estimators an HTML representation for notebooks."""
 
     def _repr_html_(self) -> str:
@@ -167,24 +167,28 @@ def estimator_html(estimator: Any) -> Markup:
         rows.append(["weights", source])
     if hasattr(estimator, "classes_"):
         labels = list(map(str, estimator.classes_.tolist()))
-        more = f" and {len(labels) - MAX_LABELS:,} more" if len(labels) > MAX_LABELS else ""
-        rows.append([f"{len(labels)} classes", ", ".join(labels[:MAX_LABELS]) + more])
+        rest = f" and {len(labels) - MAX_LABELS:,} more" if len(labels) > MAX_LABELS else ""
+        rows.append([f"{len(labels)} classes", ", ".join(labels[:MAX_LABELS]) + rest])
     rows += [[split, f"{n:,} examples"] for split, n in getattr(estimator, "examples_", {}).items()]
     if chosen := dict(getattr(estimator, "chosen_", {})):
         rows.append(["chosen", ", ".join(f"{key} = {value:g}" for key, value in chosen.items())])
     if seconds := getattr(estimator, "train_seconds_", 0.0):
         rows.append(["training took", duration(seconds)])
     defaults = estimator.defaults()
-    given = {k: v for k, v in estimator.get_params(deep=False).items() if k in defaults and v != defaults[k]}
-    if given:
-        rows.append(["settings", ", ".join(f"{key}={value!r}" for key, value in given.items())])
+    changed = {
+        k: v for k, v in estimator.get_params(deep=False).items() if k in defaults and v != defaults[k]
+    }
+    if changed:
+        rows.append(["settings", ", ".join(f"{key}={value!r}" for key, value in changed.items())])
     fitted = any(hasattr(estimator, name) for name in ("model_", "vectors_"))
     caption = f"{type(estimator).__name__}, {'fitted' if fitted else 'not fitted'}"
     history = getattr(estimator, "history_", None)
-    below = ""
+    history_details = ""
     if history:
-        below = Markup("<details><summary>history</summary>{}</details>").format(history_html(history))
-    return Markup("<div>{}{}</div>").format(table(rows, caption=caption), below)
+        history_details = Markup("<details><summary>history</summary>{}</details>").format(
+            history_html(history)
+        )
+    return Markup("<div>{}{}</div>").format(table(rows, caption=caption), history_details)
 
 
 # --- runs and comparisons ---------------------------------------------------------------------------
@@ -193,28 +197,31 @@ def estimator_html(estimator: Any) -> Markup:
 def run_html(folder: Path, metrics: Mapping[str, Any]) -> Markup:
     """A finished run: its metrics on the evaluated split, compared with the baselines."""
     scores = metrics.get("test") or metrics.get("validation")
-    where = Markup("<p>{}</p>").format(f"report: {folder / 'report.html'}")
+    report_line = Markup("<p>{}</p>").format(f"report: {folder / 'report.html'}")
     if not isinstance(scores, Mapping) or "accuracy" not in scores or "n" not in scores:
-        return table([[key, _number(value)] for key, value in _numbers(metrics)], caption=folder.name) + where
+        return (
+            table([[key, _number(value)] for key, value in _numbers(metrics)], caption=folder.name)
+            + report_line
+        )
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     digits = digits_for(scores["n"])
-    every: dict[str, Any] = {"this model": scores} | dict(metrics.get("baselines") or {})
+    models: dict[str, Any] = {"this model": scores} | dict(metrics.get("baselines") or {})
     rows = []
-    for name, s in every.items():
-        shares = percent(s["accuracy"], digits), bounds(s, "accuracy"), percent(s.get("macro_f1"), digits)
-        rows.append([name, *shares])
+    for name, s in models.items():
+        cells = percent(s["accuracy"], digits), bounds(s, "accuracy"), percent(s.get("macro_f1"), digits)
+        rows.append([name, *cells])
     caption = f"{folder.name}: {scores['n']:,} {split} examples"
-    return table(rows, ["", "accuracy", "95 % interval", "macro-F1"], caption) + where
+    return table(rows, ["", "accuracy", "95 % interval", "macro-F1"], caption) + report_line
 
 
-def _numbers(metrics: Mapping[str, Any], above: str = "") -> list[tuple[str, float]]:
+def _numbers(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
     """The numbers in the parts with metrics, named by their path."""
     out: list[tuple[str, float]] = []
     for key, value in metrics.items():
-        name = f"{above} {key}".strip().replace("_", " ")
-        if isinstance(value, Mapping) and (above or key in METRIC_PARTS):
+        name = f"{prefix} {key}".strip().replace("_", " ")
+        if isinstance(value, Mapping) and (prefix or key in METRIC_PARTS):
             out += _numbers(value, name)
-        elif above and isinstance(value, int | float) and not isinstance(value, bool):
+        elif prefix and isinstance(value, int | float) and not isinstance(value, bool):
             out.append((name, value))
     return out[:40]
 
@@ -234,5 +241,5 @@ def comparison_html(results: Mapping[str, Any]) -> Markup:
         results.get("verdict"),
         *(f"{name}: {s}" for name, s in (results.get("sentences") or {}).items()),
     ]
-    below = Markup("").join(Markup("<p>{}</p>").format(line) for line in summary if line)
-    return table(rows, ["", *heads], caption) + below
+    paragraphs = Markup("").join(Markup("<p>{}</p>").format(line) for line in summary if line)
+    return table(rows, ["", *heads], caption) + paragraphs

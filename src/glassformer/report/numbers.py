@@ -15,14 +15,24 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from glassformer.data.numbers import Scale, off_scale, on_scale
 from glassformer.report import figures
 from glassformer.report.metrics import Table
-from glassformer.report.page import HELD, TRAIN, Kind, Section, curves, folds, part, scores_section, table
+from glassformer.report.page import (
+    TRAIN,
+    VALIDATION,
+    Kind,
+    Section,
+    curves,
+    folds,
+    part,
+    scores_section,
+    table,
+)
 from glassformer.report.run import Run
 from glassformer.report.wording import count, percent
 from glassformer.targets.regression import Numbers, bounds_around
 
 BINS = 31  # of the histogram of residuals
 RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # ticks of the axis
-GAP = "predicted − true"
+DIFFERENCE = "predicted − true"
 
 
 def number(x: float | None) -> str:
@@ -34,7 +44,7 @@ def verdict(run: Run) -> str:
     if not scores:
         return ""
     text = (
-        f"Of {scores['n']:,} {run.judged} {run.noun} the predicted number is off by {number(scores['mae'])} "
+        f"Of {scores['n']:,} {run.split} {run.noun} the predicted number is off by {number(scores['mae'])} "
     )
     text += "on average" + (f"; R² {scores['r2']:.3f}." if scores["r2"] is not None else ".")
     if ratios.get("median_factor"):
@@ -51,72 +61,78 @@ def scores(run: Run) -> Section | None:
         "unit of the numbers (squared for the mean squared error). The 95 % intervals come from resampled "
         "examples."
     )
-    below = part("parts", "tried_models", run.metrics.get("tried"), run.noun)
-    return scores_section(run, note, [*Numbers.metrics, "r2_interval"], below=below)
+    footnote = part("parts", "tried_models", run.metrics.get("tried"), run.noun)
+    return scores_section(run, note, [*Numbers.metrics, "r2_interval"], footnote=footnote)
 
 
-def points(run: Run) -> Section | None:
+def predicted_against_true(run: Run) -> Section | None:
     """Predicted against true numbers, and residuals."""
-    found = run.json("numbers.json")
-    given = found.get("points") or {}
-    both = np.asarray(given.get("true") or (), float), np.asarray(given.get("predicted") or (), float)
-    if len(both[0]) < 2:
+    data = run.json("numbers.json")
+    points = data.get("points") or {}
+    pairs = np.asarray(points.get("true") or (), float), np.asarray(points.get("predicted") or (), float)
+    if len(pairs[0]) < 2:
         return None
-    scale: Scale = "log" if given.get("scale") == "log" else "linear"
-    factor = found.get("factor")
-    reach = found.get("half_width") if scale == "linear" else factor and math.log(factor)
-    drawn = (
-        (scatter(*both, reach, scale), "Predicted against true", ()),
-        (residual_chart(*both, scale), "Residuals", ()),
+    scale: Scale = "log" if points.get("scale") == "log" else "linear"
+    factor = data.get("factor")
+    reach = data.get("half_width") if scale == "linear" else factor and math.log(factor)
+    charts = (
+        (scatter(*pairs, reach, scale), "Predicted against true", ()),
+        (residual_chart(*pairs, scale), "Residuals", ()),
     )
     note = (
         "Each point is one evaluated example. On the dashed line both numbers are equal; the band around it "
         "is the 90 % prediction interval, if enough examples were held out."
     )
-    return Section("points", "Predicted against true numbers", note, curves(*drawn))
+    return Section("points", "Predicted against true numbers", note, curves(*charts))
 
 
 def intervals(run: Run) -> Section | None:
-    levels, about = run.metrics.get("intervals") or [], run.metrics.get("numbers")
-    if not (levels or about):
+    levels, statistics = run.metrics.get("intervals") or [], run.metrics.get("numbers")
+    if not (levels or statistics):
         return None
     rows = []
     for level in levels:
         covered = level["covered"]
-        share = percent(covered) if covered is not None else f"needs {level['needed']} validation examples"
+        coverage = percent(covered) if covered is not None else f"needs {level['needed']} validation examples"
         width = number(level["width"])
         if "factor" in level:
             factor = number(level["factor"])
             width += f" (median); 1/{factor} to {factor} times the prediction"
-        rows.append([percent(level["asked"], 0), share, width])
-    below = ""
-    if about:
-        below = "No validation examples: predictions have no intervals."
-        if held := about.get("held_out"):
-            below = f"The intervals come from {count(held)} validation examples. These also chose the best "
-            below += "epoch, so the intervals may be a little too narrow."
+        rows.append([percent(level["asked"], 0), coverage, width])
+    footnote = ""
+    if statistics:
+        footnote = "No validation examples: predictions have no intervals."
+        if n_examples := statistics.get("held_out"):
+            footnote = (
+                f"The intervals come from {count(n_examples)} validation examples. These also chose the best "
+            )
+            footnote += "epoch, so the intervals may be a little too narrow."
     note = (
         "How many true numbers lie in the interval around their prediction, and how wide it is (split "
         "conformal prediction on the validation examples)."
     )
-    found = table(Table(["asked", "covered", "width"], rows, ours=(), style=""))
-    return Section("intervals", "Prediction intervals", note, found + part("parts", "small", below))
+    body = table(Table(["asked", "covered", "width"], rows, highlighted=(), style=""))
+    return Section("intervals", "Prediction intervals", note, body + part("parts", "small", footnote))
 
 
-def furthest(run: Run) -> Section | None:
-    found = run.json("numbers.json").get("furthest")
+def largest_errors(run: Run) -> Section | None:
+    examples = run.json("numbers.json").get("furthest")
     note = "The evaluated examples whose prediction is furthest from the true number."
-    return Section("furthest", "Largest errors", note, part("numbers", "furthest", found)) if found else None
+    return (
+        Section("furthest", "Largest errors", note, part("numbers", "furthest", examples))
+        if examples
+        else None
+    )
 
 
-def learned(run: Run) -> Section | None:
+def learning_curves(run: Run) -> Section | None:
     if len(run.steps) < 2:
         return None
     log = " (their logarithms)" if run.scores.get("ratios") else ""
     note = f"Squared error of each step with its trend, of standardized numbers{log}, and on the validation "
     note += "examples after each epoch."
     loss = figures.loss_curves(run.steps, run.evaluations)
-    return Section("learned", "Learning curves", note, curves((loss, "Squared error", (TRAIN, HELD))))
+    return Section("learned", "Learning curves", note, curves((loss, "Squared error", (TRAIN, VALIDATION))))
 
 
 def scatter(
@@ -127,14 +143,14 @@ def scatter(
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 4.2), layout="constrained")
         axes = figure.subplots()
-        low, high = off_scale(_ends(on_scale(true, scale), on_scale(predicted, scale)), scale)
+        low, high = off_scale(_range(on_scale(true, scale), on_scale(predicted, scale)), scale)
         line = np.array([low, high])
         if half is not None:
             bounds = bounds_around(line, half, scale)
             axes.fill_between(line, *bounds.T, color=figures.RULE, alpha=0.6, linewidth=0)
         axes.plot(line, line, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
         size = 9 if len(true) > 300 else 18
-        axes.scatter(true, predicted, s=size, color=figures.HELD, alpha=0.45, linewidths=0)
+        axes.scatter(true, predicted, s=size, color=figures.VALIDATION, alpha=0.45, linewidths=0)
         for axis in (axes.xaxis, axes.yaxis) if scale == "log" else ():
             _logarithmic(axes, axis)
         axes.set(xlim=(low, high), ylim=(low, high), xlabel="true", ylabel="predicted")
@@ -154,36 +170,36 @@ def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "line
     """Histogram of the residuals (predicted minus true) ``[n]``, and residuals against predictions. On a log
     scale, the ratio of both instead of their difference."""
     log = scale == "log"
-    gaps, what = (np.log10(predicted / true), "predicted / true") if log else (predicted - true, GAP)
+    gaps, label = (np.log10(predicted / true), "predicted / true") if log else (predicted - true, DIFFERENCE)
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 4.2), layout="constrained")
-        above, below = figure.subplots(2, 1, height_ratios=(2, 3))
-        above.hist(gaps, bins=BINS, color=figures.HELD, alpha=0.55)
-        above.axvline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
-        above.set(xlabel=what, ylabel="examples")
-        below.scatter(predicted, gaps, s=9, color=figures.HELD, alpha=0.45, linewidths=0)
-        below.axhline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
+        histogram, points = figure.subplots(2, 1, height_ratios=(2, 3))
+        histogram.hist(gaps, bins=BINS, color=figures.VALIDATION, alpha=0.55)
+        histogram.axvline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
+        histogram.set(xlabel=label, ylabel="examples")
+        points.scatter(predicted, gaps, s=9, color=figures.VALIDATION, alpha=0.45, linewidths=0)
+        points.axhline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
         if log:
-            _logarithmic(below, below.xaxis)
-            for axis in (above.xaxis, below.yaxis):
+            _logarithmic(points, points.xaxis)
+            for axis in (histogram.xaxis, points.yaxis):
                 axis.set_major_locator(FixedLocator(np.log10(RATIOS).tolist()))
                 axis.set_major_formatter(FuncFormatter(lambda x, _: f"{10**x:.3g}"))
             reach = 1.05 * max(float(np.abs(gaps).max()), 0.02)
-            above.set_xlim(-reach, reach)
-            below.set_ylim(-reach, reach)
-        below.set(xlabel="predicted", ylabel=what)
+            histogram.set_xlim(-reach, reach)
+            points.set_ylim(-reach, reach)
+        points.set(xlabel="predicted", ylabel=label)
         return figures.as_svg(figure, "residuals", "Residuals, and residuals over predicted numbers")
 
 
-def _ends(*parts: Sequence[float] | np.ndarray) -> tuple[float, float]:
+def _range(*parts: Sequence[float] | np.ndarray) -> tuple[float, float]:
     """The smallest and the largest of all numbers, with a margin."""
-    every = np.concatenate([np.asarray(part, float) for part in parts])
-    room = 0.04 * float(np.ptp(every)) or 1.0
-    return float(every.min()) - room, float(every.max()) + room
+    values = np.concatenate([np.asarray(part, float) for part in parts])
+    margin = 0.04 * float(np.ptp(values)) or 1.0
+    return float(values.min()) - margin, float(values.max()) + margin
 
 
 PAGE = Kind(
-    sections=(scores, folds, points, intervals, furthest, learned),
+    sections=(scores, folds, predicted_against_true, intervals, largest_errors, learning_curves),
     verdict=verdict,
     letters=lambda run: "B inputs, N rows in all",
 )

@@ -32,7 +32,7 @@ from glassformer.report.run import Run, read_folder
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # of one table or list
 FEATURES = "n-grams of a text [N]"  # input of a model of n-gram features
-TRAIN, HELD = ("train", "training"), ("held", "validation")  # lines of a chart: color, name
+TRAIN, VALIDATION = ("train", "training"), ("held", "validation")  # lines of a chart: color, name
 FILTERS = {
     f.__name__: f
     for f in (
@@ -73,7 +73,7 @@ class Kind:
     verdict: Callable[[Any], str] = lambda run: ""
     about: Callable[[Any], dict[str, Any]] = lambda run: {}  # additional facts for the head of the page
     source: Callable[[Any], str] = lambda run: run.known.shape  # input of the model, with its shape
-    letters: Callable[[Any], str] = lambda run: "N tokens in all"  # explains the letters in shapes
+    letters: Callable[[Any], str] = lambda run: "N tokens in all"  # meaning of the letters in shapes
     read: Callable[[Path], Run] = read_folder
 
 
@@ -136,38 +136,40 @@ def render_page(template: str, sections: Sequence[Section] = (), **values: objec
 @cache
 def templates() -> Environment:
     """The environment of all pages; it escapes every value."""
-    made = environment(TEMPLATES, EXPLAIN_TEMPLATES)
-    made.filters.update(FILTERS)
-    return made
+    jinja = environment(TEMPLATES, EXPLAIN_TEMPLATES)
+    jinja.filters.update(FILTERS)
+    return jinja
 
 
-def part(template: str, name: str, *values: Any, **named: Any) -> Markup:
+def part(template: str, name: str, *values: Any, **keywords: Any) -> Markup:
     """The output of the macro ``name`` of a template for these values."""
-    return Markup(getattr(templates().get_template(f"{template}.html.j2").module, name)(*values, **named))
+    return Markup(getattr(templates().get_template(f"{template}.html.j2").module, name)(*values, **keywords))
 
 
-def table(found: Table) -> Markup:
+def table(data: Table) -> Markup:
     """A table as HTML; empty if it has no rows."""
-    return part("parts", "table", found) if found.rows else Markup()
+    return part("parts", "table", data) if data.rows else Markup()
 
 
-# --- what every page has --------------------------------------------------------------------------------
+# --- sections of all pages --------------------------------------------------------------------------------
 
 
-def curves(*drawn: tuple[Markup | None, str, Iterable[tuple[str, str]]]) -> Markup:
+def curves(*charts: tuple[Markup | None, str, Iterable[tuple[str, str]]]) -> Markup:
     """Charts next to each other: SVG (None is skipped), caption, and color and name of the lines."""
-    return part("parts", "curves", [one for one in drawn if one[0]])
+    return part("parts", "curves", [chart for chart in charts if chart[0]])
 
 
-def learned(
-    run: Run, note: str, second: str, keys: Sequence[tuple[str, str]] = (TRAIN, HELD)
+def learning_curves(
+    run: Run, note: str, accuracy_title: str, keys: Sequence[tuple[str, str]] = (TRAIN, VALIDATION)
 ) -> Section | None:
     """The learning curves of loss and accuracy."""
     loss = figures.loss_curves(run.steps, run.evaluations) if run.steps else None
     accuracy = figures.accuracy_curves(run.steps, run.evaluations) if run.evaluations else None
     if not (loss or accuracy):
         return None
-    return Section("learned", "Learning curves", note, curves((loss, "Loss", keys), (accuracy, second, keys)))
+    return Section(
+        "learned", "Learning curves", note, curves((loss, "Loss", keys), (accuracy, accuracy_title, keys))
+    )
 
 
 def folds(run: Run) -> Section | None:
@@ -175,8 +177,8 @@ def folds(run: Run) -> Section | None:
     if not run.metrics.get("folds"):
         return None
     note = (
-        "Each model was trained on the other folds and evaluated on its own. The folds share most of their "
-        "training examples, so their scatter shows how stable the recipe is; it is not a standard error."
+        "The model of a fold was trained on the other folds and evaluated on this one. The models share most "
+        "of their training examples, so the scatter shows how stable the recipe is; it is no standard error."
     )
     return Section("folds", "Cross-validation folds", note, table(fold_table(run.metrics)))
 
@@ -193,32 +195,32 @@ def scores_section(
     columns: Sequence[str],
     digits: int = 1,
     parts: Sequence[tuple[str, dict[str, Any]]] = (),
-    below: str | Markup = "",
+    footnote: str | Markup = "",
 ) -> Section | None:
     """A table of metrics: the evaluated split, the baselines on it, and the other splits.
 
     Args:
         columns: as in ``metrics.cells``.
         parts: rows to insert after the first, for subsets of the evaluated examples.
-        below: text below the table.
+        footnote: text below the table.
     """
     rows = score_rows(run)
     if not rows:
         return None
     rows[1:1] = parts
-    return Section("scores", "Scores", note, table(metric_table(rows, columns, digits)) + below)
+    return Section("scores", "Scores", note, table(metric_table(rows, columns, digits)) + footnote)
 
 
 def score_rows(run: Run) -> list[tuple[str, dict[str, Any]]]:
     """Name and scores for the evaluated split, the baselines on it, and the other splits."""
     metrics = run.metrics
-    own = wording.model_name(metrics, (run.config.get("model") or {}).get("model") or "this model")
-    out = [(f"{own}, {run.judged}", run.scores)] if run.scores else []
+    name = wording.model_name(metrics, (run.config.get("model") or {}).get("model") or "this model")
+    out = [(f"{name}, {run.split}", run.scores)] if run.scores else []
     out += list((metrics.get("baselines") or {}).items())
-    if metrics.get("validation") and run.scores is not metrics["validation"] and run.judged != "validation":
-        out.append((f"{own}, validation", metrics["validation"]))
+    if metrics.get("validation") and run.scores is not metrics["validation"] and run.split != "validation":
+        out.append((f"{name}, validation", metrics["validation"]))
     if metrics.get("train"):
-        out.append((f"{own}, {metrics['train']['n']} of training", metrics["train"]))
+        out.append((f"{name}, {metrics['train']['n']} of training", metrics["train"]))
     return out
 
 
@@ -227,28 +229,28 @@ def data_section(run: Run) -> Section | None:
     if not run.doctor:
         return None
     note = "Findings of the data doctor before training, the most serious first."
-    more = tables.figure_tables(run.doctor.get("figures") or {})
-    more.sort(key=lambda one: one[1] == [""])  # single values last
-    return Section("data", "The data", note, part("parts", "doctor", tables.findings(run.doctor), more))
+    statistics = tables.statistic_tables(run.doctor.get("figures") or {})
+    statistics.sort(key=lambda table: table[1] == [""])  # single values last
+    return Section("data", "The data", note, part("parts", "doctor", tables.findings(run.doctor), statistics))
 
 
-def model_section(drawn: Sequence[Markup], letters: str) -> Section | None:
+def model_section(diagrams: Sequence[Markup], shape_letters: str) -> Section | None:
     """Diagrams of the model at two levels of detail."""
     note = "Drawn from the model itself: each block with the shape of its output "
-    note += f"({letters}) and its parameters; for a stack of layers, those of all layers."
-    if not drawn:
+    note += f"({shape_letters}) and its parameters; the parameters of a stack are those of all its layers."
+    if not diagrams:
         return None
-    return Section("model", "The model", note, part("parts", "model", drawn))
+    return Section("model", "The model", note, part("parts", "model", diagrams))
 
 
 def settings_section(run: Run) -> Section | None:
     """The settings of the recipe, and its expected result."""
-    every = tables.settings(run.config, run.known.defaults)
-    if not every:
+    all_settings = tables.settings(run.config, run.known.defaults)
+    if not all_settings:
         return None
     note = "Settings that differ from their default. config.toml has all of them."
     expectation = tables.expectation(run.config, run.known.shipped, run.known.defaults)
-    body = part("parts", "settings", tables.changed(every), every, expectation)
+    body = part("parts", "settings", tables.changed_settings(all_settings), all_settings, expectation)
     return Section("settings", "Settings", note, body)
 
 
@@ -267,9 +269,9 @@ def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
     """Diagrams of the model at two levels of detail; empty if the run has not saved its blocks."""
     saved = metrics.get("architecture") or []
     try:
-        found = [Block.from_dict(block) for block in saved]
+        blocks = [Block.from_dict(block) for block in saved]
         return (
-            [Markup(draw(found, detail, source=source)) for detail in ("blocks", "layers")] if found else []
+            [Markup(draw(blocks, detail, source=source)) for detail in ("blocks", "layers")] if blocks else []
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"the architecture cannot be drawn ({error})", where="metrics.json") from None

@@ -27,9 +27,9 @@ def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -
     image = open_image(source, image_range=image_range)
     scale = side / max(image.size)
     size = tuple(max(1, round(n * scale)) for n in image.size)
-    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    resampling = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
     file = io.BytesIO()
-    image.resize((size[0], size[1]), how).quantize(128).save(file, "PNG", optimize=True)
+    image.resize((size[0], size[1]), resampling).quantize(128).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
 
 
@@ -44,23 +44,23 @@ def data_uri(png: Any, where: str = "pictures.json") -> str:
     return f"data:image/png;base64,{png}"
 
 
-def prepare(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def prepare(images: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """``pictures.json`` for the page: every thumbnail as a data URI."""
     out = {}
     for kind in ("examples", "mistakes"):
         try:
             out[kind] = [
                 {
-                    **{key: str(one[key]) for key in ("name", "label", "predicted")},
-                    "probability": float(one["probability"]),
-                    "uri": data_uri(one["png"]),
+                    **{key: str(example[key]) for key in ("name", "label", "predicted")},
+                    "probability": float(example["probability"]),
+                    "uri": data_uri(example["png"]),
                 }
-                for one in found.get(kind) or []
+                for example in images.get(kind) or []
             ]
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{kind} do not fit ({error})", where="pictures.json") from None
+            raise DataError(f"{kind} cannot be shown ({error})", where="pictures.json") from None
     return out
 
 
@@ -82,10 +82,10 @@ def draw_grid(
     for axis, picture, example in zip(axes, pictures, examples, strict=False):
         image = open_image(picture, image_range=image_range)
         axis.imshow(image, interpolation="nearest" if max(image.size) < 64 else "antialiased")
-        right = example["label"] == example["predicted"]
-        said = f"true: {example['label']}", f"predicted: {example['predicted']}"
-        title = "\n".join(textwrap.fill(line, LINE) for line in said)
-        axis.set_title(title, fontsize=8.5, color="#1a6b3c" if right else "#b3261e", parse_math=False)
+        correct = example["label"] == example["predicted"]
+        lines = f"true: {example['label']}", f"predicted: {example['predicted']}"
+        title = "\n".join(textwrap.fill(line, LINE) for line in lines)
+        axis.set_title(title, fontsize=8.5, color="#1a6b3c" if correct else "#b3261e", parse_math=False)
     with without_warnings(
         message="Glyph .* missing from"
     ):  # characters that the font lacks are shown as boxes

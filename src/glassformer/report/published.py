@@ -61,7 +61,7 @@ def find_row(text: str) -> Row:
     row = next((row for row in rows if str(row.number) == text.strip()), None)
     if row is None:
         fix = f"Give a number from 1 to {len(rows)}; 'glassformer reproduce --table' lists them"
-        raise NoSuchRecipeError(f"no system {text!r}", where="reproduce", fix=fix)
+        raise NoSuchRecipeError(f"there is no system {text!r}", where="reproduce", fix=fix)
     if not row.recipes:
         what = f"row {row.number} ({row.system}) has no recipe"
         raise ConfigError(what, where="reproduce", fix=row.missing)
@@ -78,25 +78,30 @@ def check(metrics: dict[str, Any], published: float | Sequence[float] | None) ->
     Two accuracies agree if they differ by at most 1.96 standard errors of a difference of two shares, plus
     half a point for the seed.
     """
-    judged = metrics.get("test") or metrics.get("validation") or {}
-    if published is None or "accuracy" not in judged:
+    scores = metrics.get("test") or metrics.get("validation") or {}
+    if published is None or "accuracy" not in scores:
         return ["the document has no accuracy to compare with"]
-    n = judged["n"]
+    n = scores["n"]
     if isinstance(published, int | float):
-        return [_verdict("", judged["accuracy"], published, n)]
+        return [_verdict("", scores["accuracy"], published, n)]
     epochs = [e["accuracy"] for e in metrics.get("epochs") or ()]
     if len(epochs) != len(published):
         return [f"{len(epochs)} epochs were evaluated, the document has {len(published)}: no verdict"]
     pairs = enumerate(zip(epochs, published, strict=True), 1)
-    return [_verdict(f"epoch {i}: ", found, float(reference), n) for i, (found, reference) in pairs]
+    return [_verdict(f"epoch {i}: ", accuracy, float(reference), n) for i, (accuracy, reference) in pairs]
 
 
-def _verdict(before: str, found: float, reference: float, n: int) -> str:
-    room = 1.96 * ((found * (1 - found) + reference * (1 - reference)) / n) ** 0.5 + SEED
+def _verdict(prefix: str, accuracy: float, reference: float, n: int) -> str:
+    tolerance = 1.96 * ((accuracy * (1 - accuracy) + reference * (1 - reference)) / n) ** 0.5 + SEED
     verdict = (
-        "confirmed" if abs(found - reference) <= room else "above it" if found > reference else "not reached"
+        "confirmed"
+        if abs(accuracy - reference) <= tolerance
+        else "above it"
+        if accuracy > reference
+        else "not reached"
     )
-    return f"{before}{found:.2%} here, {reference:.2%} there, {room:.2%} is chance on {n:,}: {verdict}"
+    numbers = f"{accuracy:.2%} here, {reference:.2%} published, {tolerance:.2%} is chance on {n:,}"
+    return f"{prefix}{numbers}: {verdict}"
 
 
 IRRELEVANT = ("seed", "verbose", "threads", "baselines")  # settings that do not change weights
@@ -130,10 +135,14 @@ class Measured:
     @property
     def time(self) -> str:
         """Training time, formatted: a range if runs differ by more than a tenth."""
-        quiet = without_company(self.runs)
-        some = f" ({len(quiet)} of {len(self.runs)} seeds)" if len(quiet) < len(self.runs) else ""
-        seconds = [r.get("seconds", {}).get("train", 0.0) for r in quiet]
-        return duration_range(min(seconds), max(seconds), statistics.mean(seconds)) + company(quiet) + some
+        unshared = without_shared_gpu(self.runs)
+        seeds_note = f" ({len(unshared)} of {len(self.runs)} seeds)" if len(unshared) < len(self.runs) else ""
+        seconds = [r.get("seconds", {}).get("train", 0.0) for r in unshared]
+        return (
+            duration_range(min(seconds), max(seconds), statistics.mean(seconds))
+            + shared_gpu_note(unshared)
+            + seeds_note
+        )
 
     @property
     def changed(self) -> str:
@@ -141,18 +150,18 @@ class Measured:
         return ", ".join(o for o in self.overrides if o.split("=")[0].split(".")[-1] not in IRRELEVANT)
 
 
-def without_company(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_shared_gpu(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The runs that did not share a GPU with other trainings, if there are any; else all runs."""
     return [r for r in records if not r.get("beside")] or list(records)
 
 
-def company(records: Sequence[dict[str, Any]]) -> str:
+def shared_gpu_note(records: Sequence[dict[str, Any]]) -> str:
     """Addition to a time: the maximum number of other trainings on the GPU; empty if none."""
-    others = max((r.get("beside") or 0 for r in records), default=0)
-    return f", with up to {others} other trainings on the GPU" if others else ""
+    n_others = max((r.get("beside") or 0 for r in records), default=0)
+    return f", with up to {n_others} other trainings on the GPU" if n_others else ""
 
 
-def in_form(results: Path) -> dict[str, dict[str, Any]]:
+def runs_on_random_weights(results: Path) -> dict[str, dict[str, Any]]:
     """Recipe -> the record of its run on random weights by ``benchmarks/quality/in_form.py``."""
     file = results / "in-form.json"
     records = json.loads(file.read_text(encoding="utf-8"))["recipes"] if file.is_file() else []
@@ -171,8 +180,8 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     file = results / f"recipe-{recipe}.json"
     overrides: Sequence[str] = ()
     if file.is_file():
-        found = json.loads(file.read_text(encoding="utf-8"))
-        records, overrides, source = found["runs"], found.get("overrides", ()), file.name
+        content = json.loads(file.read_text(encoding="utf-8"))
+        records, overrides, source = content["runs"], content.get("overrides", ()), file.name
     else:
         names = (recipe, *(f"{recipe}-seed{i}" for i in range(100)))
         files = sorted(f for f in runs.glob(f"{recipe}*/metrics.json") if f.parent.name in names)
@@ -194,10 +203,12 @@ def measured_study(name: str, results: Path) -> str | None:
     file = results / f"study-{name}.json"
     if not file.is_file():
         return _measured_by_folds(results / f"folds-{name}.json")
-    found = json.loads(file.read_text(encoding="utf-8"))
-    means = [arm["accuracy"]["mean"] for arm in found["arms"]]
-    counts = f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} {found['judged']} examples"
-    verdict = str(found["verdict"]).rstrip(".")
+    summary = json.loads(file.read_text(encoding="utf-8"))
+    means = [arm["accuracy"]["mean"] for arm in summary["arms"]]
+    counts = (
+        f"{len(means)} arms, {len(summary['seeds'])} seeds, {summary['n']:,} {summary['judged']} examples"
+    )
+    verdict = str(summary["verdict"]).rstrip(".")
     return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 
@@ -205,23 +216,28 @@ def _measured_by_folds(file: Path) -> str | None:
     """The result of a study by cross-validation as Markdown; None: there is none."""
     if not file.is_file():
         return None
-    found = json.loads(file.read_text(encoding="utf-8"))
-    means = {name: statistics.fmean(arm["accuracy"]) for name, arm in found["arms"].items()}
+    results = json.loads(file.read_text(encoding="utf-8"))
+    means = {name: statistics.fmean(arm["accuracy"]) for name, arm in results["arms"].items()}
     counts = (
-        f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} examples, "
-        f"each evaluated once by {found['folds']}-fold cross-validation"
+        f"{len(means)} arms, {len(results['seeds'])} seeds, {results['n']:,} examples, "
+        f"each evaluated once by {results['folds']}-fold cross-validation"
     )
-    apart = [name for name, one in found["differences"].items() if one["p_holm"] < LEVEL]
+    significant = [
+        name for name, difference in results["differences"].items() if difference["p_holm"] < LEVEL
+    ]
     verdict = (
-        f"Different from {found['baseline']} after correction: {'; '.join(apart)}"
-        if apart
+        f"Different from {results['baseline']} after correction: {'; '.join(significant)}"
+        if significant
         else (
-            f"No significant difference: none of the {len(means) - 1} arms differs from {found['baseline']} "
-            "beyond chance"
+            f"No significant difference: none of the {len(means) - 1} arms differs from "
+            f"{results['baseline']} beyond chance"
         )
     )
-    half = max((one["interval"][1] - one["interval"][0]) / 2 for one in found["differences"].values())
-    verdict += f". Differences are known to ± {half:.0f} points or better"
+    half_width = max(
+        (difference["interval"][1] - difference["interval"][0]) / 2
+        for difference in results["differences"].values()
+    )
+    verdict += f". Differences are known to ± {half_width:.0f} points or better"
     return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {verdict} ({STUDIES})"
 
 
@@ -232,14 +248,14 @@ def measured_finding(name: str, results: Path) -> dict[str, Any] | None:
 
 
 def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | None:
-    """The main metric of a run and its format; None: there is none.
+    """The main metric of a run and its format; None if there is none.
 
     For translators, it is BLEU of beam search; for recipes of ``given``, of greedy search.
     """
     if (metrics.get("test") or {}).get("micro_f1") is not None:  # multi-label
         return metrics["test"]["macro_f1"], "{:.2%} macro-F1"
-    if (found := (metrics.get("test") or {}).get("entity_f1")) is not None:
-        return found, "{:.2%} entity F1"
+    if (entity_f1 := (metrics.get("test") or {}).get("entity_f1")) is not None:
+        return entity_f1, "{:.2%} entity F1"
     if (metrics.get("test") or {}).get("exact_match") is not None:
         return metrics["test"]["f1"], "{:.2%} F1 of answers"
     if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:
@@ -249,14 +265,14 @@ def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | N
         if (bleu := translated.get(search, {}).get("bleu")) is not None:
             return bleu, "{:.1f} BLEU" + ", greedy" * (search == "greedy")
     if tests := metrics.get("tests"):
-        judged = next((t for t in tests.values() if t and t.get("accuracy") is not None), None)
-        return None if judged is None else (judged["accuracy"], "{:.1%} of analogies")
+        scores = next((t for t in tests.values() if t and t.get("accuracy") is not None), None)
+        return None if scores is None else (scores["accuracy"], "{:.1%} of analogies")
     if masked := metrics.get("masked"):
         return masked["accuracy"], "{:.1%} of masked words"
-    judged = (metrics.get("similarity") or {}).get(metrics.get("judged", "")) or {}
+    scores = (metrics.get("similarity") or {}).get(metrics.get("judged", "")) or {}
     for key, unit in (("spearman", "{:.4f} Spearman"), ("found", "{:.1%} of partners found")):
-        if key in judged:
-            return judged[key], unit
+        if key in scores:
+            return scores[key], unit
     if (accuracy := (metrics.get("validation") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%} (validation)"
     return None

@@ -16,11 +16,11 @@ from glassformer.report.charts import curves, learning_curves
 from glassformer.report.published import (
     Measured,
     Row,
-    company,
     duration,
     headline,
     machine_name,
     published_rows,
+    shared_gpu_note,
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -35,7 +35,7 @@ MeasureFinding = Callable[[str], dict[str, Any] | None]
 def pages(
     measure: Measure,
     measure_study: Study = lambda name: None,
-    form: Mapping[str, Any] | None = None,
+    dry_runs: Mapping[str, Any] | None = None,
     settings: Callable[[str], str] = lambda name: "",
     stem: str = "results",
     measure_finding: MeasureFinding = lambda name: None,
@@ -44,28 +44,28 @@ def pages(
 
     Args:
         measure, measure_study, measure_finding: name -> result, or None if it was not measured.
-        form: recipe -> its run on random weights, if there is one.
+        dry_runs: recipe -> its run on random weights, if there is one.
         settings: recipe -> text of its file.
     """
-    form, template = form or {}, _templates()
-    rendered = {f"{stem}.md": page(measure, measure_study, form, stem)}
+    dry_runs, template = dry_runs or {}, _templates()
+    rendered = {f"{stem}.md": page(measure, measure_study, dry_runs, stem)}
     for row in published_rows():
-        found = {name: m for name in row.recipes if (m := measure(name)) is not None}
+        results = {name: m for name in row.recipes if (m := measure(name)) is not None}
         findings = {name: measure_finding(name) for name in row.findings}
-        drawn = {name: curve for name, m in found.items() if (curve := curve_of(m))}
-        drawn |= {name: finding_curve(f) for name, f in findings.items() if f is not None and f.get("curve")}
+        charts = {name: curve for name, m in results.items() if (curve := curve_of(m))}
+        charts |= {name: finding_curve(f) for name, f in findings.items() if f is not None and f.get("curve")}
         texts = {name: settings(name) for name in row.recipes}
         rendered[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
             row=row,
-            found=found,
-            form=form,
-            drawn=drawn,
-            ranged=any("(" in m.score for m in found.values()),
+            results=results,
+            dry_runs=dry_runs,
+            charts=charts,
+            ranged=any("(" in m.score for m in results.values()),
             settings=texts,
             sources=sources_of(texts),
             studies={name: measure_study(name) for name in row.studies},
             findings=findings,
-            measures=measures,
+            script=script_of,
             machine=machine_name,
             seeds=seeds_of,
             epochs=epochs_of,
@@ -73,14 +73,14 @@ def pages(
             part=role_of,
             stem=stem,
         )
-        rendered |= {f"{stem}/{name}.svg": curve for name, curve in drawn.items()}
-    if form:
-        runs = [(row, form[name]) for row in published_rows() for name in row.recipes if name in form]
+        rendered |= {f"{stem}/{name}.svg": curve for name, curve in charts.items()}
+    if dry_runs:
+        runs = [(row, dry_runs[name]) for row in published_rows() for name in row.recipes if name in dry_runs]
         rendered[f"{stem}/in-form.md"] = template.get_template("published_form.md.j2").render(
             runs=runs,
             duration=duration,
             machine=machine_name,
-            unlike=substituted_architectures(form, settings),
+            unlike=substituted_architectures(dry_runs, settings),
         )
     return rendered
 
@@ -88,22 +88,22 @@ def pages(
 def page(
     measure: Measure,
     measure_study: Study = lambda name: None,
-    form: Mapping[str, Any] | None = None,
+    dry_runs: Mapping[str, Any] | None = None,
     stem: str = "results",
 ) -> str:
     """The table of all rows; see ``pages``."""
     rows = published_rows()
-    found = {name: measure(name) for row in rows for name in row.recipes}
+    results = {name: measure(name) for row in rows for name in row.recipes}
     return (
         _templates()
         .get_template("published.md.j2")
         .render(
             rows=rows,
-            found=found,
-            form=form or {},
-            given=lambda row: _cell(row.given, found) if row.recipes else "–",
-            ours=lambda row: _ours(row, found, measure_study),
-            plain=lambda row: _best_baseline(found[row.best]) if row.best else "",
+            results=results,
+            dry_runs=dry_runs or {},
+            given=lambda row: _cell(row.given, results) if row.recipes else "–",
+            ours=lambda row: _ours(row, results, measure_study),
+            plain=lambda row: _best_baseline(results[row.best]) if row.best else "",
             stem=stem,
         )
     )
@@ -119,9 +119,9 @@ def _templates() -> Environment:
     )
 
 
-def _cell(names: Sequence[str], found: Mapping[str, Measured | None]) -> str:
+def _cell(names: Sequence[str], results: Mapping[str, Measured | None]) -> str:
     """The results of some recipes for the table, labeled by the differing parts of their names."""
-    measured = {name: m for name in names if (m := found[name]) is not None}
+    measured = {name: m for name in names if (m := results[name]) is not None}
     if not measured:
         return "not measured"
     if len(names) == 1:
@@ -140,13 +140,13 @@ def _mean(m: Measured) -> str:
 
 def _best_baseline(m: Measured | None) -> str:
     """The best baseline of a recipe, as the end of a note; empty if none was evaluated."""
-    judged = [(b["accuracy"], name) for name, b in (_baselines(m) if m else {}).items() if "accuracy" in b]
-    return "; plain: {1} {0:.2%}".format(*max(judged)) if judged else ""
+    scored = [(b["accuracy"], name) for name, b in (_baselines(m) if m else {}).items() if "accuracy" in b]
+    return "; plain: {1} {0:.2%}".format(*max(scored)) if scored else ""
 
 
-def _ours(row: Row, found: Mapping[str, Measured | None], measure_study: Study) -> str:
+def _ours(row: Row, results: Mapping[str, Measured | None], measure_study: Study) -> str:
     if row.best:
-        return _cell([row.best], found)
+        return _cell([row.best], results)
     findings = [
         match[1] for name in row.studies if (match := re.match(r"\*\*(.*?)\*\*", measure_study(name) or ""))
     ]
@@ -158,10 +158,10 @@ def _ours(row: Row, found: Mapping[str, Measured | None], measure_study: Study) 
 def _short(names: Sequence[str]) -> list[str]:
     """Names without their common prefix and without the suffix ``-given``."""
     parts = [name.removesuffix("-given").split("-") for name in names]
-    same = 0
-    while all(len(p) > same + 1 for p in parts) and len({p[same] for p in parts}) == 1:
-        same += 1
-    return ["-".join(p[same:]) for p in parts]
+    n_common = 0
+    while all(len(p) > n_common + 1 for p in parts) and len({p[n_common] for p in parts}) == 1:
+        n_common += 1
+    return ["-".join(p[n_common:]) for p in parts]
 
 
 def role_of(row: Row, name: str) -> str:
@@ -176,14 +176,18 @@ def sources_of(settings: Mapping[str, str]) -> dict[str, str]:
 
     Metrics on different data are not comparable, so the page then names the data.
     """
-    found = {name: tomllib.loads(text).get("data", {}).get("source", "") for name, text in settings.items()}
-    return found if len(set(found.values())) > 1 else {}
+    sources = {name: tomllib.loads(text).get("data", {}).get("source", "") for name, text in settings.items()}
+    return sources if len(set(sources.values())) > 1 else {}
 
 
-def substituted_architectures(form: Mapping[str, Any], settings: Callable[[str], str]) -> dict[str, str]:
+def substituted_architectures(dry_runs: Mapping[str, Any], settings: Callable[[str], str]) -> dict[str, str]:
     """Recipe -> its checkpoint, for dry runs that used another architecture."""
-    found = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in form}
-    return {name: named for name, named in found.items() if named and named != form[name]["layout"]}
+    models = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in dry_runs}
+    return {
+        name: checkpoint
+        for name, checkpoint in models.items()
+        if checkpoint and checkpoint != dry_runs[name]["layout"]
+    }
 
 
 def seeds_of(m: Measured) -> list[dict[str, str]]:
@@ -198,7 +202,7 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
         if tokens := (record.get("masked") or {}).get("masked_tokens"):
             line["Words asked"] = f"{tokens:,}"
         if seconds := record.get("seconds", {}).get("train"):
-            line["Training"] = duration(seconds) + company([record])
+            line["Training"] = duration(seconds) + shared_gpu_note([record])
         if memory := record.get("peak_memory_mb"):
             line["Memory"] = f"{memory / 1000:.1f} GB"
         if (pairs := (record.get("masked") or {}).get("next_sentence_accuracy")) is not None:
@@ -213,17 +217,17 @@ def baselines_of(m: Measured) -> dict[str, str]:
 
 
 def _baselines(m: Measured) -> dict[str, Any]:
-    found: dict[str, Any] = (m.runs[0].get("baselines") or {}) if m.runs else {}
-    return {name: b for name, b in found.items() if b}
+    baselines: dict[str, Any] = (m.runs[0].get("baselines") or {}) if m.runs else {}
+    return {name: b for name, b in baselines.items() if b}
 
 
 def _searches(translated: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """BLEU for each decoding method (greedy, beam), and for lower-cased, tokenized text as in many papers."""
     out = {}
-    for search, found in translated.items():
-        title = "Greedy" if search == "greedy" else f"Beam of {found.get('width', 5)}"
-        tokenized = found.get("bleu_tokenised")
-        out[title] = f"{found['bleu']:.1f} BLEU" + (
+    for search, scores in translated.items():
+        title = "Greedy" if search == "greedy" else f"Beam of {scores.get('width', 5)}"
+        tokenized = scores.get("bleu_tokenised")
+        out[title] = f"{scores['bleu']:.1f} BLEU" + (
             f", tokenized {tokenized:.1f}" if tokenized is not None else ""
         )
     return out
@@ -248,16 +252,16 @@ def epochs_of(m: Measured) -> list[dict[str, str]]:
     return lines
 
 
-def measures(finding: str) -> str:
+def script_of(finding: str) -> str:
     """The script (and argument) below benchmarks/ that reproduces a finding."""
     kind, _, recipe = finding.partition("-")
     return f"precision.py {recipe}" if kind == "precision" else finding.replace("-", "_") + ".py"
 
 
-def finding_curve(found: dict[str, Any]) -> str:
+def finding_curve(finding: dict[str, Any]) -> str:
     """The chart of a finding that has one."""
-    first, last = found["curve"]["ends"]
-    return curves(found["curve"]["panels"], ends=(first, last))
+    first_label, last_label = finding["curve"]["ends"]
+    return curves(finding["curve"]["panels"], end_labels=(first_label, last_label))
 
 
 def curve_of(m: Measured) -> str:
@@ -265,5 +269,5 @@ def curve_of(m: Measured) -> str:
 
     The test curve is drawn only if every epoch was evaluated on the test split.
     """
-    first: dict[str, Any] = m.runs[0] if m.runs else {}
-    return learning_curves(first.get("evaluations") or (), first.get("epochs") or ())
+    first_run: dict[str, Any] = m.runs[0] if m.runs else {}
+    return learning_curves(first_run.get("evaluations") or (), first_run.get("epochs") or ())

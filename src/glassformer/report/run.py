@@ -26,15 +26,15 @@ _UNSAFE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\uff
 
 @dataclass
 class CalibrationBins:
-    """Counts of all and of right predictions in bins of the predicted probability."""
+    """Counts of all and of correct predictions in bins of the predicted probability."""
 
     total: list[int] = field(default_factory=lambda: [0] * BINS)
-    right: list[int] = field(default_factory=lambda: [0] * BINS)
+    correct: list[int] = field(default_factory=lambda: [0] * BINS)
 
-    def add(self, probability: float, right: bool) -> None:
-        place = min(int(min(max(probability, 0.0), 1.0) * BINS), BINS - 1)
-        self.total[place] += 1
-        self.right[place] += right
+    def add(self, probability: float, correct: bool) -> None:
+        index = min(int(min(max(probability, 0.0), 1.0) * BINS), BINS - 1)
+        self.total[index] += 1
+        self.correct[index] += correct
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Run:
 
     folder: Path
     metrics: dict[str, Any]
-    judged: str  # name of the split that the report evaluates
-    scores: dict[str, Any]  # metrics on it; empty: nothing was held out, or the task has other metrics
+    split: str  # the evaluated split
+    scores: dict[str, Any]  # its metrics; empty: nothing was held out, or the task has other metrics
     config: dict[str, Any]
     steps: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
@@ -61,8 +61,8 @@ class Run:
     def measure(self) -> str:
         """The main metric of the page: the one that selected the weights, or accuracy."""
         train = self.config.get("train")
-        chosen = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
-        return chosen if isinstance(chosen, str) and chosen in target_of(self.scores).leads else "accuracy"
+        monitor = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
+        return monitor if isinstance(monitor, str) and monitor in target_of(self.scores).leads else "accuracy"
 
     def json(self, name: str) -> dict[str, Any]:
         """Another JSON file of the folder; empty if it does not exist."""
@@ -74,7 +74,7 @@ class LabeledRun(Run):
     """The run of a classifier, with its predictions."""
 
     mistakes: list[Prediction]  # the most confident first
-    certainty: CalibrationBins
+    calibration_bins: CalibrationBins
     maps: list[dict[str, Any]]
     pictures: dict[str, Any]  # examples and mistakes, small
 
@@ -99,9 +99,9 @@ def read_folder(folder: str | Path) -> Run:
     return Run(
         folder=folder,
         metrics=metrics,
-        judged=(metrics.get("judged") or key) if key == "test" else key,
+        split=(metrics.get("judged") or key) if key == "test" else key,
         scores=metrics.get(key) or {},
-        config=shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {},
+        config=html_safe(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {},
         steps=[h for h in history if h.get("kind") == "step"],
         evaluations=[h for h in history if h.get("kind") == "evaluation"],
         doctor=read_json(folder / "doctor.json", dict),
@@ -122,27 +122,31 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
     run = read_folder(folder)
     where = str(run.folder / "metrics.json")
     if not run.scores and run.metrics.get("train"):
-        run = replace(run, judged="train", scores=run.metrics["train"])
+        run = replace(run, split="train", scores=run.metrics["train"])
     if not run.scores:
         raise NoSuchSplitError(f"none of {', '.join(SPLITS)} was evaluated", where=where)
     for split in SPLITS:
-        if absent := SCORES - (run.metrics.get(split) or dict.fromkeys(SCORES)).keys():
-            raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=where)
-    wrong, certainty = _read_mistakes(run.folder / "predictions.csv", run.judged, mistakes)
+        if missing := SCORES - (run.metrics.get(split) or dict.fromkeys(SCORES)).keys():
+            raise DataError(f"{split} has no {', '.join(sorted(missing))}", where=where)
+    most_confident, calibration_bins = _read_mistakes(run.folder / "predictions.csv", run.split, mistakes)
     maps = run.json("maps.json").get("examples", [])
     return LabeledRun(
-        **vars(run), mistakes=wrong, certainty=certainty, maps=maps, pictures=run.json("pictures.json")
+        **vars(run),
+        mistakes=most_confident,
+        calibration_bins=calibration_bins,
+        maps=maps,
+        pictures=run.json("pictures.json"),
     )
 
 
-def shown(value: Any) -> Any:
+def html_safe(value: Any) -> Any:
     """``value`` with unsafe characters replaced in every string, including keys."""
     if isinstance(value, str):
         return value.translate(_UNSAFE)
     if isinstance(value, dict):
-        return {shown(k): shown(v) for k, v in value.items()}
+        return {html_safe(k): html_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [shown(v) for v in value]
+        return [html_safe(v) for v in value]
     return value
 
 
@@ -154,13 +158,13 @@ def read_json(path: Path, kind: type) -> Any:
         raise TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
     value = _parse(path.read_bytes(), str(path))
     if not isinstance(value, kind):
-        raise DataError(f"holds no {kind.__name__}", where=str(path))
+        raise DataError(f"does not hold a {kind.__name__}", where=str(path))
     return value
 
 
 def _parse(content: bytes, where: str) -> Any:
     try:
-        return shown(json.loads(content.decode("utf-8"), parse_constant=lambda _: None))
+        return html_safe(json.loads(content.decode("utf-8"), parse_constant=lambda _: None))
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested beyond reason
         raise DataError(f"not valid JSON ({error})", where=where) from None
 
@@ -181,14 +185,14 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
 
 def _read_mistakes(path: Path, split: str, keep: int) -> tuple[list[Prediction], CalibrationBins]:
     """The ``keep`` most confident mistakes, and the counts for the calibration chart."""
-    certainty = CalibrationBins()
+    calibration_bins = CalibrationBins()
 
     def wrong() -> Iterator[Prediction]:
-        for answer in read_predictions(path):
-            if answer.label and answer.split in ("", split):
-                certainty.add(answer.probability, not answer.wrong)
-                if answer.wrong:
-                    yield answer
+        for prediction in read_predictions(path):
+            if prediction.label and prediction.split in ("", split):
+                calibration_bins.add(prediction.probability, not prediction.wrong)
+                if prediction.wrong:
+                    yield prediction
 
     mistakes = heapq.nlargest(keep, wrong(), key=lambda a: a.probability) if path.is_file() else []
-    return [Prediction(**shown(asdict(answer))) for answer in mistakes], certainty
+    return [Prediction(**html_safe(asdict(answer))) for answer in mistakes], calibration_bins

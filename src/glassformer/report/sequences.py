@@ -9,7 +9,7 @@ from markupsafe import Markup
 from glassformer.explain.alignment import picture
 from glassformer.report import page
 from glassformer.report.metrics import Table, metric_table
-from glassformer.report.page import HELD, MAX_ROWS, TRAIN, Kind, Section, own_inputs, part, table
+from glassformer.report.page import MAX_ROWS, TRAIN, VALIDATION, Kind, Section, own_inputs, part, table
 from glassformer.report.pictures import data_uri
 from glassformer.report.run import Run
 from glassformer.report.wording import plain
@@ -18,22 +18,22 @@ from glassformer.targets.target_text import TargetText
 
 def translation_scores(run: Run) -> Section:
     """BLEU and chrF of each split and search, and how they were computed."""
-    found = run.metrics.get("scores") or {}
-    if not found:
+    splits = run.metrics.get("scores") or {}
+    if not splits:
         return Section("scores", "Scores", "No pairs were held out, so these translations are not evaluated.")
     note = (
         "Corpus BLEU and chrF from 0 to 100, for greedy search and beam search. The BLEU of lower-cased, "
         "tokenized text is for comparison with papers that report it; it is not comparable with the "
         "first BLEU."
     )
-    rows = [(split, name, s) for split, searches in found.items() for name, s in searches.items()]
+    rows = [(split, name, s) for split, searches in splits.items() for name, s in searches.items()]
     values = metric_table([(split, s) for split, _, s in rows], ["n", *TargetText.metrics], 2, noun="pairs")
     lines = [
         [split, name, s["width"], *line[1:]] for (split, name, s), line in zip(rows, values.rows, strict=True)
     ]
-    last = [i for i, (split, *_) in enumerate(rows) if split == run.metrics.get("judged")][-1:]
+    highlighted = [i for i, (split, *_) in enumerate(rows) if split == run.metrics.get("judged")][-1:]
     heads = ["split", "search", "width", *values.heads[1:]]
-    body = table(Table(heads, lines, last, ("search",)))
+    body = table(Table(heads, lines, highlighted, ("search",)))
     for name, signature in rows[0][2]["signatures"].items():
         body += part("parts", "small", f"{name.replace('_', ' ')}: {signature}")
     return Section("scores", "Scores", note, body)
@@ -52,19 +52,21 @@ def hidden_patches(run: Run) -> Section | None:
         "Validation images with fixed masks. Each patch is scaled to mean 0 and variance 1, so that a "
         "uniform gray prediction has a loss of 1. Explained is 1 - loss."
     )
-    found = run.metrics.get("hidden") or {}
-    values = {"loss": found["loss"], "explained": found["accuracy"]} if found else {}
+    scores = run.metrics.get("hidden") or {}
+    values = {"loss": scores["loss"], "explained": scores["accuracy"]} if scores else {}
     return _values("Hidden patches", note, values)
 
 
-def _values(title: str, note: str, found: dict[str, Any]) -> Section | None:
-    rows = [[name.replace("_", " "), plain(value)] for name, value in found.items()]
+def _values(title: str, note: str, values: dict[str, Any]) -> Section | None:
+    rows = [[name.replace("_", " "), plain(value)] for name, value in values.items()]
     return (
-        Section("scores", title, note, table(Table(["metric", "value"], rows, (), (), ""))) if found else None
+        Section("scores", title, note, table(Table(["metric", "value"], rows, (), (), "")))
+        if values
+        else None
     )
 
 
-def painted(run: Run) -> Section | None:
+def reconstructions(run: Run) -> Section | None:
     rows = run.json("paintings.json").get("rows")
     if not rows:
         return None
@@ -76,40 +78,42 @@ def painted(run: Run) -> Section | None:
     return Section("painted", "Reconstructions", note, part("sequences", "painted", uris), ("pictures",))
 
 
-def learned(run: Run) -> Section | None:
-    held = any(e.get("accuracy") is not None for e in run.evaluations)
-    note = describe_curves(run.metrics, run.config, held, bool(run.evaluations))
-    return page.learned(run, note, "Accuracy", (TRAIN, HELD) if held else (TRAIN,))
+def learning_curves(run: Run) -> Section | None:
+    has_validation = any(e.get("accuracy") is not None for e in run.evaluations)
+    note = describe_curves(run.metrics, run.config, has_validation, bool(run.evaluations))
+    return page.learning_curves(run, note, "Accuracy", (TRAIN, VALIDATION) if has_validation else (TRAIN,))
 
 
-def describe_curves(metrics: dict[str, Any], config: dict[str, Any], held: bool, judged: bool) -> str:
+def describe_curves(
+    metrics: dict[str, Any], config: dict[str, Any], has_validation: bool, has_accuracy: bool
+) -> str:
     """A description of the learning curves.
 
     Args:
-        held: whether the validation loss is drawn.
-        judged: whether the accuracy is drawn.
+        has_validation: whether the validation loss is drawn.
+        has_accuracy: whether the accuracy is drawn.
     """
-    out = f"Training loss of each step with its trend{', and the validation loss' * held}."
-    if judged and metrics.get("masked"):
+    out = f"Training loss of each step with its trend{', and the validation loss' * has_validation}."
+    if has_accuracy and metrics.get("masked"):
         out += " Accuracy is the share of masked tokens predicted right."
-    elif judged and metrics.get("hidden"):
+    elif has_accuracy and metrics.get("hidden"):
         out += " Accuracy is the share of the masked patches' variance that is explained."
-    elif judged:
+    elif has_accuracy:
         out += " Accuracy is the share of reference tokens predicted right, given the tokens before them"
         out += "; BLEU is about whole translations." if metrics.get("scores") else "."
     parts = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
     parts += ["the next-sentence loss"] * bool((config.get("text") or {}).get("next_sentence"))
-    if parts and held:
+    if parts and has_validation:
         out += f" The training loss includes {' and '.join(parts)}, the validation loss does not."
     return out
 
 
 def sentences(run: Run) -> Section | None:
-    given = run.metrics.get("sentences")
-    return own_inputs(part("sequences", "sentences", given[:MAX_ROWS])) if given else None
+    user_sentences = run.metrics.get("sentences")
+    return own_inputs(part("sequences", "sentences", user_sentences[:MAX_ROWS])) if user_sentences else None
 
 
-def looks(run: Run) -> Section | None:
+def attention_maps(run: Run) -> Section | None:
     """The alignment of translations with their sources."""
     examples = run.json("alignments.json").get("examples")
     if not examples:
@@ -120,22 +124,25 @@ def looks(run: Run) -> Section | None:
     )
     if not run.metrics.get("scores"):
         note += " The sentences are training pairs: none were held out."
-    values = [e | {"picture": Markup(drawn(e))} for e in examples]
+    values = [e | {"picture": Markup(alignment_diagram(e))} for e in examples]
     return Section("looks", "Attention", note, part("sequences", "looks", values))
 
 
-def drawn(example: dict[str, Any]) -> str:
+def alignment_diagram(example: dict[str, Any]) -> str:
     """The diagram of one alignment of ``alignments.json``."""
     return picture(example["source"], example["target"], example["weights"], "alignments.json")
 
 
 TRANSLATION = Kind(
-    sections=(translation_scores, learned, sentences, looks),
+    sections=(translation_scores, learning_curves, sentences, attention_maps),
     source=lambda run: "source tokens [M]",
     letters=lambda run: "V words in the vocabulary, M tokens of the source and N of the target",
 )
 WORDS = Kind(
-    sections=(masked_words, learned, sentences),
+    sections=(masked_words, learning_curves, sentences),
     letters=lambda run: "V words in the vocabulary, N tokens in all",
 )
-PATCHES = Kind(sections=(hidden_patches, painted, learned), letters=lambda run: "B images, N patches in all")
+PATCHES = Kind(
+    sections=(hidden_patches, reconstructions, learning_curves),
+    letters=lambda run: "B images, N patches in all",
+)

@@ -25,10 +25,10 @@ MAX_POINTS = 2_000  # of the scatter plot: more are not visible
 
 def agreement(run: Run) -> Section:
     """The model on each split, the baselines on the evaluated one, and a plot of cosines against scores."""
-    metrics, found = run.metrics, run.metrics.get("similarity") or {}
-    judged = metrics.get("judged")
-    rows = [("This model", split, values) for split, values in found.items()]
-    rows += [(name, judged, values) for name, values in (metrics.get("others") or {}).items()]
+    metrics, splits = run.metrics, run.metrics.get("similarity") or {}
+    evaluated_split = metrics.get("judged")
+    rows = [("This model", split, values) for split, values in splits.items()]
+    rows += [(name, evaluated_split, values) for name, values in (metrics.get("others") or {}).items()]
     title = "Evaluation"
     if not rows:
         return Section("scores", title, "No pairs were held out, so this model is not evaluated.")
@@ -40,9 +40,11 @@ def agreement(run: Run) -> Section:
     keys = [f"{key}_within" for key in Similarity.metrics if any(key in values for *_, values in rows)]
     scores = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
     lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, scores.rows, strict=True)]
-    ours = [i for i, (name, split, _) in enumerate(rows) if name == "This model" and split == judged]
+    highlighted = [
+        i for i, (name, split, _) in enumerate(rows) if name == "This model" and split == evaluated_split
+    ]
     heads = ["model", "split", *scores.heads[1:]]
-    body = table(Table(heads, lines, ours, ("split",), "compare few"))
+    body = table(Table(heads, lines, highlighted, ("split",), "compare few"))
     pairs = read_pairs(run.folder / "pairs.csv")
     if pairs[0]:
         body += curves(
@@ -51,7 +53,7 @@ def agreement(run: Run) -> Section:
     return Section("scores", title, note, body)
 
 
-def made(run: Run) -> Section | None:
+def explained_pairs(run: Run) -> Section | None:
     """The cosines of some pairs, explained by pairs of tokens."""
     examples = run.json("similarities.json").get("examples")
     if not examples:
@@ -61,26 +63,26 @@ def made(run: Run) -> Section | None:
         "the cosine, red ones subtract from it, and the sum of all squares is the cosine. The first half of "
         "these pairs disagree most with their scores."
     )
-    drawn = [
+    diagrams = [
         e | {"picture": Markup(picture(e["tokens"][0], e["tokens"][1], e["table"], "similarities.json"))}
         for e in examples
     ]
-    return Section("made", "Similarity token by token", note, part("similarity", "made", drawn))
+    return Section("made", "Similarity token by token", note, part("similarity", "made", diagrams))
 
 
-def learned(run: Run) -> Section | None:
+def learning_curves(run: Run) -> Section | None:
     if not run.steps:
         return None
-    judged = [e for e in run.evaluations if e.get("score") is not None]
+    evaluations = [e for e in run.evaluations if e.get("score") is not None]
     note = (
         "The loss of each step and its trend."
-        + " The validation pairs were evaluated after each epoch." * bool(judged)
+        + " The validation pairs were evaluated after each epoch." * bool(evaluations)
     )
-    rows = [[count(e["step"]), decimal(e.get("train_loss"), 4), decimal(e["score"], 4)] for e in judged]
-    best = [i for i, e in enumerate(judged) if e.get("best")]
+    rows = [[count(e["step"]), decimal(e.get("train_loss"), 4), decimal(e["score"], 4)] for e in evaluations]
+    best_rows = [i for i, e in enumerate(evaluations) if e.get("best")]
     heads = ["step", "training loss", "on validation pairs"]
     body = curves((figures.loss_curves(run.steps, []), "Loss", ())) + table(
-        Table(heads, rows, best, style="")
+        Table(heads, rows, best_rows, style="")
     )
     return Section("learned", "Learning curves", note, body)
 
@@ -112,9 +114,12 @@ def scatter(scores: Sequence[float], cosines: Sequence[float]) -> Markup:
     with rc_context(figures.STYLE):
         figure = Figure((5.2, 3.6), layout="constrained")
         axes = figure.subplots()
-        axes.plot(scores[::step], cosines[::step], "o", color=figures.HELD, markersize=2.6, alpha=0.35)
+        axes.plot(scores[::step], cosines[::step], "o", color=figures.VALIDATION, markersize=2.6, alpha=0.35)
         axes.set(xlabel="score", ylabel="cosine")
         return figures.as_svg(figure, "cosines", "Cosine of each evaluated pair against its score")
 
 
-PAGE = Kind(sections=(agreement, folds, made, learned), about=lambda run: {"loss": run.metrics.get("loss")})
+PAGE = Kind(
+    sections=(agreement, folds, explained_pairs, learning_curves),
+    about=lambda run: {"loss": run.metrics.get("loss")},
+)

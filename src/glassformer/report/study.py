@@ -15,14 +15,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from glassformer.errors import DataError, NoSuchFileError
 from glassformer.evaluate.metrics import Plain
 from glassformer.report import tables
-from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
+from glassformer.report.figures import INK, MUTED, RULE, STYLE, TRAIN, VALIDATION, as_svg
 from glassformer.report.metrics import COMPARED, leading, signed, unit_of
 from glassformer.report.page import render_page, write_page
 from glassformer.report.run import read_json
 from glassformer.report.wording import cut, digits_for, headed, how_tested
 
 NAME = 42  # characters of an arm's name
-ACROSS = 3  # small charts per row
+CHARTS_PER_ROW = 3  # small charts per row
 MAX_CURVES = 12  # variants whose curves are drawn; more are not distinguishable
 
 
@@ -42,9 +42,9 @@ def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any
     home, pages = folder.resolve(), {}
     for arm in results["arms"]:
         runs = zip(arm.get("seeds") or [], arm.get("runs") or [], strict=False)
-        there = [(seed, (home / str(run) / "report.html").resolve()) for seed, run in runs]
-        found = [(s, p.relative_to(home)) for s, p in there if p.is_file() and p.is_relative_to(home)]
-        pages[arm["name"]] = [(seed, quote(path.as_posix())) for seed, path in found]
+        paths = [(seed, (home / str(run) / "report.html").resolve()) for seed, run in runs]
+        existing = [(s, p.relative_to(home)) for s, p in paths if p.is_file() and p.is_relative_to(home)]
+        pages[arm["name"]] = [(seed, quote(path.as_posix())) for seed, path in existing]
     return pages
 
 
@@ -55,24 +55,24 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
         DataError: it is missing, too large, damaged or of another kind.
     """
     if not path.is_file():
-        fix = "Name the folder of a finished one"
+        fix = f"Name the folder of a finished {kind}"
         raise NoSuchFileError(f"no {path.name}", where=str(path.parent), fix=fix)
-    found = read_json(path, dict)
-    if found.get("kind") != kind:
-        raise DataError(f"holds no {kind}", where=str(path))
-    return found
+    results = read_json(path, dict)
+    if results.get("kind") != kind:
+        raise DataError(f"does not hold a {kind}", where=str(path))
+    return results
 
 
 def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
     """The confusion matrix of each variant over all seeds, and its most frequent confusions."""
-    found = []
+    matrices = []
     for arm in results["arms"]:
         if arm.get("confusion"):
             scores = {"labels": results["classes"], "confusion": arm["confusion"]}
-            found.append(
+            matrices.append(
                 {"name": arm["name"], "matrix": tables.confusion(scores), "pairs": tables.confusions(scores)}
             )
-    return found
+    return matrices
 
 
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
@@ -113,8 +113,8 @@ def write_review_page(folder: str | Path) -> Path:
         DataError: no review.json, or a damaged one.
     """
     folder = Path(folder)
-    found = read_results(folder / "review.json", "review")
-    return write_page(folder / "review.html", render_page("review.html.j2", found=found))
+    review = read_results(folder / "review.json", "review")
+    return write_page(folder / "review.html", render_page("review.html.j2", review=review))
 
 
 # --- charts -------------------------------------------------------------------------------------------
@@ -125,11 +125,13 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
         figure, axes = _rows(arms)
         for y, arm in enumerate(arms):
-            found = arm[measure]
-            color = TRAIN if arm["name"] == baseline else HELD
-            axes.barh(y, found["mean"], height=0.6, color=color, alpha=0.35)
-            axes.hlines(y, *found["interval"], color=color, linewidth=2.2)
-            axes.plot(found["values"], [y] * len(found["values"]), "o", color=INK, markersize=2.6, alpha=0.7)
+            scores = arm[measure]
+            color = TRAIN if arm["name"] == baseline else VALIDATION
+            axes.barh(y, scores["mean"], height=0.6, color=color, alpha=0.35)
+            axes.hlines(y, *scores["interval"], color=color, linewidth=2.2)
+            axes.plot(
+                scores["values"], [y] * len(scores["values"]), "o", color=INK, markersize=2.6, alpha=0.7
+            )
         unit = unit_of(measure)
         axes.set(xlabel=unit.name)
         if isinstance(unit, Plain):
@@ -142,18 +144,18 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
     """Chart of differences from the baseline with 95 % intervals; filled dots are significant."""
-    others = [arm for arm in arms if arm["name"] != baseline]
+    compared = [arm for arm in arms if arm["name"] != baseline]
     unit = unit_of(measure)
     scale = 1 if isinstance(unit, Plain) else 100
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
-        figure, axes = _rows(others)
+        figure, axes = _rows(compared)
         axes.axvline(0, color=MUTED, linewidth=1.1)
-        for y, arm in enumerate(others):
+        for y, arm in enumerate(compared):
             low, high = (scale * x for x in arm[measure]["difference_interval"])
-            axes.hlines(y, low, high, color=HELD, linewidth=2.2)
-            face = HELD if arm["significant"] else "none"
-            at = scale * arm[measure]["difference"]
-            axes.plot([at], [y], "o", color=HELD, markersize=6.5, markerfacecolor=face)
+            axes.hlines(y, low, high, color=VALIDATION, linewidth=2.2)
+            face = VALIDATION if arm["significant"] else "none"
+            position = scale * arm[measure]["difference"]
+            axes.plot([position], [y], "o", color=VALIDATION, markersize=6.5, markerfacecolor=face)
         axes.set(xlabel=f"difference in {unit.name}{unit.of_difference}")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
@@ -164,19 +166,21 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
 
 def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
     """One small chart per variant: its curve over the epochs in color, the others in gray."""
-    rows, called = -(-len(arms) // ACROSS), COMPARED[key].name if key in COMPARED else key
+    rows, called = -(-len(arms) // CHARTS_PER_ROW), COMPARED[key].name if key in COMPARED else key
     values = [point[key] for arm in arms for point in arm["curve"]]
     low, high = min(values), max(values)
     room = max(high - low, 1e-3) * 0.08
     with rc_context(STYLE):
         figure = Figure((8.4, 0.5 + 1.75 * rows), layout="constrained")
-        grid = figure.subplots(rows, ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
+        grid = figure.subplots(rows, CHARTS_PER_ROW, sharex=True, sharey=True, squeeze=False).ravel()
         for axes, arm in zip(grid, arms):
             for other in arms:
                 if other is not arm:
                     axes.plot(*_line(other, key), color=RULE, linewidth=1.1)
             x, y = _line(arm, key)
-            axes.plot(x, y, color=HELD, linewidth=1.9, marker="o", markersize=3.2 if len(x) <= 20 else 0)
+            axes.plot(
+                x, y, color=VALIDATION, linewidth=1.9, marker="o", markersize=3.2 if len(x) <= 20 else 0
+            )
             axes.set_title(cut(arm["name"], 30), fontsize=9.5, color=INK, loc="left")
             axes.set_ylim(low - room, high + room)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -184,7 +188,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         for axes in grid[len(arms) :]:
             axes.set_visible(False)
-        for axes in grid[max(len(arms) - ACROSS, 0) : len(arms)]:
+        for axes in grid[max(len(arms) - CHARTS_PER_ROW, 0) : len(arms)]:
             axes.set_xlabel("evaluation")
         return as_svg(
             figure, f"curves-{key}", f"Validation {called} of each arm over the evaluations, mean over seeds"
@@ -193,13 +197,13 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
 
 def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -> str:
     """A sentence that compares the spread of seeds with the differences between variants."""
-    known = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
-    if not known:
+    deviations = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
+    if not deviations:
         return ""
     means, unit = [arm[measure]["mean"] for arm in arms], unit_of(measure)
     return (
         f"The best and the worst arm differ by {unit.difference(max(means) - min(means), 2)}; the standard "
-        f"deviation over the seeds of one arm is up to {unit.deviation(max(known))}."
+        f"deviation over the seeds of one arm is up to {unit.deviation(max(deviations))}."
     )
 
 

@@ -17,34 +17,38 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     """The rows of the table of models, ours first, with positions on a common scale from 0 to 100."""
     scores, key = run.scores, run.measure
     supports = [(row["support"], row["label"]) for row in scores["per_class"]]
-    most, label = max(supports, key=lambda pair: pair[0])
+    largest, label = max(supports, key=lambda pair: pair[0])
     seconds = run.metrics.get("seconds") or {}
-    took = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
-    ours = {k: scores.get(k) for measure in target_of(scores).leads for k in (measure, f"{measure}_interval")}
-    rows = [{"name": "This model", "seconds": sum(took) if took else None, "kind": "ours"} | ours]
-    absent = dict.fromkeys((*target_of(scores).leads, "seconds"))
-    others = sorted((run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0))
-    rows += [absent | figures | {"name": name, "kind": "other"} for name, figures in others]
-    ends = [x for r in rows for x in (r.get(f"{key}_interval") or [r[key]]) if x is not None]
-    low, high = min(ends), max(ends)
+    times = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
+    model_scores = {
+        k: scores.get(k) for measure in target_of(scores).leads for k in (measure, f"{measure}_interval")
+    }
+    rows = [{"name": "This model", "seconds": sum(times) if times else None, "kind": "ours"} | model_scores]
+    empty = dict.fromkeys((*target_of(scores).leads, "seconds"))
+    baselines = sorted(
+        (run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0)
+    )
+    rows += [empty | figures | {"name": name, "kind": "other"} for name, figures in baselines]
+    values = [x for r in rows for x in (r.get(f"{key}_interval") or [r[key]]) if x is not None]
+    low, high = min(values), max(values)
     room = max((high - low) * 0.15, 0.005)
     low, high = max(low - room, 0.0), min(high + room, 1.0)
 
-    def place(x: float) -> float:
+    def position(x: float) -> float:
         return round(100 * (x - low) / (high - low), 2)
 
     for row in rows:
         bounds = row.get(f"{key}_interval")
         value: Any = row[key]
-        row["at"] = None if value is None else place(value)
-        row["from_to"] = [place(x) for x in bounds] if bounds else None
-    share = most / scores["n"]
-    seen = max(sum(support > 0 for support, _ in supports), 1)
+        row["at"] = None if value is None else position(value)
+        row["from_to"] = [position(x) for x in bounds] if bounds else None
+    frequency = largest / scores["n"]
+    n_labels = max(sum(support > 0 for support, _ in supports), 1)
     if not target_of(scores).joint:
-        seen = len(supports)
-    guess = {"label": label, "accuracy": share, "macro_f1": 2 * share / (1 + share) / seen}
+        n_labels = len(supports)
+    majority = {"label": label, "accuracy": frequency, "macro_f1": 2 * frequency / (1 + frequency) / n_labels}
     weighted = any(row.get("class_weight") is not None for row in rows)
-    return {"rows": rows, "low": low, "high": high, "guess": guess, "weighted": weighted}
+    return {"rows": rows, "low": low, "high": high, "guess": majority, "weighted": weighted}
 
 
 def confusion(scores: dict[str, Any]) -> dict[str, Any]:
@@ -55,32 +59,32 @@ def confusion(scores: dict[str, Any]) -> dict[str, Any]:
     matrix, or if there are many classes and no confusions.
     """
     labels, counts = scores["labels"], scores["confusion"]
-    shown = list(range(len(labels)))
+    classes = list(range(len(labels)))
     if len(labels) > MAX_CLASSES:
-        shown = _most_confused(counts)
-    if not counts or not shown:
+        classes = _most_confused(counts)
+    if not counts or not classes:
         return {}
     rows = []
-    for i in shown:
-        whole, own = max(sum(counts[i]), 1), [counts[i][j] for j in shown]
-        if len(shown) < len(labels):
-            own.append(sum(counts[i]) - sum(own))
+    for i in classes:
+        total, row_counts = max(sum(counts[i]), 1), [counts[i][j] for j in classes]
+        if len(classes) < len(labels):
+            row_counts.append(sum(counts[i]) - sum(row_counts))
         cells = [
-            {"count": c, "share": c / whole, "shade": round(10 * (c / whole) ** 0.5), "right": i == j}
-            for c, j in zip(own, [*shown, None], strict=False)
+            {"count": c, "share": c / total, "shade": round(10 * (c / total) ** 0.5), "right": i == j}
+            for c, j in zip(row_counts, [*classes, None], strict=False)
         ]
         rows.append({"label": labels[i], "cells": cells})
-    return {"rows": rows, "others": len(labels) - len(shown)}
+    return {"rows": rows, "others": len(labels) - len(classes)}
 
 
 def _most_confused(counts: list[list[int]]) -> list[int]:
     """The classes of the most frequent confusions, at most ``MAX_CLASSES``, in the order of the labels."""
     pairs = [(-c, i, j) for i, row in enumerate(counts) for j, c in enumerate(row) if i != j and c]
-    chosen: set[int] = set()
+    classes: set[int] = set()
     for _, i, j in sorted(pairs):
-        if len(chosen | {i, j}) <= MAX_CLASSES:
-            chosen |= {i, j}
-    return sorted(chosen)
+        if len(classes | {i, j}) <= MAX_CLASSES:
+            classes |= {i, j}
+    return sorted(classes)
 
 
 def worst_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -88,7 +92,7 @@ def worst_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (not row["support"], row["f1"]))
 
 
-def confusions(scores: dict[str, Any], most: int = 12) -> list[dict[str, Any]]:
+def confusions(scores: dict[str, Any], limit: int = 12) -> list[dict[str, Any]]:
     """The most frequent confusions; empty with fewer than three classes."""
     labels = scores["labels"]
     if len(labels) < 3:
@@ -99,7 +103,7 @@ def confusions(scores: dict[str, Any], most: int = 12) -> list[dict[str, Any]]:
         for j, c in enumerate(counts)
         if i != j and c
     ]
-    return sorted(pairs, key=lambda pair: -pair["count"])[:most]
+    return sorted(pairs, key=lambda pair: -pair["count"])[:limit]
 
 
 Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
@@ -116,10 +120,10 @@ def settings(config: dict[str, Any], defaults: Mapping[str, Mapping[str, Any]]) 
     ]
 
 
-def changed(sections: Settings) -> Settings:
+def changed_settings(sections: Settings) -> Settings:
     """The sections and keys that differ from the defaults."""
-    kept = [(name, [value for value in values if value[2]]) for name, values in sections]
-    return [(name, values) for name, values in kept if values]
+    sections_changed = [(name, [value for value in values if value[2]]) for name, values in sections]
+    return [(name, values) for name, values in sections_changed if values]
 
 
 # Keys that do not change the expected result of a recipe
@@ -151,16 +155,22 @@ def expectation(
         return ""
     if shipped is None:
         return f"Its recipe file expects: {expect}"
-    theirs, ours, usual = _flat(shipped), _flat(config), _flat(dict(defaults or {}))
-    newer = {key for key in theirs if key not in ours and key in usual and theirs[key] == usual[key]}
-    other = [
-        f"{key} = {wording.plain(ours.get(key))} (recipe: {wording.plain(theirs.get(key))})"
-        for key in [*theirs, *(key for key in ours if key not in theirs)]
-        if key.rpartition(".")[2] not in IRRELEVANT and key not in newer and ours.get(key) != theirs.get(key)
+    shipped_values, run_values, default_values = _flat(shipped), _flat(config), _flat(dict(defaults or {}))
+    new_keys = {
+        key
+        for key in shipped_values
+        if key not in run_values and key in default_values and shipped_values[key] == default_values[key]
+    }
+    changes = [
+        f"{key} = {wording.plain(run_values.get(key))} (recipe: {wording.plain(shipped_values.get(key))})"
+        for key in [*shipped_values, *(key for key in run_values if key not in shipped_values)]
+        if key.rpartition(".")[2] not in IRRELEVANT
+        and key not in new_keys
+        and run_values.get(key) != shipped_values.get(key)
     ]
-    if not other:
+    if not changes:
         return f"The recipe expects: {expect}"
-    return f"Settings of the recipe {name} were changed, so its result does not apply: {', '.join(other)}"
+    return f"Settings of the recipe {name} were changed, so its result does not apply: {', '.join(changes)}"
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +190,7 @@ def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
 RENAMED = {"pictures": "images"}  # old keys of doctor.json
 
 
-def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
+def statistic_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
     """The doctor's nested statistics as tables: name, columns, rows.
 
     Deeper levels become columns; a table that is too wide for the page is transposed.
@@ -188,7 +198,9 @@ def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tu
     tables = []
     for name, value in figures.items():
         rows = value if isinstance(value, dict) else {name: value}
-        flat = {row: {k: _shown(f"{row} {k}", v) for k, v in _flatten(cells)} for row, cells in rows.items()}
+        flat = {
+            row: {k: _format_cell(f"{row} {k}", v) for k, v in _flatten(cells)} for row, cells in rows.items()
+        }
         columns = list(dict.fromkeys(column for cells in flat.values() for column in cells))
         if len(columns) > max(MAX_COLUMNS, len(flat)):
             transposed = [(column, [cells.get(column) for cells in flat.values()]) for column in columns]
@@ -206,16 +218,16 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield RENAMED.get(path, path), value
 
 
-def _shown(name: str, value: Any) -> Any:
+def _format_cell(name: str, value: Any) -> Any:
     if isinstance(value, float) and name.strip().endswith("share"):
         return wording.percent(value)
     return wording.count(value) if type(value) is int else value
 
 
-def robustness(found: dict[str, Any]) -> list[dict[str, Any]]:
+def robustness(corruptions: dict[str, Any]) -> list[dict[str, Any]]:
     """One row per kind of corruption: accuracy at each severity, and mean accuracy and macro-F1."""
     out = []
-    for kind, rows in found.items():
+    for kind, rows in corruptions.items():
         accuracy = [row["accuracy"] for row in rows]
         f1 = [row["macro_f1"] for row in rows]
         if accuracy:
@@ -227,20 +239,20 @@ def robustness(found: dict[str, Any]) -> list[dict[str, Any]]:
 def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
     """The parts of the run's time, in order, on a scale from 0 to 100; inference is part of evaluate."""
     parts = {k: v for k, v in seconds.items() if k not in ("total", "inference") and v}
-    whole = max(sum(parts.values()), seconds.get("total") or 0.0)
-    if not whole:
+    total = max(sum(parts.values()), seconds.get("total") or 0.0)
+    if not total:
         return []
-    placed, at = [], 0.0
+    bars, x = [], 0.0
     for name, value in parts.items():
-        width = 100 * value / whole
-        placed.append({"name": name, "seconds": value, "x": round(at, 2), "width": round(width, 2)})
-        at += width
-    return placed
+        width = 100 * value / total
+        bars.append({"name": name, "seconds": value, "x": round(x, 2), "width": round(width, 2)})
+        x += width
+    return bars
 
 
 def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Facts about run, machine and versions, as groups of name and value."""
-    padding, cut = metrics.get("padding") or {}, metrics.get("truncated") or {}
+    padding, truncated = metrics.get("padding") or {}, metrics.get("truncated") or {}
     memory, speed = metrics.get("peak_memory_mb"), metrics.get("tokens_per_second")
     inference = (metrics.get("seconds") or {}).get("inference")
     cost = [
@@ -252,7 +264,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
         ("inference", inference and wording.duration(inference)),
         ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),
         *((f"padding, {where}", wording.percent(share)) for where, share in padding.items()),
-        *((f"cut texts, {split}", _share(n, total)) for split, (n, total) in cut.items()),
+        *((f"cut texts, {split}", _share(n, total)) for split, (n, total) in truncated.items()),
         ("seed", metrics.get("seed")),
         ("date", metrics.get("date")),
     ]

@@ -13,7 +13,7 @@ from glassformer.report.wording import count, decimal, percent
 from glassformer.targets.token_tags import ERRORS
 
 HUES, LINES = 8, 4  # colors, and styles of underlines; with more than 32 kinds they repeat
-SHOWN = ("precision", "recall", "entity_f1", "macro_f1", "accuracy", "entity_f1_interval")
+METRIC_COLUMNS = ("precision", "recall", "entity_f1", "macro_f1", "accuracy", "entity_f1_interval")
 
 
 def verdict(run: Run) -> str:
@@ -22,12 +22,12 @@ def verdict(run: Run) -> str:
         return ""
     if not s["entities"]:
         return (
-            f"The {s['n']:,} {run.judged} sentences have no spans, so there is no F1; "
+            f"The {s['n']:,} {run.split} sentences have no spans, so there is no F1; "
             f"{s['errors']['invented']:,} spans were predicted. {percent(s['accuracy'])} of the words have "
             "the right tag."
         )
     return (
-        f"Of {s['entities']:,} spans in {s['n']:,} {run.judged} sentences, {percent(s['recall'])} are "
+        f"Of {s['entities']:,} spans in {s['n']:,} {run.split} sentences, {percent(s['recall'])} are "
         f"found; of the predicted spans, {percent(s['precision'])} are right. Entity F1 "
         f"{percent(s['entity_f1'])}."
     )
@@ -38,57 +38,67 @@ def scores(run: Run) -> Section | None:
         "A span is right if its kind, its first and its last word are right, as in seqeval. The 95 % "
         "interval comes from resampled sentences."
     )
-    below, repaired = "", run.metrics.get("repaired")
+    footnote, repaired = "", run.metrics.get("repaired")
     if repaired:
-        below = f"{repaired:,} training tags were malformed and were repaired."
-    return scores_section(run, note, SHOWN, below=part("parts", "small", below)) if run.scores else None
+        footnote = f"{repaired:,} training tags were malformed and were repaired."
+    return (
+        scores_section(run, note, METRIC_COLUMNS, footnote=part("parts", "small", footnote))
+        if run.scores
+        else None
+    )
 
 
 def kinds(run: Run) -> Section | None:
     """The metrics and errors of each kind."""
-    found = run.scores
-    if not found:
+    run_scores = run.scores
+    if not run_scores:
         return None
     note = (
         "Metrics of each kind, and its errors: missed (no predicted span overlaps it), wrong kind, wrong "
         "border (the kind is right), invented (there is no true span)."
     )
-    rows = [{"kind": kind, **own} for kind, own in (found.get("by_kind") or {}).items()]
-    body = part("tags", "kinds", found, rows, ERRORS, hues(run))
-    if confused := found.get("confusions"):
-        words = [[wanted, guess, count(n)] for wanted, guess, n in confused]
+    rows = [{"kind": kind, **values} for kind, values in (run_scores.get("by_kind") or {}).items()]
+    body = part("tags", "kinds", run_scores, rows, ERRORS, hues(run))
+    if confused := run_scores.get("confusions"):
+        words = [[true, guess, count(n)] for true, guess, n in confused]
         body += part("parts", "heading", "Most frequent confusions")
-        body += table(Table(["true", "predicted", "spans"], words, ours=(), words=("predicted",), style=""))
+        body += table(
+            Table(
+                ["true", "predicted", "spans"], words, highlighted=(), text_columns=("predicted",), style=""
+            )
+        )
     return Section("kinds", "Metrics per entity type", note, body, ("spans.css", "sort.js"))
 
 
 def calibration(run: Run) -> Section | None:
-    found = run.calibration
-    if not found.get("splits"):
+    result = run.calibration
+    if not result.get("splits"):
         return None
     note = (
         "The expected calibration error over words: the mean difference of predicted probability and "
         "accuracy. One temperature divides all logits; no tag changes. The 95 % interval comes from "
         "resampled sentences."
     )
-    after = f"after, temperature {found['temperature']:.3f}"
+    after_title = f"after, temperature {result['temperature']:.3f}"
     rows = []
-    for name, split in found["splits"].items():
-        for side, called in (("before", "before"), ("after", after)):
-            own = split[side]
-            low, high = map(percent, own["ece_interval"])
-            rows.append([name, called, percent(own["ece"]), f"{low} to {high}", decimal(own["log_loss"], 4)])
+    for name, split in result["splits"].items():
+        for side, title in (("before", "before"), ("after", after_title)):
+            values = split[side]
+            low, high = map(percent, values["ece_interval"])
+            rows.append(
+                [name, title, percent(values["ece"]), f"{low} to {high}", decimal(values["log_loss"], 4)]
+            )
     heads = ["words of", "", "error", "interval", "log loss"]
     return Section("calibration", "Calibration", note, table(Table(heads, rows, (), ("",), "")))
 
 
 def sentences(run: Run) -> Section | None:
-    given = run.metrics.get("sentences") or []
-    if not given:
+    user_sentences = run.metrics.get("sentences") or []
+    if not user_sentences:
         return None
     looks = hues(run)
-    told = [s | {"parts": parts(s, looks)} for s in given[:MAX_ROWS]]
-    return own_inputs(part("tags", "sentences", told, looks), "sentences", "spans.css")
+    marked = [s | {"parts": parts(s, looks)} for s in user_sentences[:MAX_ROWS]]
+    return own_inputs(part("tags", "sentences", marked, looks), "sentences", "spans.css")
 
 
 def spans(run: Run) -> Section | None:
@@ -101,14 +111,14 @@ def spans(run: Run) -> Section | None:
         "Evaluated sentences, most confident errors first. Filled: found. Not filled: missed. "
         "Framed: wrong kind or border, or no true span."
     )
-    told = [e | {"pieces": pieces(e, looks)} for e in examples]
-    return Section("spans", "Sentences", note, part("tags", "spans", told, looks), ("spans.css",))
+    marked = [e | {"pieces": pieces(e, looks)} for e in examples]
+    return Section("spans", "Sentences", note, part("tags", "spans", marked, looks), ("spans.css",))
 
 
-def learned(run: Run) -> Section | None:
-    more = ", on training and validation data." if run.evaluations else "."
+def learning_curves(run: Run) -> Section | None:
+    measured_on = ", on training and validation data." if run.evaluations else "."
     note = "Training loss of each step with its trend, in nats per word, and the share of words with the "
-    return page.learned(run, f"{note}right tag{more}", "Words right")
+    return page.learning_curves(run, f"{note}right tag{measured_on}", "Words right")
 
 
 def hues(run: Run) -> dict[str, str]:
@@ -135,26 +145,28 @@ def pieces(example: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]
     """
     words = example["words"]
     true = {i: (n, kind) for n, (kind, a, b) in enumerate(example["true"]) for i in range(a, b)}
-    found = {i: (n, kind, p) for n, (kind, a, b, p) in enumerate(example["predicted"]) for i in range(a, b)}
+    predicted = {
+        i: (n, kind, p) for n, (kind, a, b, p) in enumerate(example["predicted"]) for i in range(a, b)
+    }
     out: list[dict[str, Any]] = []
-    last: Any = None
+    previous: Any = None
     for i, word in enumerate(words):
-        own = (true.get(i), found.get(i))
-        if out and own == last:
+        kinds_here = (true.get(i), predicted.get(i))
+        if out and kinds_here == previous:
             out[-1]["text"] += f" {word}"
             continue
-        (_, wanted), (_, guess, p) = own[0] or (0, ""), own[1] or (0, "", None)
+        (_, true_kind), (_, predicted_kind, p) = kinds_here[0] or (0, ""), kinds_here[1] or (0, "", None)
         out.append(
             {
                 "text": word,
-                "true": wanted,
-                "guess": guess,
-                "hue": hues.get(guess or wanted, ""),
+                "true": true_kind,
+                "guess": predicted_kind,
+                "hue": hues.get(predicted_kind or true_kind, ""),
                 "probability": p,
-                "right": wanted == guess,
+                "right": true_kind == predicted_kind,
             }
         )
-        last = own
+        previous = kinds_here
     return out
 
 
@@ -170,7 +182,7 @@ def parts(sentence: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]
 
 
 PAGE = Kind(
-    sections=(scores, kinds, folds, calibration, sentences, spans, learned),
+    sections=(scores, kinds, folds, calibration, sentences, spans, learning_curves),
     verdict=verdict,
     about=lambda run: {"tags": run.metrics.get("scheme")},
     letters=lambda run: "N tokens in all; the first token of each word gets a tag",

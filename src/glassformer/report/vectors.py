@@ -21,25 +21,27 @@ def verdict(run: Run) -> str:
 
 def tests(run: Run) -> Section:
     note = "Word similarity (Spearman's rank correlation with human ratings), and accuracy on analogies."
-    found = Table(["test", "result", "of"], test_rows(run.metrics["tests"]), (), ("result", "of"), "")
-    return Section("tests", "Tests", note, table(found))
+    data = Table(["test", "result", "of"], test_rows(run.metrics["tests"]), (), ("result", "of"), "")
+    return Section("tests", "Tests", note, table(data))
 
 
-def learned(run: Run) -> Section | None:
+def learning_curves(run: Run) -> Section | None:
     if not run.steps:
         return None
     body = curves((figures.loss_curves(run.steps, []), "Loss", ()))
     return Section("learned", "Learning curves", "The loss of each step and its trend.", body)
 
 
-def lengths(run: Run) -> Section:
-    norms = run.metrics["norms"].items()
-    rows = [[f"{when} training", *(decimal(n[key]) for key in ("mean", "min", "max"))] for when, n in norms]
-    found = table(Table(["", "mean", "smallest", "largest"], rows, (), (), ""))
-    return Section("lengths", "Norms of the vectors", "Before and after training.", found)
+def norms(run: Run) -> Section:
+    stages = run.metrics["norms"].items()
+    rows = [
+        [f"{stage} training", *(decimal(n[key]) for key in ("mean", "min", "max"))] for stage, n in stages
+    ]
+    body = table(Table(["", "mean", "smallest", "largest"], rows, (), (), ""))
+    return Section("lengths", "Norms of the vectors", "Before and after training.", body)
 
 
-def near(run: Run) -> Section | None:
+def neighbors(run: Run) -> Section | None:
     note = "By cosine similarity."
     return _words("near", "Nearest words", note, run.metrics["neighbours"])
 
@@ -49,10 +51,13 @@ def analogies(run: Run) -> Section | None:
     return _words("analogies", "Analogies", note, run.metrics["analogies"])
 
 
-def _words(name: str, title: str, note: str, found: dict[str, Any]) -> Section | None:
-    rows = [[asked, ", ".join(f"{word} {decimal(x)}" for word, x in near)] for asked, near in found.items()]
+def _words(name: str, title: str, note: str, results: dict[str, Any]) -> Section | None:
+    rows = [
+        [query, ", ".join(f"{word} {decimal(x)}" for word, x in matches)]
+        for query, matches in results.items()
+    ]
     body = table(Table(["asked", "nearest"], rows, (), ("nearest",), ""))
-    return Section(name, title, note, body) if found else None
+    return Section(name, title, note, body) if results else None
 
 
 def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -63,15 +68,15 @@ def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
             rows.append((name, "not measured", "its file is not on this machine"))
         elif "sections" not in result:  # a correlation
             value = result["spearman"]
-            shown = "none" if value is None else f"{100 * value:.1f}"
-            rows.append((name, f"Spearman {shown}", f"{result['known']} of {result['pairs']} pairs known"))
+            text = "none" if value is None else f"{100 * value:.1f}"
+            rows.append((name, f"Spearman {text}", f"{result['known']} of {result['pairs']} pairs known"))
         else:
             parts = {name: result} | (result["sections"] if len(result["sections"]) > 1 else {})
             for part, r in parts.items():
-                share = f"{100 * r['correct'] / r['known']:.1f} % correct" if r["known"] else "none known"
-                shown = part if part == name else f"  {part}"
-                rows.append((shown, share, f"{r['correct']} of {r['known']}; {r['questions']} questions"))
+                accuracy = f"{100 * r['correct'] / r['known']:.1f} % correct" if r["known"] else "none known"
+                text = part if part == name else f"  {part}"
+                rows.append((text, accuracy, f"{r['correct']} of {r['known']}; {r['questions']} questions"))
     return rows
 
 
-PAGE = Kind(sections=(tests, learned, lengths, near, analogies), verdict=verdict)
+PAGE = Kind(sections=(tests, learning_curves, norms, neighbors, analogies), verdict=verdict)

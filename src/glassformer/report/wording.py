@@ -83,16 +83,16 @@ def headed(text: str) -> str:
     return text if _CAPITAL_INSIDE.match(text) else text[:1].upper() + text[1:]
 
 
-def model_name(metrics: Mapping[str, Any], named: Any) -> Any:
+def model_name(metrics: Mapping[str, Any], default: Any) -> Any:
     """The name of the chosen model if several were tried, else that of the recipe; for a path, its folder."""
-    name = next((one["model"] for one in metrics.get("tried") or () if one.get("chosen")), named)
+    name = next((model["model"] for model in metrics.get("tried") or () if model.get("chosen")), default)
     return Path(name).name if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) else name
 
 
 def bounds(scores: dict[str, Any], key: str) -> str:
     """The 95 % interval of a share such as ``accuracy`` or ``macro_f1``, formatted."""
-    known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
-    return share_interval(scores.get(key, scores["accuracy"]), known, scores["n"], digits)
+    interval_, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
+    return share_interval(scores.get(key, scores["accuracy"]), interval_, scores["n"], digits)
 
 
 def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: str = "accuracy") -> str:
@@ -100,34 +100,34 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
     from glassformer.targets import target_of  # imports torch, which the start of a command must not
 
     n, digits = scores["n"], digits_for(scores["n"])
-    right = round(scores["accuracy"] * n)
-    if not target_of(scores).joint and right < n:
+    n_correct = round(scores["accuracy"] * n)
+    if not target_of(scores).joint and n_correct < n:
         known = scores.get("macro_f1_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
         return (
-            f"Macro-F1 on {count(n)} {split} {noun}{_seen(split, scores)}: "
+            f"Macro-F1 on {count(n)} {split} {noun}{_seen_in_training(split, scores)}: "
             f"{percent(scores['macro_f1'], digits)}{tail}; micro-F1 {percent(scores['micro_f1'], digits)}. "
-            f"{count(right)} of them got exactly their labels: {percent(scores['accuracy'], digits)}."
+            f"{count(n_correct)} of them got exactly their labels: {percent(scores['accuracy'], digits)}."
         )
-    if measure != "accuracy" and right < n:
+    if measure != "accuracy" and n_correct < n:
         known, metric = scores.get(f"{measure}_interval"), target_of(scores).metrics[measure]
         tail = f" (95{THIN}% interval {metric.interval(known, digits, None, n)})" if known else ""
         return (
-            f"{headed(metric.name)} on {count(n)} {split} {noun}{_seen(split, scores)}: "
-            f"{metric.value(scores[measure], digits)}{tail}. {count(right)} of them were labeled correctly: "
-            f"{percent(scores['accuracy'], digits)}."
+            f"{headed(metric.name)} on {count(n)} {split} {noun}{_seen_in_training(split, scores)}: "
+            f"{metric.value(scores[measure], digits)}{tail}. {count(n_correct)} of them were labeled "
+            f"correctly: {percent(scores['accuracy'], digits)}."
         )
-    seen = _seen(split, scores)
+    seen = _seen_in_training(split, scores)
     texts = f"{split} {noun}{seen}{',' if seen else ''} were labeled correctly"
-    if right == n:
+    if n_correct == n:
         share = f"{share_interval(1, scores.get('accuracy_interval'), n, digits)} of such {noun}"
         return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for {share}."
     known = scores.get("accuracy_interval")
     tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
-    return f"{count(right)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."
+    return f"{count(n_correct)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."
 
 
-def _seen(split: str, scores: Mapping[str, Any]) -> str:
+def _seen_in_training(split: str, scores: Mapping[str, Any]) -> str:
     """Part of a sentence on how many examples were also in training; empty: unknown."""
     n = scores["n"]
     seen = scores.get("seen_in_training", n if split == "train" else 0)
@@ -136,34 +136,34 @@ def _seen(split: str, scores: Mapping[str, Any]) -> str:
     return f", {'' if seen == n else 'not ' if not seen else f'{count(seen)} of them '}seen in training"
 
 
-def against(
+def compare_with_baselines(
     scores: dict[str, Any],
     baselines: dict[str, dict[str, Any]],
     measure: str = "accuracy",
-    still: Mapping[str, Any] | None = None,
+    still_learning: Mapping[str, Any] | None = None,
 ) -> str:
     """A sentence that compares the metric with the best baseline, and claims no more than intervals allow."""
     from glassformer.targets import target_of
 
     better = "a simpler and faster model is better here"
-    if still:
-        better = f"{_falling(still)}, and {_longer(still)}"
-    rated = {name: b for name, b in baselines.items() if b.get(measure) is not None}
-    if not rated or scores.get(measure) is None:
+    if still_learning:
+        better = f"{_falling_loss(still_learning)}, and {_longer_training(still_learning)}"
+    comparable = {name: b for name, b in baselines.items() if b.get(measure) is not None}
+    if not comparable or scores.get(measure) is None:
         return ""
-    name, best = max(rated.items(), key=lambda item: item[1][measure])
+    name, best = max(comparable.items(), key=lambda item: item[1][measure])
     gap, metric = scores[measure] - best[measure], target_of(scores).metrics[measure]
     points = metric.difference(gap, digits_for(scores["n"]))
     if not float(points.split()[0]):
         equal = "makes no error either" if scores["accuracy"] == 1 else "does as well"
         return f"The best simple model, {name}, {equal}."
-    what = "That is" if measure == "accuracy" else f"Its {metric.name} is"
-    text = f"{what} {points} {'above' if gap > 0 else 'below'} the best simple model, {name}"
+    subject = "That is" if measure == "accuracy" else f"Its {metric.name} is"
+    text = f"{subject} {points} {'above' if gap > 0 else 'below'} the best simple model, {name}"
     if best.get("class_weight") is not None:
         text += ", trained with the same class weights"
-    known = best.get("difference") or {}
-    if known.get("measure") == measure:
-        low, high = (100 * bound for bound in known["interval"])
+    difference = best.get("difference") or {}
+    if difference.get("measure") == measure:
+        low, high = (100 * bound for bound in difference["interval"])
         digits = digits_for(scores["n"])
         span = f"{low:+.{digits}f} to {high:+.{digits}f} points"
         span = f"95{THIN}% interval of the difference on the same examples: {span}"
@@ -172,28 +172,32 @@ def against(
         if gap > 0:
             return f"{text}, a significant difference ({span})."
         return f"{text}: {better} ({span})."
-    ours, theirs = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
-    if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
+    model_interval, baseline_interval = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
+    if (
+        model_interval
+        and baseline_interval
+        and max(model_interval[0], baseline_interval[0]) <= min(model_interval[1], baseline_interval[1])
+    ):
         return f"{text}; their intervals overlap, so this run alone does not settle which is better."
     return f"{text}." if gap > 0 else f"{text}: {better}."
 
 
-def _falling(still: Mapping[str, Any]) -> str:
-    loss = f"from {still['before']:.3f} to {still['after']:.3f}"
+def _falling_loss(still_learning: Mapping[str, Any]) -> str:
+    loss = f"from {still_learning['before']:.3f} to {still_learning['after']:.3f}"
     return f"the last epoch still lowered the validation loss {loss}"
 
 
-def _longer(still: Mapping[str, Any]) -> str:
+def _longer_training(still_learning: Mapping[str, Any]) -> str:
     """Settings to try if training ended too early."""
-    rate = f"--set lr={2 * still['lr']:.2g}" if still.get("lr") else "a higher lr"
-    return f"--set epochs={2 * still['epochs']} or {rate} may give a better model"
+    rate = f"--set lr={2 * still_learning['lr']:.2g}" if still_learning.get("lr") else "a higher lr"
+    return f"--set epochs={2 * still_learning['epochs']} or {rate} may give a better model"
 
 
-def unfinished(text: str, still: Mapping[str, Any] | None) -> str:
+def ended_too_early(text: str, still_learning: Mapping[str, Any] | None) -> str:
     """A sentence that training ended too early; empty: it did not, or ``text`` already has it."""
-    if not still or _longer(still) in text:
+    if not still_learning or _longer_training(still_learning) in text:
         return ""
-    text = f"{_falling(still)}: {_longer(still)}."
+    text = f"{_falling_loss(still_learning)}: {_longer_training(still_learning)}."
     return text[0].upper() + text[1:]
 
 
@@ -203,20 +207,20 @@ def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
     if not scores:
         return ""
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
-    still = metrics.get("still_learning")
-    comparison = against(scores, metrics.get("baselines") or {}, measure, still)
-    parts = verdict(scores, split, noun, measure), comparison, unfinished(comparison, still)
+    still_learning = metrics.get("still_learning")
+    comparison = compare_with_baselines(scores, metrics.get("baselines") or {}, measure, still_learning)
+    parts = verdict(scores, split, noun, measure), comparison, ended_too_early(comparison, still_learning)
     return " ".join(filter(None, parts)).replace(THIN, " ")
 
 
 def how_tested(results: dict[str, Any]) -> str:
     """The test that gave the p-values of a study, before their correction."""
-    drawn, tests = results.get("drawn", "examples"), {arm.get("test") for arm in results["arms"]}
+    unit, tests = results.get("drawn", "examples"), {arm.get("test") for arm in results["arms"]}
     if len(results["seeds"]) > 1:
-        return f"paired bootstrap over {drawn} with the scatter of the seeds as Student's t"
+        return f"paired bootstrap over {unit} with the scatter of the seeds as Student's t"
     if "permutation" in tests:
-        return f"paired permutation test over {drawn}"
-    return f"McNemar's test on the same {drawn}" if "mcnemar" in tests else f"paired bootstrap over {drawn}"
+        return f"paired permutation test over {unit}"
+    return f"McNemar's test on the same {unit}" if "mcnemar" in tests else f"paired bootstrap over {unit}"
 
 
 def guess_loss(classes: int) -> str:

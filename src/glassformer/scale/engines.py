@@ -75,18 +75,18 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
     try:
         # A task that asks for more than any machine has would wait forever. Without a GPU, ``work`` raises an
         # error that names it.
-        has = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        cpus = max(1, min(cpus, int(max(one.get("CPU", 0) for one in has))))
-        gpus = min(gpus, int(max(one.get("GPU", 0) for one in has)))
+        resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        cpus = max(1, min(cpus, int(max(one.get("CPU", 0) for one in resources))))
+        gpus = min(gpus, int(max(one.get("GPU", 0) for one in resources)))
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=3)(work_on)
         waiting: dict[Any, Any] = {}
-        left = iter(items)
+        remaining = iter(items)
         # Submit only a few more tasks than there are cores, to limit the cluster's memory use.
-        most = 4 * max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus)
+        max_pending = 4 * max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus)
         while True:
-            for item in left:
+            for item in remaining:
                 waiting[task.remote(work, item)] = item
-                if len(waiting) >= most:
+                if len(waiting) >= max_pending:
                     break
             if not waiting:
                 return

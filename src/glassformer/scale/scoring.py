@@ -68,15 +68,15 @@ class Shard:
 def in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
     """Yield lists of inputs of at most ``AT_ONCE`` bytes (a larger input gets its own list)."""
     portion: list[Any] = []
-    taken = 0
-    for one in inputs:
-        parts = one if isinstance(one, tuple) else (one,)
+    n_taken = 0
+    for x in inputs:
+        parts = x if isinstance(x, tuple) else (x,)
         size = sum(len(part) for part in parts if isinstance(part, str | bytes))
-        if portion and taken + size > AT_ONCE:
+        if portion and n_taken + size > AT_ONCE:
             yield portion
-            portion, taken = [], 0
-        portion.append(one)
-        taken += size
+            portion, n_taken = [], 0
+        portion.append(x)
+        n_taken += size
     if portion:
         yield portion
 
@@ -87,22 +87,22 @@ def read_rows(shard: Shard) -> Iterator[Any]:
     Reads only the row groups that contain them.
     """
     if shard.pair:
-        sides = (replace(shard, column=name, pair="") for name in (shard.column, shard.pair))
-        yield from zip(*map(read_rows, sides), strict=True)
+        shards = (replace(shard, column=name, pair="") for name in (shard.column, shard.pair))
+        yield from zip(*map(read_rows, shards), strict=True)
         return
     file = open_parquet(shard.source)
     if shard.column not in file.schema_arrow.names:
         raise NoSuchColumnError(f"no column {shard.column!r}", where=shard.source)
-    groups, before = [], 0
+    groups, group_start = [], 0
     start, end, row = shard.first, shard.first + shard.rows, 0
     for number in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(number).num_rows
         if row < end and row + count > start:
             groups.append(number)
         elif row + count <= start:
-            before = row + count
+            group_start = row + count
         row += count
-    row = before
+    row = group_start
     for batch in batches(shard.source, shard.column, groups):
         if row + len(batch) > start:
             part = batch.slice(max(0, start - row), end - max(row, start))
@@ -204,8 +204,8 @@ def score_file(
     def check() -> None:
         unchanged.check()
         if _state(model) != state:
-            what = "the model has changed while it answered; what is finished is not joined"
-            raise CheckpointError(what, where=str(model), fix="Give the same command again")
+            message = "the model has changed while it answered; what is finished is not joined"
+            raise CheckpointError(message, where=str(model), fix="Give the same command again")
 
     parts = out.with_name(f"{out.name}.parts")
     if pair is not None or getattr(load_once(model), "reads_pairs", False):
@@ -261,9 +261,9 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
 
 
 def find_column(
-    source: str | Path, inputs: Inputs, wanted: str | None = None, trained: str | None = None
+    source: str | Path, inputs: Inputs, requested: str | None = None, trained: str | None = None
 ) -> str:
-    """The column of texts or images: ``wanted``, or else the one used in training, or else by common names.
+    """The column of texts or images: ``requested``, else the one used in training, else by common names.
 
     Raises:
         DataError: no such column, a column of another type, or several candidates.
@@ -272,26 +272,26 @@ def find_column(
 
     schema = open_parquet(source).schema_arrow
     names = schema.names
-    if wanted is not None and wanted not in names:
-        raise NoSuchColumnError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
-    if wanted is None and trained in names:
-        wanted = trained
-    usual, noun = inputs.columns, inputs.noun
-    found = [wanted] if wanted is not None else names[:1] if len(names) == 1 else []
-    found = found or [name for name in names if name.lower() in usual]
-    found = found or inputs.likely_columns(source, schema)
-    chosen = [name for name in found if name.lower() == usual[0]] or found
-    if len(chosen) != 1:
-        several = ", ".join(found)
-        what = f"several columns could be the {noun}: {several}" if found else f"no column of {noun}"
+    if requested is not None and requested not in names:
+        raise NoSuchColumnError(f"no column {requested!r}", where=str(source), fix=nearest(requested, names))
+    if requested is None and trained in names:
+        requested = trained
+    usual_names, noun = inputs.columns, inputs.noun
+    candidates = [requested] if requested is not None else names[:1] if len(names) == 1 else []
+    candidates = candidates or [name for name in names if name.lower() in usual_names]
+    candidates = candidates or inputs.likely_columns(source, schema)
+    by_name = [name for name in candidates if name.lower() == usual_names[0]] or candidates
+    if len(by_name) != 1:
+        several = ", ".join(candidates)
+        what = f"several columns could be the {noun}: {several}" if candidates else f"no column of {noun}"
         raise UnclearColumnError(what, where=str(source), fix=f"Name it with --text-column: {listed(names)}")
-    kind = schema.field(chosen[0]).type
+    kind = schema.field(by_name[0]).type
     lists = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or lists:  # numbers, truth values, dates
-        what = f"column {chosen[0]!r} holds {kind}, not {noun}"
+        what = f"column {by_name[0]!r} holds {kind}, not {noun}"
         fix = f"Name another with --text-column: {listed(names)}"
         raise UnclearColumnError(what, where=str(source), fix=fix)
-    return chosen[0]
+    return by_name[0]
 
 
 def load_once(model: str | Path) -> Any:
@@ -309,8 +309,8 @@ def _loaded(model: str, checksum: str) -> Any:
 
     clf = load(model)
     if TASKS[clf.RECIPE.task].answer is None:
-        what = f"holds {with_article(type(clf).__name__)}, which gives no labels"
-        raise NotForThisModelError(what, where=str(model))
+        message = f"holds {with_article(type(clf).__name__)}, which gives no labels"
+        raise NotForThisModelError(message, where=str(model))
     return clf
 
 
@@ -376,25 +376,25 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     probabilities: list[float | None] = [None] * shard.rows
     truncated: list[bool | None] = [None] * shard.rows
     errors: list[str | None] = [None] * shard.rows
-    seen = 0
+    n_rows = 0
     for inputs in in_portions(read_rows(shard)):
-        if seen + len(inputs) > shard.rows:
+        if n_rows + len(inputs) > shard.rows:
             break
         problems, outputs = _outputs(clf, inputs)
-        errors[seen : seen + len(inputs)] = problems
-        good = [i for i, error in enumerate(problems) if error is None]
-        if good:
-            valid = [inputs[i] for i in good]
-            places = [seen + i for i in good]
+        errors[n_rows : n_rows + len(inputs)] = problems
+        usable = [i for i, error in enumerate(problems) if error is None]
+        if usable:
+            valid = [inputs[i] for i in usable]
+            places = [n_rows + i for i in usable]
             rows[places] = outputs
             if clf.inputs.can_be_cut:
                 for i, was_cut in zip(places, clf.truncated(valid).tolist(), strict=True):
                     truncated[i] = was_cut
             for i, label, probability in zip(places, *answer(clf, outputs), strict=True):
                 labels[i], probabilities[i] = label, probability
-        seen += len(inputs)
-    if seen != shard.rows:
-        raise DataError(f"{seen} of {shard.rows} rows were read", where=shard.source)
+        n_rows += len(inputs)
+    if n_rows != shard.rows:
+        raise DataError(f"{n_rows} of {shard.rows} rows were read", where=shard.source)
     label_type: Any = pa.int64() if isinstance(classes[0], int) else pa.string()
     if clf.kind_.binary:
         label_type, labels = pa.list_(label_type), [None if x is None else list(x) for x in labels]
@@ -432,17 +432,17 @@ def _problem(clf: Any, x: Any) -> str | None:
 def _outputs(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
     """The error of each input (None if it is valid), and the probabilities of the valid ones."""
     errors = [_problem(clf, x) for x in inputs]
-    good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
-    if not good:
+    usable = [x for x, error in zip(inputs, errors, strict=True) if error is None]
+    if not usable:
         return errors, None
     try:
-        return errors, clf.outputs(good)
+        return errors, clf.outputs(usable)
     except DataError:
         if not clf.inputs.can_be_cut:
             raise
     errors = _with_tokenizer_errors(clf, inputs, errors)  # one bad text must not fail the whole shard
-    good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
-    return errors, clf.outputs(good) if good else None
+    usable = [x for x, error in zip(inputs, errors, strict=True) if error is None]
+    return errors, clf.outputs(usable) if usable else None
 
 
 def _with_tokenizer_errors(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:

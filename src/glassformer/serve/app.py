@@ -34,17 +34,17 @@ from glassformer.serve.decoding import Decoding, Encoding
 from glassformer.serve.guard import PREDICT, Guard, JsonRoute
 from glassformer.serve.kinds import KINDS, ROUTES, Route, paths_of
 from glassformer.serve.limits import Limits
-from glassformer.serve.metrics import Held, Metrics
+from glassformer.serve.metrics import MemoryBudget, Metrics
 from glassformer.serve.models import ServedModel
-from glassformer.serve.problems import JSON, Problem, of_model, of_validation
+from glassformer.serve.problems import JSON, Problem, model_problem, validation_problem
 from glassformer.serve.schema import (
-    Asked,
     ErrorResponse,
     ExplainRequest,
     ExplainResponse,
+    RequestInputs,
     StateResponse,
-    listing,
-    reading,
+    models_response,
+    request_class,
 )
 
 log = logging.getLogger("glassformer.serve")
@@ -57,8 +57,8 @@ STATIC = {  # served from memory; a client's path is only used as a key here
     "/static/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
     "/static/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-# The common style sheet, and that of spans
-SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
+# the common style sheet, and the style sheet of spans
+STYLE_SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
 EXPLAIN = "/v1/explain"
 REASONS = {
     400: "Not JSON, or not served under this host name",
@@ -71,7 +71,7 @@ REASONS = {
     429: "The queue is full: try again after Retry-After",
     503: "No answer in time, or stopping",
 }
-WRONG: dict[int | str, dict[str, Any]] = {
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorResponse, "description": what} for code, what in REASONS.items()
 }
 
@@ -81,8 +81,8 @@ def _lower_priority(threads: int) -> None:
     set_threads(threads)
     with suppress(OSError, AttributeError):  # Linux has niceness per thread, other systems per process
         if sys.platform == "linux":
-            own = threading.get_native_id()
-            os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + 5)
+            thread = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + 5)
 
 
 class Server:
@@ -92,22 +92,22 @@ class Server:
         self,
         models: Sequence[tuple[ServedModel, bool]],
         limits: Limits,
-        held: Held | None = None,
+        budget: MemoryBudget | None = None,
         broken: Mapping[str, str] | None = None,
     ):
         self.broken = dict(broken or {})
         self.models = {served.name: served for served, _ in models}
         self.calibrated = {served.name: calibrated for served, calibrated in models}
         self.limits, self.metrics = limits, Metrics()
-        self.held = held or Held(limits.all_bytes)
-        self.held.metrics = self.metrics
+        self.budget = budget or MemoryBudget(limits.all_bytes)
+        self.budget.metrics = self.metrics
         self.ready = False
         self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
         # Images take seconds to decode, texts milliseconds: they use separate threads.
         self.encoding, self.decoding = Encoding(), Decoding(limits.decode_seconds)
         self.kinds = [type(served.inputs) for served, _ in models]
-        self.requests = {path: reading(route.request, self.kinds) for path, route in ROUTES.items()}
-        self.requests[EXPLAIN] = reading(ExplainRequest, self.kinds)
+        self.requests = {path: request_class(route.request, self.kinds) for path, route in ROUTES.items()}
+        self.requests[EXPLAIN] = request_class(ExplainRequest, self.kinds)
         threads = (next(iter(self.models.values())).clf.threads,)  # torch has this setting per thread
         self.computing = ThreadPoolExecutor(1, "compute", _lower_priority, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _lower_priority, threads)
@@ -143,8 +143,8 @@ class Server:
     def choose(
         self,
         name: str | None,
-        reads: type[ServedInputs],
-        gives: str = "labels",
+        input_kind: type[ServedInputs],
+        output_kind: str = "labels",
         pairs: bool = False,
         lacks: Callable[[Any], Problem | None] = lambda target: None,
     ) -> ServedModel:
@@ -155,74 +155,86 @@ class Server:
             Problem: 404 no such model, 422 the model reads something else.
         """
         if name is None:
-            near = [s for s in self.models.values() if (s.kind, s.gives) == (reads.kind, gives)]
-            able = sorted((s for s in near if s.pairs == pairs), key=lambda s: lacks(s.target) is not None)
-            if able:
-                return able[0]
-            if made_by := KINDS[gives].made_by:
+            candidates = [
+                s for s in self.models.values() if (s.kind, s.gives) == (input_kind.kind, output_kind)
+            ]
+            suitable = sorted(
+                (s for s in candidates if s.pairs == pairs), key=lambda s: lacks(s.target) is not None
+            )
+            if suitable:
+                return suitable[0]
+            if made_by := KINDS[output_kind].made_by:
                 fix = f"Start the server with a run of {made_by}"
-                fix += ", or a checkpoint such as all-minilm-l6-v2" if gives == "vectors" else ""
-                raise Problem(422, f"no model here gives {gives}", where="model", fix=fix)
-            others = [s for s in self.models.values() if s.kind == reads.kind and s.target.made_by]
-            ways = [f"POST {paths_of(s.gives)[0]} for {s.name}" for s in others]
-            if near and not ways:
-                raise _of_pairs(near[0])
-            what = "pairs of texts" if pairs else reads.noun
-            fix = " or ".join(ways) or "Start the server with one that does"
+                fix += ", or a checkpoint such as all-minilm-l6-v2" if output_kind == "vectors" else ""
+                raise Problem(422, f"no model here gives {output_kind}", where="model", fix=fix)
+            others_of_input = [
+                s for s in self.models.values() if s.kind == input_kind.kind and s.target.made_by
+            ]
+            alternatives = [f"POST {paths_of(s.gives)[0]} for {s.name}" for s in others_of_input]
+            if candidates and not alternatives:
+                raise _wrong_pairing(candidates[0])
+            what = "pairs of texts" if pairs else input_kind.noun
+            fix = " or ".join(alternatives) or "Start the server with one that does"
             raise Problem(422, f"no model here reads {what}", where="model", fix=fix)
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
         if name not in self.models:
             raise Problem(404, "no such model", where="model", fix=f"Known: {', '.join(self.models)}")
         served = self.models[name]
-        if served.kind != reads.kind:
-            other = served.inputs.noun
-            fitting = [s.name for s in self.models.values() if (s.kind, s.gives) == (reads.kind, gives)]
-            fix = f"Send {other}" + (
-                f", or name a model of {reads.noun}: {', '.join(fitting)}" if fitting else ""
+        if served.kind != input_kind.kind:
+            noun = served.inputs.noun
+            fitting_models = [
+                s.name for s in self.models.values() if (s.kind, s.gives) == (input_kind.kind, output_kind)
+            ]
+            fix = f"Send {noun}" + (
+                f", or name a model of {input_kind.noun}: {', '.join(fitting_models)}"
+                if fitting_models
+                else ""
             )
-            raise Problem(422, f"this model reads {other}", where="model", fix=fix)
-        if served.gives != gives:
+            raise Problem(422, f"this model reads {noun}", where="model", fix=fix)
+        if served.gives != output_kind:
             *paths, last = paths_of(served.gives)
             use = f"{', '.join(paths)} or {last}" if paths else last
             raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
         if served.pairs != pairs:
-            raise _of_pairs(served)
+            raise _wrong_pairing(served)
         return served
 
-    def choose_to_explain(self, request: ExplainRequest, asked: Asked) -> ServedModel:
+    def choose_to_explain(self, request: ExplainRequest, sent: RequestInputs) -> ServedModel:
         """The model that the request names, or the first one that can explain such an input.
 
         Raises:
             Problem: as ``choose``; or a word is given, but the model is explained for the whole text.
         """
-        named, of_word = self.models.get(request.model or ""), request.word is not None
-        able = [kind for kind in KINDS.values() if kind.explains and (kind.of_words or not of_word)]
-        if named is not None:
-            if of_word and not named.target.of_words:
-                what = f"this model gives {named.gives}, of a text and not of words"
+        requested, for_word = self.models.get(request.model or ""), request.word is not None
+        explained_kinds = [
+            kind for kind in KINDS.values() if kind.explains and (kind.of_words or not for_word)
+        ]
+        if requested is not None:
+            if for_word and not requested.target.of_words:
+                what = f"this model predicts {requested.gives} of a whole text, not of words"
                 raise Problem(422, what, where="word", fix="Leave it out")
-            gives = [named.gives] if named.target.explains else []
+            gives = [requested.gives] if requested.target.explains else []
         else:
-            kind = asked.reads.kind, asked.pairs
-            here = {s.gives for s in self.models.values() if (s.kind, s.pairs) == kind}
-            gives = [kind.gives for kind in able if kind.gives in here]
-        return self.choose(request.model, asked.reads, [*gives, able[0].gives][0], asked.pairs)
+            kind = sent.input_kind.kind, sent.pairs
+            available = {s.gives for s in self.models.values() if (s.kind, s.pairs) == kind}
+            gives = [kind.gives for kind in explained_kinds if kind.gives in available]
+        return self.choose(request.model, sent.input_kind, [*gives, explained_kinds[0].gives][0], sent.pairs)
 
     async def predict(self, route: Route, request: Any) -> dict[str, Any]:
         """Respond to a request, for any kind of model."""
-        asked = request.asked()
-        served = self.choose(request.model, asked.reads, route.gives, asked.pairs, route.lacks)
+        sent = request.to_inputs()
+        served = self.choose(request.model, sent.input_kind, route.gives, sent.pairs, route.lacks)
         if (problem := route.lacks(served.target)) is not None:
             raise problem
         try:
-            items, rows = await self.batchers[served.name].submit(asked.inputs, asked.where)
+            items, rows = await self.batchers[served.name].submit(sent.inputs, sent.field_name)
         except Problem as problem:
-            problem.where = asked.places.get(problem.where or "", problem.where)
+            problem.where = sent.fields.get(problem.where or "", problem.where)
             raise
         return {"model": served.name, **await route.respond(self, served, request, items, rows)}
 
-    async def explain(self, call: Callable[..., Any], *given: Any, fix: str) -> Any:
+    async def explain(self, call: Callable[..., Any], *arguments: Any, fix: str) -> Any:
         """Compute one explanation in a separate thread, because it may take seconds.
 
         Args:
@@ -233,21 +245,21 @@ class Server:
         """
         if self.explanations >= self.limits.explain_queue:
             self.metrics.refused.labels("explain").inc()
-            raise Problem(429, "too many explanations at once", fix="Try again in a moment", again=1)
+            raise Problem(429, "too many explanations at once", fix="Try again in a moment", retry_after=1)
         self.explanations += 1
-        begun = self.explaining.submit(call, *given)
-        work = asyncio.wrap_future(begun)
-        work.add_done_callback(self._explained)
+        future = self.explaining.submit(call, *arguments)
+        task = asyncio.wrap_future(future)
+        task.add_done_callback(self._explained)
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await asyncio.shield(work)
+                return await asyncio.shield(task)
         except asyncio.CancelledError:
-            begun.cancel()  # the client has gone; a running call keeps its place in the queue until it ends
+            future.cancel()  # the client has gone; a running call keeps its place in the queue until it ends
             raise
         except TimeoutError:
-            begun.cancel()  # if it has not begun; else it keeps its place in the queue until it ends
+            future.cancel()  # if it has not begun; else it keeps its place in the queue until it ends
             what = f"no explanation within {self.limits.seconds:g} s"
-            raise Problem(503, what, fix=fix, again=2) from None
+            raise Problem(503, what, fix=fix, retry_after=2) from None
 
     def _explained(self, work: Any) -> None:
         self.explanations -= 1
@@ -261,7 +273,7 @@ def create_app(
     *,
     key: str | None = None,
     hosts: Collection[str] = (),
-    held: Held | None = None,
+    budget: MemoryBudget | None = None,
     broken: Mapping[str, str] | None = None,
 ) -> FastAPI:
     """Create the ASGI application that serves these models.
@@ -269,10 +281,10 @@ def create_app(
     Args:
         models: from ``load_models``.
         key, hosts: see ``Guard``.
-        held: memory budget, also used for the heads of connections; see ``bounded_protocol``.
+        budget: memory budget, also used for the heads of connections; see ``bounded_protocol``.
         broken: name -> error of each model that could not be loaded.
     """
-    server = Server(models, limits, held, broken)
+    server = Server(models, limits, budget, broken)
     app = FastAPI(
         title="glassformer",
         version=__version__,
@@ -287,11 +299,11 @@ def create_app(
     _add_routes(app, server)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
-    app.exception_handler(NotFiniteError)(lambda request, error: of_model(error).response())
+    app.exception_handler(NotFiniteError)(lambda request, error: model_problem(error).response())
     app.exception_handler(RequestValidationError)(_validation_problem)
     app.exception_handler(HTTPException)(_http_problem)
-    app.exception_handler(Exception)(_failed)
-    routes = [*STATIC, *SHEETS, *ROUTES, EXPLAIN, "/v1/models", "/health", "/ready", "/metrics"]
+    app.exception_handler(Exception)(_server_failed)
+    routes = [*STATIC, *STYLE_SHEETS, *ROUTES, EXPLAIN, "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
         limits=limits,
@@ -300,12 +312,12 @@ def create_app(
         key=key,
         hosts=hosts,
         full=server.full,
-        held=server.held,
+        budget=server.budget,
     )
     return app
 
 
-def _of_pairs(served: Any) -> Problem:
+def _wrong_pairing(served: Any) -> Problem:
     """The error for single texts sent to a model of pairs, or the other way round."""
     what, fix = "one text", 'Send "text" or "texts"'
     if served.pairs:
@@ -315,8 +327,8 @@ def _of_pairs(served: Any) -> Problem:
 
 
 def _validation_problem(request: Any, error: RequestValidationError) -> Response:
-    asked = request.app.state.server.requests.get(request.url.path, ExplainRequest)
-    return of_validation(error.errors(), list(asked.model_fields)).response()
+    request_class_ = request.app.state.server.requests.get(request.url.path, ExplainRequest)
+    return validation_problem(error.errors(), list(request_class_.model_fields)).response()
 
 
 def _add_route(app: FastAPI, server: Server, route: Route) -> None:
@@ -330,7 +342,7 @@ def _add_route(app: FastAPI, server: Server, route: Route) -> None:
         methods=["POST"],
         name=route.path.rpartition("/")[2],
         response_model=route.response,
-        responses=WRONG,
+        responses=ERROR_RESPONSES,
         summary=route.summary,
     )
 
@@ -340,38 +352,48 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         _add_route(app, server, route)
 
     async def explain(request: Any) -> Response:
-        asked = request.asked()
-        served = server.choose_to_explain(request, asked)
-        given = served.inputs.pair(*asked.inputs[0]) if asked.pairs else asked.inputs[0]
+        sent = request.to_inputs()
+        served = server.choose_to_explain(request, sent)
+        x = served.inputs.pair(*sent.inputs[0]) if sent.pairs else sent.inputs[0]
         options = {k: v for k in ("layer", "head") if (v := getattr(request, k)) is not None}
-        call = partial(served.explain, given, request.method, request.target, options, request.word)
-        return JSONResponse(await server.explain(call, fix="Take another method"))
+        call = partial(served.explain, x, request.method, request.target, options, request.word)
+        return JSONResponse(await server.explain(call, fix="Use a faster method"))
 
     explain.__annotations__["request"] = server.requests[EXPLAIN]
     about = "Explanation of a prediction"
-    app.post(EXPLAIN, response_model=ExplainResponse, responses=WRONG, summary=about)(explain)
+    app.post(EXPLAIN, response_model=ExplainResponse, responses=ERROR_RESPONSES, summary=about)(explain)
 
-    @app.get("/v1/models", response_model=listing(server.kinds), responses={401: WRONG[401], 400: WRONG[400]})
+    @app.get(
+        "/v1/models",
+        response_model=models_response(server.kinds),
+        responses={401: ERROR_RESPONSES[401], 400: ERROR_RESPONSES[400]},
+    )
     async def models() -> Response:
         """The models of this server."""
         broken = [{"name": name, "error": error} for name, error in server.broken.items()]
         return JSONResponse({"models": server.about, "broken": broken})
 
     @app.head("/health", include_in_schema=False)
-    @app.get("/health", response_model=StateResponse, responses={400: WRONG[400]})
+    @app.get("/health", response_model=StateResponse, responses={400: ERROR_RESPONSES[400]})
     async def health() -> Response:
         """Whether the process is alive."""
         return JSONResponse({"state": "alive"})
 
     @app.head("/ready", include_in_schema=False)
-    @app.get("/ready", response_model=StateResponse, responses={400: WRONG[400], 503: WRONG[503]})
+    @app.get(
+        "/ready",
+        response_model=StateResponse,
+        responses={400: ERROR_RESPONSES[400], 503: ERROR_RESPONSES[503]},
+    )
     async def ready() -> Response:
         """Whether the server accepts requests."""
         if not server.ready:
-            raise Problem(503, "not ready", again=1)
+            raise Problem(503, "not ready", retry_after=1)
         return JSONResponse({"state": "ready"})
 
-    @app.get("/metrics", response_class=Response, responses={400: WRONG[400], 401: WRONG[401]})
+    @app.get(
+        "/metrics", response_class=Response, responses={400: ERROR_RESPONSES[400], 401: ERROR_RESPONSES[401]}
+    )
     async def metrics() -> Response:
         """Metrics for Prometheus."""
         return Response(server.metrics.text(), media_type=server.metrics.content_type)
@@ -380,7 +402,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
 def _add_page(app: FastAPI) -> None:
     folder = files("glassformer.serve") / "static"
     contents = {path: (folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
-    for path, name in SHEETS.items():
+    for path, name in STYLE_SHEETS.items():
         contents[path] = asset(name).encode(), "text/css; charset=utf-8"
 
     async def static(request: Request) -> Response:
@@ -394,9 +416,9 @@ def _add_page(app: FastAPI) -> None:
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     # the body cannot be parsed: not UTF-8, compressed, or nested too deeply
-    unread = error.status_code == 400
+    is_unparsable = error.status_code == 400
     what, where, fix = str(error.detail), request.url.path, None
-    if unread:
+    if is_unparsable:
         where, fix = "body", JSON
     if error.status_code == 404:
         paths = [str(path) for route in request.app.routes if (path := getattr(route, "path", None))]
@@ -414,7 +436,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     return response
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _server_failed(request: Request, error: Exception) -> Response:
     text = printable("".join(traceback.format_exception(error)), allowed="\n")
     log.error("%s %s failed\n%s", request.method, json_text(request.url.path, ascii=True), text)
-    return Problem(500, "the server has failed; its log says how").response()
+    return Problem(500, "the server failed; its log has the details").response()

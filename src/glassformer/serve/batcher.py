@@ -20,7 +20,7 @@ from glassformer.errors import InputError, NotFiniteError
 from glassformer.inputs.inputs import Item
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import ServedModel
-from glassformer.serve.problems import Problem, of_input
+from glassformer.serve.problems import Problem, input_problem
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Job:
     items: list[Item]
     answer: asyncio.Future[list[Any]]
     rows: list[Any] = field(default_factory=list)  # outputs of ``ServedModel.compute``
-    left: int = 0
+    n_left: int = 0
 
 
 class Batcher:
@@ -51,23 +51,23 @@ class Batcher:
             self.tokens > 0 and self.tokens + self.served.inputs.min_tokens(size) > self.limits.queue_tokens
         )
 
-    async def submit(self, inputs: Sequence[Any], what: str) -> tuple[list[Item], list[Any]]:
+    async def submit(self, inputs: Sequence[Any], field: str) -> tuple[list[Item], list[Any]]:
         """The prepared inputs of a request, and one row of outputs for each.
 
         Problem 429: the queue is full, 503: too slow, 413 and 422: an input that cannot be used.
         """
-        self.served.check(inputs, what)
-        guess = sum(map(self.served.inputs.estimate_tokens, inputs))
-        if self.tokens and self.tokens + guess > self.limits.queue_tokens:
+        self.served.check(inputs, field)
+        estimate = sum(map(self.served.inputs.estimate_tokens, inputs))
+        if self.tokens and self.tokens + estimate > self.limits.queue_tokens:
             raise self.metrics.queue_is_full()
-        self._admit(guess)
+        self._admit(estimate)
         job = None
         try:
             async with asyncio.timeout(self.limits.seconds):
-                items = await self.preparing.items(self.served.inputs, inputs, what)
+                items = await self.preparing.items(self.served.inputs, inputs, field)
                 exact = sum(item.tokens for item in items)
-                self._admit(exact - guess)
-                guess = exact
+                self._admit(exact - estimate)
+                estimate = exact
                 future = asyncio.get_running_loop().create_future()
                 job = Job(items, future, [None] * len(items), len(items))
                 self.waiting.extend((job, i) for i in range(len(items)))
@@ -77,13 +77,15 @@ class Batcher:
         except TimeoutError:
             self.metrics.refused.labels("time").inc()
             fix = "Try again later"
-            raise Problem(503, f"no answer within {self.limits.seconds:g} s", fix=fix, again=2) from None
+            raise Problem(
+                503, f"no answer within {self.limits.seconds:g} s", fix=fix, retry_after=2
+            ) from None
         except InputError as error:
-            raise of_input(error) from None
+            raise input_problem(error) from None
         finally:
             if job is not None:
                 job.answer.cancel()  # its inputs that still wait are dropped
-            self._admit(-guess)
+            self._admit(-estimate)
 
     def _admit(self, tokens: int) -> None:
         self.tokens += tokens
@@ -96,41 +98,41 @@ class Batcher:
             await self.arrived.wait()
             if self.waiting_tokens < self.limits.batch_tokens:
                 await asyncio.sleep(self.limits.wait_ms / 1000)
-            while taken := self._take():
-                items = [job.items[i] for job, i in taken]
+            while batch := self._take():
+                items = [job.items[i] for job, i in batch]
                 try:
                     rows = await loop.run_in_executor(self.computing, self.served.compute, items)
-                    self._give(taken, rows)
+                    self._deliver(batch, rows)
                 except Exception as error:  # only these requests fail; the next batch is computed as usual
-                    for job, _ in taken:
+                    for job, _ in batch:
                         if not job.answer.done():
                             job.answer.set_exception(error)
             self.arrived.clear()
 
     def _take(self) -> list[tuple[Job, int]]:
         """The next inputs up to ``batch_tokens``, at least one; those of cancelled requests are dropped."""
-        taken, tokens = [], 0
+        batch, tokens = [], 0
         while self.waiting:
             job, i = self.waiting[0]
             size = job.items[i].tokens
-            if taken and tokens + size > self.limits.batch_tokens:
+            if batch and tokens + size > self.limits.batch_tokens:
                 break
             self.waiting.popleft()
             self.waiting_tokens -= size
             if not job.answer.done():
-                taken.append((job, i))
+                batch.append((job, i))
                 tokens += size
-        if taken:
+        if batch:
             self.metrics.batch.labels(self.served.name).observe(tokens)
             self.metrics.tokens.labels(self.served.name).inc(tokens)
-        return taken
+        return batch
 
-    def _give(self, taken: Sequence[tuple[Job, int]], rows: list[Any]) -> None:
-        self.metrics.inputs.labels(self.served.name).inc(len(taken))
-        for (job, i), row in zip(taken, rows, strict=True):
+    def _deliver(self, batch: Sequence[tuple[Job, int]], rows: list[Any]) -> None:
+        self.metrics.inputs.labels(self.served.name).inc(len(batch))
+        for (job, i), row in zip(batch, rows, strict=True):
             job.rows[i] = row
-            job.left -= 1
-            if not job.left and not job.answer.done():
+            job.n_left -= 1
+            if not job.n_left and not job.answer.done():
                 try:  # only this request fails; others in the batch may be fine
                     job.answer.set_result(self.served.check_answers(job.rows))
                 except NotFiniteError as error:

@@ -36,7 +36,7 @@ class Job:
         self.call: Callable[[], Any] | None = call
         self.future: Future[Any] = Future()
         self.started: float | None = None
-        self.over = self.given_up = False
+        self.finished = self.abandoned = False
 
 
 class Workers:
@@ -46,7 +46,7 @@ class Workers:
         self.name, self.seconds = name, seconds
         self.queue: SimpleQueue[Job | None] = SimpleQueue()
         self.lock = threading.Lock()
-        self.threads = self.lost = 0
+        self.threads = self.n_abandoned = 0
         for _ in range(count):
             self._add_thread()
 
@@ -56,7 +56,7 @@ class Workers:
         loop = asyncio.get_running_loop()
         answer = asyncio.wrap_future(job.future)
         timer = loop.call_later(self.seconds, self._check_time, loop, job)
-        answer.add_done_callback(lambda _: timer.cancel() if job.over else None)
+        answer.add_done_callback(lambda _: timer.cancel() if job.finished else None)
         self.queue.put(job)
         return answer
 
@@ -77,7 +77,7 @@ class Workers:
             result, error = None, None
             job.started = time.monotonic()
             if not job.future.set_running_or_notify_cancel():
-                job.over = True
+                job.finished = True
                 continue
             try:
                 assert call is not None
@@ -85,35 +85,35 @@ class Workers:
             except BaseException as e:
                 error = e
             with self.lock:
-                job.over = True
-                if not job.given_up:
+                job.finished = True
+                if not job.abandoned:
                     if error is None:
                         job.future.set_result(result)
                     else:
                         job.future.set_exception(error)
                 else:
-                    self.lost -= 1
+                    self.n_abandoned -= 1
                     self.threads -= 1
-                    if self.lost < MAX_ABANDONED:  # another thread has replaced this one
+                    if self.n_abandoned < MAX_ABANDONED:  # another thread has replaced this one
                         return
                     self.threads += 1
             del call, result, error, job  # do not keep the image until the next call
 
     def _check_time(self, loop: asyncio.AbstractEventLoop, job: Job) -> None:
-        """Give a call up if it takes too long; runs in the event loop."""
+        """Abandon a call that takes too long; runs in the event loop."""
         with self.lock:
-            if job.over or job.future.cancelled():
+            if job.finished or job.future.cancelled():
                 return
-            taken = 0.0 if job.started is None else time.monotonic() - job.started
-            if taken < self.seconds:
-                loop.call_later(max(0.01, self.seconds - taken), self._check_time, loop, job)
+            elapsed = 0.0 if job.started is None else time.monotonic() - job.started
+            if elapsed < self.seconds:
+                loop.call_later(max(0.01, self.seconds - elapsed), self._check_time, loop, job)
                 return
-            job.given_up = True
+            job.abandoned = True
             what = f"the image took longer than {self.seconds:g} s to decode"
-            fix = "Scale it down, or save it again"
-            job.future.set_exception(Problem(503, what, where="images", fix=fix, again=2))
-            self.lost += 1
-            if self.lost <= MAX_ABANDONED:
+            fix = "Scale the image down, or save it again"
+            job.future.set_exception(Problem(503, what, where="images", fix=fix, retry_after=2))
+            self.n_abandoned += 1
+            if self.n_abandoned <= MAX_ABANDONED:
                 self._add_thread()
 
 
@@ -136,9 +136,9 @@ class Encoding:
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(2, "prepare-text")
 
-    async def items(self, model: ServedInputs, inputs: Sequence[Any], what: str) -> list[Item]:
+    async def items(self, model: ServedInputs, inputs: Sequence[Any], field: str) -> list[Item]:
         """Tokenize inputs; raises InputError if one cannot be used."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, model.encode, inputs, what)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, model.encode, inputs, field)
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = True) -> None:
         """Let the threads end."""
@@ -152,13 +152,13 @@ class Decoding:
         self.small = Workers(SMALL_THREADS, "decode", seconds)
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
-    async def items(self, model: ServedImages, contents: Sequence[str], what: str) -> list[Item]:
+    async def items(self, model: ServedImages, contents: Sequence[str], field: str) -> list[Item]:
         """Decode images in base64, one by one; stops if the request is cancelled."""
-        opened = await self.small.start(lambda: model.decode_base64(contents, what))
+        contents_and_pixels = await self.small.start(lambda: model.decode_base64(contents, field))
         items = []
-        for i, (content, pixels) in enumerate(opened):
+        for i, (content, pixels) in enumerate(contents_and_pixels):
             lane, decode = (self.large, _decode_large) if pixels > LARGE else (self.small, _decode)
-            items.append(await lane.start(lambda d=decode, c=content, i=i: d(model, c, f"{what}[{i}]")))
+            items.append(await lane.start(lambda d=decode, c=content, i=i: d(model, c, f"{field}[{i}]")))
         return items
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = True) -> None:

@@ -22,7 +22,7 @@ from fastapi.routing import APIRoute
 
 from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
-from glassformer.serve.metrics import Held, Metrics, Share
+from glassformer.serve.metrics import MemoryBudget, Metrics, Reservation
 from glassformer.serve.problems import JSON, Problem, too_many
 
 # --- the JSON of a request ------------------------------------------------------------------------
@@ -34,7 +34,7 @@ from glassformer.serve.problems import JSON, Problem, too_many
 # a thread.
 
 
-SHARE = "glassformer.share"  # key of the scope: the request's part of the memory budget
+RESERVATION = "glassformer.share"  # key of the scope: the request's part of the memory budget
 SMALL = 65_536  # bytes; smaller bodies are parsed in the event loop, in a millisecond at most
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 NO_QUOTES = bytes(set(range(256)) - set(b'"'))
@@ -48,7 +48,7 @@ def parse(body: bytes, limits: Limits) -> Any:
     if not encoding.startswith("utf-8"):
         body = body.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     check_shape(body, limits)
-    value = json.loads(body, object_pairs_hook=_each_once)
+    value = json.loads(body, object_pairs_hook=_unique_keys)
     for name in ("texts", "images", "pairs", "sentences") if isinstance(value, dict) else ():
         if isinstance(inputs := value.get(name), list) and len(inputs) > limits.inputs:
             raise too_many(len(inputs), limits.inputs, name)
@@ -60,38 +60,40 @@ def check_shape(body: bytes, limits: Limits) -> None:
 
     The count is valid up to the first byte that is not JSON; parsers stop there.
     """
-    most = limits.json_values + limits.inputs
-    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # each quotation mark left begins or ends a string
+    max_values = limits.json_values + limits.inputs
+    unescaped = body.replace(b"\\\\", b"").replace(
+        b'\\"', b""
+    )  # each quotation mark left begins or ends a string
     outside = b""
-    if fits := len(bare.translate(None, NO_QUOTES)) <= 2 * most:
-        outside = b"".join(bare.split(b'"')[::2])
+    if fits := len(unescaped.translate(None, NO_QUOTES)) <= 2 * max_values:
+        outside = b"".join(unescaped.split(b'"')[::2])
         depth = 0
-        for bracket in outside.translate(None, NO_BRACKETS)[: 2 * most]:
+        for bracket in outside.translate(None, NO_BRACKETS)[: 2 * max_values]:
             depth += 1 if bracket in b"[{" else -1
             if depth > limits.json_depth:
                 what = f"nested more than {limits.json_depth} deep"
                 raise Problem(400, what, where="body", fix=JSON)
-        fits = len(outside.translate(None, NO_SEPARATORS)) < most
+        fits = len(outside.translate(None, NO_SEPARATORS)) < max_values
     if not fits:
         fix = "Send several requests, or texts instead of words; --json-values allows more"
-        raise Problem(413, f"more than {most:,} values", where="body", fix=fix)
+        raise Problem(413, f"more than {max_values:,} values", where="body", fix=fix)
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build a dict; raises Problem for a repeated key, which JSON readers handle differently."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise Problem(422, "this key is given twice", where=twice, fix="Leave one of them")
-    return made
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise Problem(422, "this key is given twice", where=repeated, fix="Send it once")
+    return values
 
 
-def weight(value: Any) -> int:
+def string_memory(value: Any) -> int:
     """Memory of the strings in a parsed value; with a non-Latin-1 character, each takes 2 or 4 bytes."""
     if isinstance(value, dict):
-        return sum(map(weight, value)) + sum(map(weight, value.values()))
+        return sum(map(string_memory, value)) + sum(map(string_memory, value.values()))
     if isinstance(value, list):
-        return sum(map(weight, value))
+        return sum(map(string_memory, value))
     return sys.getsizeof(value) if isinstance(value, str) else 0
 
 
@@ -104,8 +106,8 @@ class JsonRequest(Request):
             return parse(body, server.limits)
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(server.parsing, parse, body, server.limits)
-        share: Share = self.scope[SHARE]
-        share.add(weight(value))
+        reservation: Reservation = self.scope[RESERVATION]
+        reservation.add(string_memory(value))
         return value
 
 
@@ -139,9 +141,9 @@ HEADERS = (
 )
 PREDICT = "/v1/predict"
 PROTECTED = ("/v1/", "/metrics", "/openapi.json")  # need the key, if there is one
-GONE = 499  # status in the metrics if the client disconnected before the response
+CLIENT_GONE = 499  # status in the metrics if the client disconnected before the response
 # headers that must not be repeated, because programs would read them differently
-ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"x-api-key")
+UNIQUE_HEADERS = (b"host", b"content-length", b"content-type", b"authorization", b"x-api-key")
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 # A host and perhaps a port (RFC 9110, 7.2); the host is an address in brackets or a name (RFC 3986, 3.2.2).
 _HOST = re.compile(
@@ -155,27 +157,27 @@ def host_of(value: bytes) -> str | None:
 
     Surrounding whitespace (RFC 9110, 5.5) and the final dot of a domain name are removed.
     """
-    found = _HOST.fullmatch(value.strip(b" \t"))
-    if found is None:
+    match = _HOST.fullmatch(value.strip(b" \t"))
+    if match is None:
         return None
-    if (address := found["address"]) is not None:
+    if (address := match["address"]) is not None:
         try:
             return IPv6Address(address.decode()).compressed
         except ValueError:
             return None
-    return found["name"].decode().lower().removesuffix(".") or None
+    return match["name"].decode().lower().removesuffix(".") or None
 
 
 def allowed_host(name: str) -> str:
     """Normalize a name for ``--allow-host``, as ``host_of`` does; raises ConfigError for anything else."""
-    given = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
-    port = re.search(r":[0-9]*$", given)
-    found = host_of(given.encode("ascii", "replace"))
-    if found is None or port is not None or given != given.strip():
-        what = f"{name!r} has a port" if found is not None and port else f"{name!r} is not a host name"
+    candidate = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+    port = re.search(r":[0-9]*$", candidate)
+    host = host_of(candidate.encode("ascii", "replace"))
+    if host is None or port is not None or candidate != candidate.strip():
+        what = f"{name!r} has a port" if host is not None and port else f"{name!r} is not a host name"
         fix = "Give the name or address alone, such as films.example"
         raise ConfigError(what, where="--allow-host", fix=fix)
-    return found
+    return host
 
 
 def is_local(host: str) -> bool:
@@ -194,7 +196,7 @@ class Guard:
         full: whether the queues are too full for a body of so many bytes; checked before parsing.
         hosts: allowed values of the Host header; empty: any valid one. Protects a local server against DNS
             rebinding, where pages of other sites reach it under their own name.
-        held: memory budget of all requests.
+        budget: memory budget of all requests.
     """
 
     def __init__(
@@ -206,9 +208,9 @@ class Guard:
         key: str | None,
         hosts: Collection[str],
         full: Callable[[int], bool],
-        held: Held,
+        budget: MemoryBudget,
     ):
-        self.full, self.held = full, held
+        self.full, self.budget = full, budget
         self.app, self.limits, self.metrics, self.routes = app, limits, metrics, frozenset(routes)
         self.key, self.hosts = key, frozenset(map(allowed_host, hosts))
 
@@ -228,33 +230,33 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", cache)]
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                share.give_back()  # before the client can send another request
+                reservation.release()  # before the client can send another request
 
-        share = scope[SHARE] = Share(self.held)
+        reservation = scope[RESERVATION] = Reservation(self.budget)
         try:
             self._admit(scope)
             if scope["method"] in ("POST", "PUT", "PATCH") and path in self.routes:
-                body = await self._body(receive, share)
+                body = await self._body(receive, reservation)
                 if path == PREDICT and self.full(len(body)):
                     raise self.metrics.queue_is_full()
-                gone = asyncio.Event()
-                work = self.app(scope, _replay(body, gone), sending)
+                disconnected = asyncio.Event()
+                work = self.app(scope, _replay(body, disconnected), sending)
                 del body
-                if not await _while_there(work, receive, gone):
-                    status = GONE
+                if not await _run_until_disconnect(work, receive, disconnected):
+                    status = CLIENT_GONE
             else:
                 await self.app(scope, receive, sending)
         except Problem as problem:
             await problem.response()(scope, receive, sending)
         finally:
-            share.give_back()
+            reservation.release()
             route = path if path in self.routes else "other"
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
     def _admit(self, scope: Any) -> None:
         headers = dict(scope["headers"])
-        for name in ONCE if len(headers) < len(scope["headers"]) else ():
+        for name in UNIQUE_HEADERS if len(headers) < len(scope["headers"]) else ():
             if sum(name == other for other, _ in scope["headers"]) > 1:
                 raise Problem(400, "given twice", where=name.decode(), fix="Send it once")
         host = host_of(headers[b"host"]) if b"host" in headers else ""
@@ -263,17 +265,17 @@ class Guard:
         if self.hosts and host not in self.hosts:
             raise Problem(400, "this host name is not served here", where="Host", fix="Use --allow-host")
         if self.key is not None and scope["path"].startswith(PROTECTED):
-            given = headers.get(b"x-api-key", b"")
+            sent_key = headers.get(b"x-api-key", b"")
             scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() == b"bearer":
-                given = bearer.strip()
-            if not hmac.compare_digest(given, self.key.encode()):
+                sent_key = bearer.strip()
+            if not hmac.compare_digest(sent_key, self.key.encode()):
                 raise Problem(401, "no key, or a wrong one", where="Authorization", fix="Send Bearer KEY")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:18]) > self.limits.body_bytes:
             raise self._too_large()
 
-    async def _body(self, receive: Any, share: Share) -> bytes:
+    async def _body(self, receive: Any, reservation: Reservation) -> bytes:
         parts = []
         try:
             async with asyncio.timeout(self.limits.body_seconds):
@@ -282,8 +284,8 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         raise Problem(400, "the client has gone")
                     parts.append(message.get("body", b""))
-                    share.add(len(parts[-1]))
-                    if share.size > self.limits.body_bytes:
+                    reservation.add(len(parts[-1]))
+                    if reservation.size > self.limits.body_bytes:
                         raise self._too_large()
                     if not message.get("more_body"):
                         return b"".join(parts)
@@ -301,31 +303,33 @@ class Guard:
         )
 
 
-def _replay(body: bytes, gone: asyncio.Event) -> Any:
+def _replay(body: bytes, disconnected: asyncio.Event) -> Any:
     """A ``receive`` that returns the body that was already read, then waits until the client disconnects."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Any:
         if messages:
             return messages.pop()
-        await gone.wait()
+        await disconnected.wait()
         return {"type": "http.disconnect"}
 
     return replay
 
 
-async def _while_there(work: Coroutine[Any, Any, None], receive: Any, gone: asyncio.Event) -> bool:
+async def _run_until_disconnect(
+    work: Coroutine[Any, Any, None], receive: Any, disconnected: asyncio.Event
+) -> bool:
     """Run the application on a request until the client disconnects; returns whether the client stayed.
 
-    Inputs of the request that are still queued are then not computed. ``gone`` is set when it disconnects.
+    If it disconnects, ``disconnected`` is set, and queued inputs of the request are not computed.
     """
-    running, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(receive))
+    running, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((running, disconnect), return_when=asyncio.FIRST_COMPLETED)
         if running.done() or disconnect.exception() is not None:
             await running
             return True
-        gone.set()
+        disconnected.set()
         await asyncio.sleep(0)  # lets tasks that wait for the event run first
         return False
     finally:
@@ -335,6 +339,6 @@ async def _while_there(work: Coroutine[Any, Any, None], receive: Any, gone: asyn
             await asyncio.wait((running,))
 
 
-async def _until_gone(receive: Any) -> None:
+async def _wait_for_disconnect(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

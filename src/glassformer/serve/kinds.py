@@ -4,7 +4,7 @@
                 an Item per       one batch       a row per          what the response
                 input                             input              holds
 
-``Served`` of ``inputs/`` defines what a model reads. Fields of requests and their checks are in
+``ServedInputs`` of ``inputs/`` defines what a model reads. Fields of requests and their checks are in
 ``schema.py``; everything else is the same for all kinds. ``KINDS`` lists the kinds.
 """
 
@@ -28,7 +28,7 @@ from glassformer.errors import InputError
 from glassformer.inputs.inputs import Item
 from glassformer.runtime import computing
 from glassformer.serve import schema
-from glassformer.serve.problems import Problem, of_input
+from glassformer.serve.problems import Problem, input_problem
 from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.similarity.estimator import at_least, nearest
@@ -83,28 +83,30 @@ class Labels(Target):
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         shares, top = np.stack(rows), getattr(request, "top", None)
-        given, sure = self.answer(self.clf, shares)
-        found = zip(items, self.clf.decide(shares), sure, shares.tolist(), given, strict=True)
-        return {"predictions": [self._prediction(*one, top) for one in found]}
+        returned, confidences = self.answer(self.clf, shares)
+        fields = zip(items, self.clf.decide(shares), confidences, shares.tolist(), returned, strict=True)
+        return {"predictions": [self._prediction(*values, top) for values in fields]}
 
-    def _prediction(self, item: Item, label: Any, share: float, row: list, returned: Any, top: Any) -> dict:
-        shares = dict(zip(self.labels, row, strict=True))
+    def _prediction(
+        self, item: Item, label: Any, probability: float, row: list, returned: Any, top: Any
+    ) -> dict:
+        probabilities = dict(zip(self.labels, row, strict=True))
         if top is not None:
-            shares = dict(sorted(shares.items(), key=lambda pair: -pair[1])[:top])
+            probabilities = dict(sorted(probabilities.items(), key=lambda pair: -pair[1])[:top])
         return {
             "label": str(label),
-            "probability": share,
-            "probabilities": shares,
+            "probability": probability,
+            "probabilities": probabilities,
             "truncated": item.truncated,
             **({"labels": list(map(str, label))} if self.multi_label else {}),
             **({"abstains": True} if returned is None else {}),
         }
 
     def about(self) -> dict[str, Any]:
-        clf, each = self.clf, bool(np.ndim(self.clf.temperature_))
+        clf, per_label = self.clf, bool(np.ndim(self.clf.temperature_))
         return {
-            "temperature": 1.0 if each else float(clf.temperature_),
-            "temperatures": plain(clf.temperature_) if each else None,
+            "temperature": 1.0 if per_label else float(clf.temperature_),
+            "temperatures": plain(clf.temperature_) if per_label else None,
             "threshold": plain(clf.threshold_),
             "abstain_below": getattr(clf, "abstain_below_", None),
         }
@@ -117,11 +119,11 @@ class Numbers(Labels):
         numbers = np.stack(rows)[:, 0]
         bounds = bounds_of(self.clf, numbers)
         inside = [{}] * len(items) if bounds is None else [{"interval": ends} for ends in bounds.tolist()]
-        found = [
+        predictions = [
             {"number": number, **ends, "truncated": item.truncated}
             for item, number, ends in zip(items, numbers.tolist(), inside, strict=True)
         ]
-        return {"predictions": [], "numbers": found}
+        return {"predictions": [], "numbers": predictions}
 
 
 class Tags(Target):
@@ -130,16 +132,18 @@ class Tags(Target):
     gives, made_by, of_words = "tags", "a TokenTagger", True
 
     def compute(self, model: Any, batch: Any, device: Any) -> list[np.ndarray]:
-        return [self.clf.chances(own) for own in batch.split(self.clf.word_logits(model, batch, device))]
+        return [
+            self.clf.chances(logits) for logits in batch.split(self.clf.word_logits(model, batch, device))
+        ]
 
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
-        given, out = [item.original for item in items], []
-        for x, tags, spans in zip(given, self.clf.decide(rows), self.clf.spans(given, rows), strict=True):
-            marked = [span.to_dict() for span in spans]
-            for span in marked:
+        inputs, out = [item.original for item in items], []
+        for x, tags, spans in zip(inputs, self.clf.decide(rows), self.clf.spans(inputs, rows), strict=True):
+            span_fields = [span.to_dict() for span in spans]
+            for span in span_fields:
                 span["label"] = span.pop("kind")
             text = x if isinstance(x, str) else " ".join(x)
-            out.append({"text": text, "words": self.clf.words_of([x])[0], "tags": tags, "spans": marked})
+            out.append({"text": text, "words": self.clf.words_of([x])[0], "tags": tags, "spans": span_fields})
         return {"sentences": out}
 
     def about(self) -> dict[str, Any]:
@@ -167,8 +171,13 @@ class QuestionAnswers(Target):
             items, self.clf.answers([i.original for i in items], count, rows), strict=True
         ):
             best, *others = (
-                {"answer": own.text, "start": own.start, "end": own.end, "probability": own.probability}
-                for own in ranked
+                {
+                    "answer": answer.text,
+                    "start": answer.start,
+                    "end": answer.end,
+                    "probability": answer.probability,
+                }
+                for answer in ranked
             )
             out.append({**best, "others": others, "truncated": item.truncated})
         return {"answers": out}
@@ -199,22 +208,27 @@ class Vectors(Target):
     def explain_pair(self, a: str, b: str) -> dict[str, Any]:
         """Fields of ``schema.PairExplanation``; raises Problem if embeddings are not sums over tokens."""
         try:
-            found = self.clf.explain_similarity(a, b)
+            explanation = self.clf.explain_similarity(a, b)
         except InputError as error:
-            raise of_input(error) from None
-        tokens, notes = [found.tokens_a, found.tokens_b], list(found.notes)
-        return {"cosine": found.score, "tokens": tokens, "table": found.table.tolist(), "notes": notes}
+            raise input_problem(error) from None
+        tokens, notes = [explanation.tokens_a, explanation.tokens_b], list(explanation.notes)
+        return {
+            "cosine": explanation.score,
+            "tokens": tokens,
+            "table": explanation.table.tolist(),
+            "notes": notes,
+        }
 
-    def search_in(self, given: Path | Table) -> None:
+    def search_in(self, source: Path | Table) -> None:
         """Set the texts to search: a saved index, or texts with their rows and other columns.
 
         Raises:
             InputError: an index made with other weights, a damaged index, or a text that cannot be used.
         """
-        if isinstance(given, Path):
-            self.clf.load_index(given)
+        if isinstance(source, Path):
+            self.clf.load_index(source)
         else:
-            self.clf.index(*given)
+            self.clf.index(*source)
 
     @property
     def searched(self) -> int | None:
@@ -226,7 +240,7 @@ class Vectors(Target):
         """Fields of ``schema.SearchAnswer`` for queries with embeddings ``[n, E]``."""
         index, out = self.clf.index_, []
         for places, cosines in zip(*nearest(vectors, index.vectors, count), strict=True):
-            found = [
+            results = [
                 {
                     "row": index.row(int(i)),
                     "cosine": float(c),
@@ -239,7 +253,7 @@ class Vectors(Target):
                 for i, c in zip(places, cosines, strict=True)
                 if at_least(c, least)
             ]
-            out.append({"found": found, "nearest": float(cosines[0])})
+            out.append({"found": results, "nearest": float(cosines[0])})
         return out
 
 
@@ -274,15 +288,15 @@ class Route:
 
 
 async def _similar(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
-    vectors, found = np.stack(rows), None
+    vectors, explanation = np.stack(rows), None
     if request.explain:
         served.check_explained(sum(item.tokens for item in items), "pairs[0]")
         call, fix = served.target.explain_pair, "Explain a shorter text"
-        found = await server.explain(call, *request.pairs[0], fix=fix)
+        explanation = await server.explain(call, *request.pairs[0], fix=fix)
     return {
         "cosines": (vectors[::2] * vectors[1::2]).sum(1).tolist(),
         "truncated": [a.truncated or b.truncated for a, b in zip(items[::2], items[1::2], strict=True)],
-        "explanation": found,
+        "explanation": explanation,
     }
 
 
@@ -292,12 +306,12 @@ async def _search(server: Any, served: Any, request: Any, items: list[Item], row
         async with asyncio.timeout(server.limits.seconds):
             answers = await asyncio.get_running_loop().run_in_executor(server.computing, look_up)
     except TimeoutError:
-        what = f"not searched within {server.limits.seconds:g} s"
-        raise Problem(503, what, fix="Try again in a moment", again=2) from None
+        what = f"the search took longer than {server.limits.seconds:g} s"
+        raise Problem(503, what, fix="Try again in a moment", retry_after=2) from None
     return {"answers": answers, "truncated": [item.truncated for item in items]}
 
 
-def _lacks_list(target: Any) -> Problem | None:
+def _no_search_texts(target: Any) -> Problem | None:
     what, fix = "this model has no texts to search", "Start the server with --search TABLE or INDEX"
     return Problem(422, what, where="model", fix=fix) if target.searched is None else None
 
@@ -324,7 +338,7 @@ ROUTES: dict[str, Route] = {
             schema.SearchRequest,
             schema.SearchResponse,
             _search,
-            _lacks_list,
+            _no_search_texts,
         ),
     )
 }

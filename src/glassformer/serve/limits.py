@@ -23,7 +23,7 @@ class Limits:
     header_bytes: int = limit(65_536, "BYTES", "Max size of a request's line and headers.")  # and trailers
     headers: int = limit(100, "N", "Max headers per request.")
     pipelined: int = limit(16, "N", "Max pipelined requests per connection.")
-    json_values: int = limit(1000, "N", "Max JSON keys and values per request, besides inputs.")
+    json_values: int = limit(1000, "N", "Max JSON keys and values per request, not counting inputs.")
     json_depth: int = limit(16, "N", "Max nesting of JSON lists and objects.")
     inputs: int = limit(64, "N", "Max texts or images per request.")
     characters: int = limit(100_000, "N", "Max characters per text.")
@@ -40,11 +40,11 @@ class Limits:
     connections: int = limit(1000, "N", "Max open connections; beyond it, closes the oldest idle one.")
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value, flag = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
+        for field_ in fields(self):
+            value, flag = getattr(self, field_.name), f"--{field_.name.replace('_', '-')}"
             if not isfinite(value):
                 raise BadValueError(f"{value} is not a finite number", where=flag, fix="Give a number")
-            if value <= 0 and each.name != "wait_ms":
+            if value <= 0 and field_.name != "wait_ms":
                 raise BadValueError(f"{value} is not above 0", where=flag, fix="Give a larger number")
         if not 0 <= self.wait_ms <= 1000:
             raise BadValueError(f"{self.wait_ms} milliseconds", where="--wait-ms", fix="Use 0 to 1000")

@@ -13,35 +13,35 @@ TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 # --- memory budget of the requests of all connections ----------------------------------------------
 
 
-class Held:
+class MemoryBudget:
     """Memory budget for heads, bodies and the strings of parsed bodies."""
 
-    def __init__(self, most: int):
-        self.most, self.now = most, 0
+    def __init__(self, limit: int):
+        self.limit, self.used = limit, 0
         self.metrics: Metrics | None = None  # to count refused requests
 
 
-class Share:
-    """Memory of one request, or of the heads of one connection. Its creator must give it back."""
+class Reservation:
+    """Memory of one request, or of the heads of one connection. Its creator must release it."""
 
-    def __init__(self, held: Held):
-        self.held, self.size = held, 0
+    def __init__(self, budget: MemoryBudget):
+        self.budget, self.size = budget, 0
 
     def set(self, size: int) -> None:
-        """Set the number of bytes, which count until they are given back; Problem 503 beyond the budget."""
+        """Set the number of reserved bytes; raises Problem 503 beyond the budget."""
         grows = size > self.size
-        self.held.now += size - self.size
+        self.budget.used += size - self.size
         self.size = size
-        if grows and self.held.now > self.held.most:
-            if self.held.metrics is not None:
-                self.held.metrics.refused.labels("memory").inc()
-            raise Problem(503, "too much is being sent at once", fix="Try again later", again=1)
+        if grows and self.budget.used > self.budget.limit:
+            if self.budget.metrics is not None:
+                self.budget.metrics.refused.labels("memory").inc()
+            raise Problem(503, "too much is being sent at once", fix="Try again later", retry_after=1)
 
     def add(self, size: int) -> None:
         """Add bytes; raises as ``set`` does."""
         self.set(self.size + size)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release all bytes."""
         self.set(0)
 
@@ -80,4 +80,4 @@ class Metrics:
     def queue_is_full(self) -> Problem:
         """Count a refused request, and return its error."""
         self.refused.labels("queue").inc()
-        return Problem(429, "the queue is full", fix="Try again in a moment", again=1)
+        return Problem(429, "the queue is full", fix="Try again in a moment", retry_after=1)

@@ -35,17 +35,17 @@ from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
 from glassformer.serve.kinds import KINDS, Table
 from glassformer.serve.limits import Limits
-from glassformer.serve.problems import Problem, of_input, printable, too_many
+from glassformer.serve.problems import Problem, input_problem, printable, too_many
 from glassformer.targets import target_of
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.similarity.estimator import Embedder
 
 log = logging.getLogger("glassformer.serve")
 
-EXAMPLES, EXAMPLE_CHARACTERS = 6, 2_000  # on the page, and characters per sentence
+EXAMPLES, EXAMPLE_CHARACTERS = 6, 2_000  # sentences on the page, and characters of each
 MAX_METRICS_BYTES, MAX_IMAGE_BYTES = 64 << 20, 1 << 20
 # Main metrics; the first that a run has is shown: spans, answers, labels, numbers, similarity
-MAIN = ("entity_f1", "f1", "accuracy", "r2", "mae", "spearman", "found")
+MAIN_METRICS = ("entity_f1", "f1", "accuracy", "r2", "mae", "spearman", "found")
 
 
 class ServedModel:
@@ -76,8 +76,10 @@ class ServedModel:
         choose_dtype(precision, torch.device("cpu"))  # raises for a wrong value before anything is served
         gives = TASKS[clf.RECIPE.task].gives if hasattr(clf, "RECIPE") else None
         if gives is None:
-            able = "only classifiers, regressors, embedders, taggers and question answerers can be served"
-            raise NotForThisModelError(f"holds {with_article(type(clf).__name__)}; {able}", where=name)
+            supported = (
+                "only classifiers, regressors, embedders, taggers and question answerers can be served"
+            )
+            raise NotForThisModelError(f"holds {with_article(type(clf).__name__)}; {supported}", where=name)
         self.name, self.clf, self.limits = name, clf, limits
         self.inputs: Any = clf.INPUTS.served(clf, limits, name)
         self.target: Any = KINDS[gives](clf)
@@ -88,21 +90,21 @@ class ServedModel:
 
     # --- predictions -----------------------------------------------------------------------------
 
-    def check(self, inputs: Sequence[Any], what: str) -> None:
+    def check(self, inputs: Sequence[Any], field: str) -> None:
         """Raise Problem for too many or too long inputs; decodes nothing."""
         if len(inputs) > self.limits.inputs:
-            raise too_many(len(inputs), self.limits.inputs, what)
+            raise too_many(len(inputs), self.limits.inputs, field)
         for i, x in enumerate(inputs):
             if (length := self.inputs.length(x)) > self.limits.characters:
-                most = f"{length:,} characters, {self.limits.characters:,} at most"
-                raise Problem(413, most, where=f"{what}[{i}]", fix="Cut it")
+                message = f"{length:,} characters, {self.limits.characters:,} at most"
+                raise Problem(413, message, where=f"{field}[{i}]", fix="Cut it")
 
-    def prepare(self, inputs: Sequence[Any], what: str = "inputs") -> list[Item]:
+    def prepare(self, inputs: Sequence[Any], field: str = "inputs") -> list[Item]:
         """Encode inputs for the model; raises Problem for one that cannot be used."""
         try:
-            return self.inputs.encode(inputs, what)
+            return self.inputs.encode(inputs, field)
         except InputError as error:
-            raise of_input(error) from None
+            raise input_problem(error) from None
 
     def compute(self, items: Sequence[Item]) -> list[Any]:
         """One row of outputs per input; see ``Target.compute``."""
@@ -120,18 +122,18 @@ class ServedModel:
         """The response for these inputs, without the model's name; ``request`` has options."""
         return self.target.response(items, rows, request)
 
-    def try_out(self) -> None:
+    def smoke_test(self) -> None:
         """Predict one small input, to find broken models.
 
         Raises:
             CheckpointError: the prediction fails, or is NaN or infinite.
         """
         try:
-            one = self.inputs.trial("a")
+            item = self.inputs.trial("a")
         except InputError as error:
             raise CheckpointError(f"does not answer: {error.what}", where=self.name) from None
         try:
-            self.check_answers(self.compute([one]))
+            self.check_answers(self.compute([item]))
         except (InputError, MemoryError):
             raise
         except Exception as error:  # any error from weights and settings that do not match
@@ -142,9 +144,9 @@ class ServedModel:
         """Compute a full batch and a single input, so that the first request is fast, and the memory of the
         largest batch is allocated now.
         """
-        one = self.inputs.trial("a word " * min(200, self.inputs.max_length or 200))
-        most = min(self.limits.batch_tokens, self.limits.queue_tokens)
-        self.compute([one] * max(1, most // one.tokens))
+        item = self.inputs.trial("a word " * min(200, self.inputs.max_length or 200))
+        max_tokens = min(self.limits.batch_tokens, self.limits.queue_tokens)
+        self.compute([item] * max(1, max_tokens // item.tokens))
         self.compute([self.inputs.trial("a")])
 
     # --- explanations ----------------------------------------------------------------------------
@@ -152,11 +154,11 @@ class ServedModel:
     def check_explained(self, tokens: int, where: str) -> None:
         """Raise Problem if the number of tokens is too large for an explanation."""
         if tokens > self.limits.explain_tokens:
-            most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
-            raise Problem(413, most, where=where, fix=self.inputs.too_long)
+            message = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
+            raise Problem(413, message, where=where, fix=self.inputs.too_long)
 
     def explain(
-        self, given: Any, method: str | None, target: str | None, options: dict[str, Any], word: Any = None
+        self, sent: Any, method: str | None, target: str | None, options: dict[str, Any], word: Any = None
     ) -> dict[str, Any]:
         """Explain one input; returns the fields of ``schema.ExplainResponse``.
 
@@ -173,11 +175,11 @@ class ServedModel:
         for name in options if method != "attention" else ():
             fix = "Leave it out, or use attention"
             raise Problem(422, f"{method} has no option {name!r}", where=name, fix=fix)
-        self.check([given], self.inputs.field)
+        self.check([sent], self.inputs.field)
         try:
-            x, tokens = self.inputs.to_explain(given)
+            x, tokens = self.inputs.to_explain(sent)
         except InputError as error:
-            raise of_input(error) from None
+            raise input_problem(error) from None
         self.check_explained(tokens, self.inputs.long_field)
         if self.target.of_words:
             options = {**options, "word": word}
@@ -186,7 +188,7 @@ class ServedModel:
         try:
             e = self.clf.explain(x, method=method, target=target, maps=False, **options)
         except InputError as error:
-            raise of_input(error) from None
+            raise input_problem(error) from None
         pieces, special = ([], []) if e.image is not None else text_pieces(e)
         return {
             "model": self.name,
@@ -294,8 +296,8 @@ def load_models(
     Raises:
         InputError: no such folder, two folders with the same name, or no model can be loaded.
     """
-    found: dict[str, tuple[ServedModel, bool]] = {}
-    wrong: dict[str, InputError] = {}
+    loaded: dict[str, tuple[ServedModel, bool]] = {}
+    errors: dict[str, InputError] = {}
     for run in runs:
         path = Path(run).resolve()
         if is_named(run):
@@ -304,46 +306,48 @@ def load_models(
             fix = "Name a folder that 'glassformer train' wrote, its --out"
             raise NotARunError("no such run folder", where=str(run), fix=fix)
         name = path.parent.name if path.name == "model" else path.name
-        if name in found or name in wrong:
+        if name in loaded or name in errors:
             raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
         try:
-            found[name] = _loaded(name, path, limits, threads, precision)
+            loaded[name] = _load_one(name, path, limits, threads, precision)
         except InputError as error:
             if broken is None:
                 raise
-            wrong[name] = error
+            errors[name] = error
         except Exception as error:  # one broken model must not stop the others
             if broken is None:
                 raise
             text = outputs.printable("".join(traceback.format_exception(error)), allowed="\n")
             log.error("%s could not be loaded\n%s", outputs.printable(name), text)
-            wrong[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
-    if wrong and not found:
-        raise next(iter(wrong.values()))
+            errors[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
+    if errors and not loaded:
+        raise next(iter(errors.values()))
     if broken is not None:
-        broken |= {name: printable(str(error)) for name, error in wrong.items()}
-    return list(found.values())
+        broken |= {name: printable(str(error)) for name, error in errors.items()}
+    return list(loaded.values())
 
 
-def search_in(models: Sequence[tuple[ServedModel, bool]], given: Path | Table) -> None:
+def search_in(models: Sequence[tuple[ServedModel, bool]], source: Path | Table) -> None:
     """Set the texts to search of the only embedder among the models.
 
     Raises:
         ConfigError: there is no embedder, or there are two.
         InputError: the texts or the index cannot be used with this model.
     """
-    able = [served for served, _ in models if served.target.searches]
-    if not able:
+    embedders = [served for served, _ in models if served.target.searches]
+    if not embedders:
         names = ", ".join(f"{served.name} gives {served.gives}" for served, _ in models)
         fix = "Serve an Embedder, or a checkpoint of vectors such as all-minilm-l6-v2"
         raise NotForThisModelError(f"searching needs embeddings, but {names}", where="--search", fix=fix)
-    if len(able) > 1:
-        what = f"{' and '.join(served.name for served in able)} both give vectors"
+    if len(embedders) > 1:
+        what = f"{' and '.join(served.name for served in embedders)} both give vectors"
         raise ConfigError(what, where="--search", fix="Serve one of them, the other on another port")
-    able[0].target.search_in(given)
+    embedders[0].target.search_in(source)
 
 
-def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str) -> tuple[ServedModel, bool]:
+def _load_one(
+    name: str, path: Path, limits: Limits, threads: int, precision: str
+) -> tuple[ServedModel, bool]:
     """Load one model, and try it once."""
     from glassformer.tasks.load import load
 
@@ -358,15 +362,17 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
     examples = example_sentences(run_folder)
     served = ServedModel(name, clf, limits, threads=threads, precision=precision, examples=examples)
     served.score, served.image = score_of(run_folder), example_image(run_folder, served)
-    served.try_out()
+    served.smoke_test()
     return served, calibrated
 
 
 def example_sentences(run: Path) -> list[str]:
     """The example sentences of a run's recipe (``evaluate.sentences``); its data are never shown."""
-    named = _metrics(run).get("sentences", [])
+    sentences = _metrics(run).get("sentences", [])
     try:
-        return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]
+        return [
+            printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in sentences[:EXAMPLES]
+        ]
     except (KeyError, TypeError):  # the run has none
         return []
 
@@ -388,16 +394,16 @@ def example_image(run: Path, served: ServedModel) -> str | None:
 def score_of(run: Path) -> dict[str, Any] | None:
     """The main metric of a run, as fields of ``schema.Score``; None: no run, or nothing was evaluated."""
     metrics = _metrics(run)
-    judged = metrics.get("judged", "test")
+    evaluated_split = metrics.get("judged", "test")
     similar = metrics.get("similarity")
     for split, scores in (
-        (judged, metrics.get("test")),
+        (evaluated_split, metrics.get("test")),
         ("validation", metrics.get("validation")),
-        (judged, similar.get(judged) if isinstance(similar, dict) else None),
+        (evaluated_split, similar.get(evaluated_split) if isinstance(similar, dict) else None),
     ):
         if not isinstance(scores, dict):
             continue
-        for metric in (target_of(scores).measure, *MAIN):
+        for metric in (target_of(scores).measure, *MAIN_METRICS):
             value, n = scores.get(metric), scores.get("n")
             if isinstance(value, int | float) and math.isfinite(value):
                 n = n if isinstance(n, int) else None
@@ -408,7 +414,7 @@ def score_of(run: Path) -> dict[str, Any] | None:
 def _metrics(run: Path) -> dict[str, Any]:
     """A run's metrics.json; empty if it cannot be read."""
     try:
-        found = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())
+        metrics = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return metrics if isinstance(metrics, dict) else {}

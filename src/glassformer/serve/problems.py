@@ -38,18 +38,18 @@ class Problem(HTTPException):
         *,
         where: str | None = None,
         fix: str | None = None,
-        again: int = 0,
+        retry_after: int = 0,
         code: str | None = None,
     ):
         super().__init__(status, what)
-        self.status, self.what, self.where, self.fix, self.again = status, what, where, fix, again
+        self.status, self.what, self.where, self.fix, self.retry_after = status, what, where, fix, retry_after
         self.code = code or CODES.get(status, "bad-request")
 
     def response(self) -> JSONResponse:
         """``{"error": {"code", "what", "where", "fix"}}``, with ``Retry-After`` if another try may help."""
-        told = {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
-        content = {"error": {key: value and printable(value) for key, value in told.items()}}
-        headers = {"Retry-After": str(self.again)} if self.again else {}
+        fields = {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
+        content = {"error": {key: value and printable(value) for key, value in fields.items()}}
+        headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
         if self.status in (408, 413, 431):  # the rest of the request is not read
             headers["Connection"] = "close"
         if self.status == 401:
@@ -57,23 +57,23 @@ class Problem(HTTPException):
         return JSONResponse(content, self.status, headers)
 
 
-def too_many(inputs: int, most: int, where: str) -> Problem:
+def too_many(inputs: int, limit: int, where: str) -> Problem:
     """The error for too many inputs in a request."""
-    return Problem(413, f"{inputs} inputs, {most} at most", where=where, fix="Send several requests")
+    return Problem(413, f"{inputs} inputs, {limit} at most", where=where, fix="Send several requests")
 
 
-def of_input(error: InputError, where: str | None = None) -> Problem:
+def input_problem(error: InputError, where: str | None = None) -> Problem:
     """An error of the library as status 422, or 413 if an input is too large."""
     status = 413 if isinstance(error, RequestTooLargeError) else 422
     return Problem(status, error.what, where=where or error.where, fix=error.fix, code=error.code)
 
 
-def of_model(error: NotFiniteError) -> Problem:
+def model_problem(error: NotFiniteError) -> Problem:
     """The error for a model whose outputs are NaN or infinite, as status 422."""
     return Problem(422, str(error), where="model", code=error.code)
 
 
-def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
+def validation_problem(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
     """The first validation error, as status 422; it does not repeat the client's input.
 
     Args:
@@ -82,8 +82,8 @@ def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
     # An unknown field explains why another one is missing.
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     if first["type"] == "json_invalid":
-        at, why = first["loc"][-1], first.get("ctx", {}).get("error", "")
-        return Problem(422, f"JSON decode error at character {at}: {why}", where="body", fix=JSON)
+        position, reason = first["loc"][-1], first.get("ctx", {}).get("error", "")
+        return Problem(422, f"JSON decode error at character {position}: {reason}", where="body", fix=JSON)
     if list(first["loc"]) == ["body"]:  # no body, or it was read as text because it has no JSON content type
         what = (
             "there is no body"
@@ -103,23 +103,23 @@ def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
 
 def _message_and_fix(error: Any) -> tuple[str, str]:
     """Message and fix of a validation error, in plain words."""
-    kind, known = error["type"], error.get("ctx", {})
+    kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return "there is no such field", "Leave it out"
     if kind == "missing":
         return "is missing", "Add it"
     if kind == "string_too_short":
         noun = "image" if any(str(part).startswith("image") for part in error["loc"]) else "text"
-        return f"the {noun} is empty", f"Send at least {counted(known['min_length'], 'character')}"
+        return f"the {noun} is empty", f"Send at least {counted(context['min_length'], 'character')}"
     if kind == "string_unicode":
         return "has a lone surrogate, which is not a character", "Send whole characters"
     if kind == "string_too_long":
-        return "the text is too long", f"Send at most {counted(known['max_length'], 'character')}"
+        return "the text is too long", f"Send at most {counted(context['max_length'], 'character')}"
     if kind == "too_short":
-        what = f"the list has {counted(known['actual_length'], 'item')}"
-        return what, f"Send at least {counted(known['min_length'], 'item')}"
+        what = f"the list has {counted(context['actual_length'], 'item')}"
+        return what, f"Send at least {counted(context['min_length'], 'item')}"
     if kind == "too_long":
-        return "the list is too long", f"Send at most {counted(known['max_length'], 'item')}"
+        return "the list is too long", f"Send at most {counted(context['max_length'], 'item')}"
     if kind.endswith("_type"):
         expected = {"string": "a string", "int": "a whole number", "bool": "true or false", "list": "a list"}
         return "has the wrong type", f"Send {expected.get(kind[:-5], kind[:-5].replace('_', ' '))}"

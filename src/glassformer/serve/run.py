@@ -25,7 +25,7 @@ from glassformer.serve.app import create_app
 from glassformer.serve.guard import HEADERS, LOCAL, is_local
 from glassformer.serve.kinds import Table
 from glassformer.serve.limits import Limits
-from glassformer.serve.metrics import Held, Share
+from glassformer.serve.metrics import MemoryBudget, Reservation
 from glassformer.serve.models import load_models, search_in
 from glassformer.serve.problems import Problem
 
@@ -39,7 +39,10 @@ from glassformer.serve.problems import Problem
 
 
 SLICE = 16_384  # bytes that are parsed before limits are checked
-PROBES, PAUSE = 2, 0.5  # writes to test whether a client is still there, and seconds before each
+PROBE_WRITES, PROBE_INTERVAL = (
+    2,
+    0.5,
+)  # writes to test whether a client is still there, and seconds before each
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LINGER = 2.0  # seconds for a client that is still sending to read its error
 BETWEEN, HEAD, BODY = range(3)  # part of a request that the next byte belongs to; or between requests
@@ -64,21 +67,21 @@ class Lingering:
             self._transport.close()
 
 
-class Bounded(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits; ``bounded_protocol`` sets the first three attributes."""
 
     limits: Limits
-    held: Held  # memory budget of all requests, including heads
-    idle: dict[Bounded, None]  # connections without a request, oldest first
+    budget: MemoryBudget  # memory budget of all requests, including heads
+    idle: dict[BoundedProtocol, None]  # connections without a request, oldest first
     timer: asyncio.TimerHandle | None = None
     phase = BETWEEN
-    begun = 0  # number of requests
-    head = 0  # bytes of an unfinished head
-    finished = 0  # bytes of the request line and of complete headers
-    fields = 0  # number of complete headers
-    quiet = 0  # bytes since the last byte of the body: chunk extensions, trailers
-    framed = 0  # bytes of the body as sent, including chunk sizes
-    deaf = False  # whether further input is ignored
+    n_requests = 0  # number of requests
+    head_bytes = 0  # bytes of an unfinished head
+    complete_bytes = 0  # bytes of the request line and of complete headers
+    n_headers = 0  # number of complete headers
+    overhead_bytes = 0  # bytes since the last byte of the body: chunk extensions, trailers
+    body_bytes = 0  # bytes of the body as sent, including chunk sizes
+    discarding = False  # whether further input is ignored
     refusal: Problem | None = None
 
     # --- the connection ----------------------------------------------------------------------
@@ -86,11 +89,11 @@ class Bounded(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.transport = Lingering(transport, self)  # type: ignore[assignment]  # it wraps a transport
-        self.share = Share(self.held)
-        self.heads: deque[int] = deque()  # bytes of requests without a response
-        self.open: deque[Any] = deque()  # these requests; uvicorn only has the last one
+        self.reservation = Reservation(self.budget)
+        self.pending_bytes: deque[int] = deque()  # bytes of requests without a response
+        self.open_requests: deque[Any] = deque()  # these requests; uvicorn only has the last one
         self.idle[self] = None
-        self._within(self.limits.body_seconds)
+        self._set_timeout(self.limits.body_seconds)
         if len(self.connections) > self.limits.connections:
             oldest = next(iter(self.idle))
             del self.idle[oldest]  # at once, so that a burst does not abort the same connection repeatedly
@@ -98,9 +101,9 @@ class Bounded(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.idle.pop(self, None)
-        self._within(None)
-        self.share.give_back()
-        for cycle in self.open:  # their responses are lost, and not counted
+        self._set_timeout(None)
+        self.reservation.release()
+        for cycle in self.open_requests:  # their responses are lost, and not counted
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -109,22 +112,22 @@ class Bounded(HttpToolsProtocol):
         """A client that has finished sending, but still reads, gets its responses."""
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
-        self._last()
-        self.loop.call_later(PAUSE, self._probe, PROBES)
+        self._close_after_response()
+        self.loop.call_later(PROBE_INTERVAL, self._probe, PROBE_WRITES)
         return True
 
-    def _probe(self, left: int) -> None:
+    def _probe(self, writes_left: int) -> None:
         """Find out with a write whether a client that has finished sending still waits.
 
         HTTP/1.1 clients ignore interim responses (RFC 9110, section 15.2). If the client has gone, its system
         answers the first write with a reset, and the second one fails.
         """
-        if self.transport.is_closing() or not self.open or self.open[0].response_started:
+        if self.transport.is_closing() or not self.open_requests or self.open_requests[0].response_started:
             return
-        if self.open[0].scope["http_version"] == "1.1":
+        if self.open_requests[0].scope["http_version"] == "1.1":
             self.transport.write(CONTINUE)
-        if left > 1:
-            self.loop.call_later(PAUSE, self._probe, left - 1)
+        if writes_left > 1:
+            self.loop.call_later(PROBE_INTERVAL, self._probe, writes_left - 1)
 
     def timeout_keep_alive_handler(self) -> None:
         if self.transport.get_write_buffer_size():  # the client does not read the last response
@@ -136,32 +139,36 @@ class Bounded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         size = min(SLICE, self.limits.header_bytes)
         for start in range(0, len(data), size):
-            if self.deaf or self.transport.is_closing():
+            if self.discarding or self.transport.is_closing():
                 return
             self._parse(data[start : start + size])
         if self.timer is None:  # also for line breaks, which do not begin a request
-            self._within(self.limits.body_seconds)
+            self._set_timeout(self.limits.body_seconds)
 
     def _parse(self, part: bytes) -> None:
-        phase, begun, self.quiet = self.phase, self.begun, self.quiet + len(part)
+        phase, requests_before, self.overhead_bytes = (
+            self.phase,
+            self.n_requests,
+            self.overhead_bytes + len(part),
+        )
         super().data_received(part)
-        if self.deaf:
+        if self.discarding:
             return
         if self.parser is not None and self.phase != HEAD and self.parser.should_upgrade():
-            self._last()  # what follows may be another protocol
-        elif self.phase == HEAD and phase != BODY and self.begun <= begun + (phase == BETWEEN):
-            self.head += len(part)  # the whole part; in other cases the share is unknown
+            self._close_after_response()  # what follows may be another protocol
+        elif self.phase == HEAD and phase != BODY and self.n_requests <= requests_before + (phase == BETWEEN):
+            self.head_bytes += len(part)  # the whole part; in other cases the share is unknown
         elif self.phase == BODY:
-            self.framed += len(part)
+            self.body_bytes += len(part)
         try:
             self._charge()
         except Problem as problem:
             return self._refuse(problem)
-        if max(self.head, self.finished) > self.limits.header_bytes:
+        if max(self.head_bytes, self.complete_bytes) > self.limits.header_bytes:
             self._refuse(_too_large(self.limits.header_bytes))
         elif self.phase == BODY and (
-            self.quiet > self.limits.header_bytes
-            or self.framed > 2 * self.limits.body_bytes + self.limits.header_bytes
+            self.overhead_bytes > self.limits.header_bytes
+            or self.body_bytes > 2 * self.limits.body_bytes + self.limits.header_bytes
         ):
             self._refuse(
                 Problem(413, "more chunk overhead than body", where="body", fix="Send larger chunks")
@@ -169,10 +176,10 @@ class Bounded(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.phase, self.head, self.finished, self.fields = HEAD, 0, 0, 0
-        self.begun += 1
+        self.phase, self.head_bytes, self.complete_bytes, self.n_headers = HEAD, 0, 0, 0
+        self.n_requests += 1
         if self.cycle is None or self.cycle.response_complete:
-            self._within(self.limits.body_seconds)
+            self._set_timeout(self.limits.body_seconds)
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -182,9 +189,9 @@ class Bounded(HttpToolsProtocol):
         if self.phase == BODY:
             return  # a trailer, which the guard does not need
         super().on_header(name, value)
-        self.fields += 1
+        self.n_headers += 1
         self._finish(len(name) + len(value) + 4)
-        if self.fields > self.limits.headers:
+        if self.n_headers > self.limits.headers:
             self._stop(_too_many(self.limits.headers))
 
     def on_headers_complete(self) -> None:
@@ -197,16 +204,16 @@ class Bounded(HttpToolsProtocol):
         if not self.url.startswith(b"/"):
             self._name_host()
         super().on_headers_complete()
-        self.phase, self.head, self.quiet, self.framed = BODY, 0, 0, 0
-        self.heads.append(self.finished)
-        self.open.append(self.cycle)
+        self.phase, self.head_bytes, self.overhead_bytes, self.body_bytes = BODY, 0, 0, 0
+        self.pending_bytes.append(self.complete_bytes)
+        self.open_requests.append(self.cycle)
         self.idle.pop(self, None)
-        self._within(2 * (self.limits.body_seconds + self.limits.seconds))
+        self._set_timeout(2 * (self.limits.body_seconds + self.limits.seconds))
 
     def on_body(self, body: bytes) -> None:
-        self.quiet = 0
+        self.overhead_bytes = 0
         if self.pipeline:  # the request waits, so its body stays in memory
-            self.heads[-1] += len(body)
+            self.pending_bytes[-1] += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -223,18 +230,18 @@ class Bounded(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self.heads.popleft()
-        self.open.popleft()
+        self.pending_bytes.popleft()
+        self.open_requests.popleft()
         self._charge()
-        if self.transport.is_closing() or self.deaf:
+        if self.transport.is_closing() or self.discarding:
             return  # the timer for reading the response continues
         if not self.cycle.response_complete:  # the next pipelined request
-            return self._within(2 * (self.limits.body_seconds + self.limits.seconds))
+            return self._set_timeout(2 * (self.limits.body_seconds + self.limits.seconds))
         self.idle[self] = None
         if self.phase != BETWEEN:  # the rest of an unused body, or the next head
-            self._within(self.limits.body_seconds)
+            self._set_timeout(self.limits.body_seconds)
         elif not self.transport.get_write_buffer_size():
-            self._within(None)
+            self._set_timeout(None)
 
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn if parsing fails."""
@@ -243,16 +250,16 @@ class Bounded(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Refuse the current request and ignore further input; earlier requests still get responses."""
-        last = self.cycle
-        if self.phase != BODY and last is not None and not last.response_complete:
-            return self._last()
-        if self.pipeline or (self.phase == BODY and last.response_started):
+        cycle = self.cycle
+        if self.phase != BODY and cycle is not None and not cycle.response_complete:
+            return self._close_after_response()
+        if self.pipeline or (self.phase == BODY and cycle.response_started):
             return self.transport.abort()  # the error would be taken for the response to another request
         if self.phase == BODY:
-            last.disconnected = True
-            last.message_event.set()
-        if self.held.metrics is not None:
-            self.held.metrics.requests.labels("other", str(problem.status)).inc()
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.budget.metrics is not None:
+            self.budget.metrics.requests.labels("other", str(problem.status)).inc()
         answer = problem.response()
         head = [(k, v) for k, v in answer.raw_headers if k != b"connection"]
         head += [*HEADERS, (b"cache-control", b"no-store"), (b"connection", b"close")]
@@ -264,7 +271,7 @@ class Bounded(HttpToolsProtocol):
     def lingers(self) -> bool:
         """Whether the response came before the request was read completely; then closing has to wait."""
         cycle = self.cycle
-        if self.deaf or self.phase != BODY or cycle is None or cycle.keep_alive:
+        if self.discarding or self.phase != BODY or cycle is None or cycle.keep_alive:
             return False
         if not cycle.response_complete:
             return False
@@ -273,15 +280,15 @@ class Bounded(HttpToolsProtocol):
         return True
 
     def _linger(self, seconds: float) -> None:
-        self.deaf = True
+        self.discarding = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
-        self._within(seconds)
+        self._set_timeout(seconds)
 
-    def _last(self) -> None:
+    def _close_after_response(self) -> None:
         """Close the connection after the response to the last request."""
-        self.deaf = True
+        self.discarding = True
         self.cycle.keep_alive = False
         if self.cycle.response_complete:
             self.transport.close()
@@ -289,8 +296,8 @@ class Bounded(HttpToolsProtocol):
     # --- counting ----------------------------------------------------------------------------
 
     def _finish(self, size: int) -> None:
-        self.finished += size
-        if self.finished > self.limits.header_bytes:
+        self.complete_bytes += size
+        if self.complete_bytes > self.limits.header_bytes:
             self._stop(_too_large(self.limits.header_bytes))
 
     def _stop(self, problem: Problem) -> None:
@@ -299,30 +306,36 @@ class Bounded(HttpToolsProtocol):
         raise problem
 
     def _charge(self) -> None:
-        self.share.set(sum(self.heads) + max(self.head, self.finished if self.phase == HEAD else 0))
+        self.reservation.set(
+            sum(self.pending_bytes) + max(self.head_bytes, self.complete_bytes if self.phase == HEAD else 0)
+        )
 
-    def _within(self, seconds: float | None) -> None:
+    def _set_timeout(self, seconds: float | None) -> None:
         if self.timer is not None:
             self.timer.cancel()
         self.timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
 
-def bounded_protocol(limits: Limits, held: Held | None = None) -> type[Bounded]:
+def bounded_protocol(limits: Limits, budget: MemoryBudget | None = None) -> type[BoundedProtocol]:
     """uvicorn's protocol with these limits; a class per server, whose connections share ``idle``.
 
     Args:
-        held: memory budget of all requests, including heads.
+        budget: memory budget of all requests, including heads.
     """
-    return type("Bounded", (Bounded,), {"limits": limits, "held": held or Held(limits.all_bytes), "idle": {}})
+    return type(
+        "BoundedProtocol",
+        (BoundedProtocol,),
+        {"limits": limits, "budget": budget or MemoryBudget(limits.all_bytes), "idle": {}},
+    )
 
 
 def _too_large(header_bytes: int) -> Problem:
     what = f"more than {header_bytes:,} bytes"
-    return Problem(431, what, where="headers", fix="Send fewer and shorter ones")
+    return Problem(431, what, where="headers", fix="Send fewer and shorter headers")
 
 
 def _too_many(headers: int) -> Problem:
-    return Problem(431, f"more than {headers:,}", where="headers", fix="Send fewer")
+    return Problem(431, f"more than {headers:,} headers", where="headers", fix="Send fewer")
 
 
 # --- the process ----------------------------------------------------------------------------------
@@ -345,7 +358,7 @@ def run_server(
     threads: int = 0,
     precision: str = "auto",
     search: Path | Table | None = None,
-    said: Callable[[str], None] | None = None,
+    on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; then finish open requests and accept no new ones.
 
@@ -356,7 +369,7 @@ def run_server(
         key: see ``Guard``.
         hosts: allowed host names; on a loopback address, local names are always allowed.
         search: a saved index, or texts with their rows and other columns, for ``/v1/search``.
-        said: called with the address once the socket is open.
+        on_ready: called with the address once the socket is open.
 
     Raises:
         InputError: no model can be loaded, or the port is in use.
@@ -374,13 +387,13 @@ def run_server(
     if is_local(host):
         hosts = {*LOCAL, host, *hosts}
     _allow_files(limits.connections)
-    held = Held(limits.all_bytes)
-    app = create_app(models, limits, key=key, hosts=hosts, held=held, broken=broken)
+    budget = MemoryBudget(limits.all_bytes)
+    app = create_app(models, limits, key=key, hosts=hosts, budget=budget, broken=broken)
     config = uvicorn.Config(
         app,
         host,
         port,
-        http=bounded_protocol(limits, held),
+        http=bounded_protocol(limits, budget),
         ws="none",
         lifespan="on",
         access_log=False,
@@ -401,8 +414,8 @@ def run_server(
         except OSError as error:
             reason = error.strerror or "cannot be opened"
             raise ConfigError(reason, where=f"{name}:{port}", fix="Choose another --port or --host") from None
-        if said is not None:
-            said(f"http://{name}:{sock.getsockname()[1]}")
+        if on_ready is not None:
+            on_ready(f"http://{name}:{sock.getsockname()[1]}")
         uvicorn.Server(config).run(sockets=[sock])
 
 
@@ -411,6 +424,6 @@ def _allow_files(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        new_limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))

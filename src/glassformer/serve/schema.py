@@ -15,12 +15,12 @@ from glassformer.inputs.inputs import ServedInputs
 from glassformer.inputs.texts import ServedTexts
 from glassformer.serve.problems import Problem
 
-One = TypeVar("One")
-ONE = "Send one of them; GET /openapi.json describes valid requests"
+Element = TypeVar("Element")
+EXACTLY_ONE = "Send one of them; GET /openapi.json describes valid requests"
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 # Stop at the first error, because a list of all errors could be large.
-Many = Annotated[list[One], Field(min_length=1, fail_fast=True)] | None
+ListOf = Annotated[list[Element], Field(min_length=1, fail_fast=True)] | None
 ImageBytes = Annotated[str, Field(min_length=1, description="The bytes of an image file, in base64")]
 # 255 is the maximum length of a folder's name; models are named after their folders.
 Name = Annotated[
@@ -41,15 +41,15 @@ Method = Literal[
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The inputs of a request, and the field that they were in."""
+class RequestInputs:
+    """The inputs of a request, and the field that contained them."""
 
     inputs: Sequence[Any]
-    where: str
-    reads: type[ServedInputs] = ServedTexts  # kind of the inputs
+    field_name: str
+    input_kind: type[ServedInputs] = ServedTexts
     pairs: bool = False
     # position of an input -> its field, where names differ
-    places: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 def _example(body: dict[str, Any]) -> ConfigDict:
@@ -65,27 +65,29 @@ class Request(Strict):
 
     READS: ClassVar[Sequence[type[ServedInputs]]] = ()
 
-    def asked(self) -> Asked:
+    def to_inputs(self) -> RequestInputs:
         """The inputs; raises Problem for fields that do not fit together."""
-        texts = self.given("text")
+        texts = self.field_values("text")
         if texts is None:
             raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
-        return Asked(texts, "texts")
+        return RequestInputs(texts, "texts")
 
-    def by_kind(self, plural: str = "") -> list[Asked]:
+    def by_kind(self, plural: str = "") -> list[RequestInputs]:
         """The inputs of each kind in ``READS`` that is given."""
-        kinds = [(kind, self.given(kind.field)) for kind in self.READS]
-        return [Asked(inputs, kind.field + plural, kind) for kind, inputs in kinds if inputs is not None]
+        kinds = [(kind, self.field_values(kind.field)) for kind in self.READS]
+        return [
+            RequestInputs(inputs, kind.field + plural, kind) for kind, inputs in kinds if inputs is not None
+        ]
 
-    def given(self, one: str) -> list[str] | None:
-        """The value of field ``one`` or its plural, as a list; None: neither is set.
+    def field_values(self, name: str) -> list[str] | None:
+        """The value of field ``name`` or its plural, as a list; None: neither is set.
 
         Raises:
             Problem: both are set.
         """
-        single, several = (getattr(self, name, None) for name in (one, f"{one}s"))
+        single, several = (getattr(self, field, None) for field in (name, f"{name}s"))
         if single is not None and several is not None:
-            raise Problem(422, f"both {one} and {one}s", where="body", fix="Send one of them")
+            raise Problem(422, f"both {name} and {name}s are given", where="body", fix="Send one of them")
         return several if single is None else [single]
 
 
@@ -94,8 +96,8 @@ class PredictRequest(Request):
 
     model_config = _example({"texts": ["A compelling story, mediocre acting.", "Dull."]})
     READS: ClassVar[Sequence[type[ServedInputs]]] = (ServedTexts, ServedImages)
-    texts: Many[Text] = None
-    images: Many[ImageBytes] = None
+    texts: ListOf[Text] = None
+    images: ListOf[ImageBytes] = None
     pairs: list[Pair] | None = Field(
         None, min_length=1, fail_fast=True, description="Pairs of texts, for models of pairs"
     )
@@ -106,13 +108,15 @@ class PredictRequest(Request):
     )
     model: Name | None = None
 
-    def asked(self) -> Asked:
-        asked = self.by_kind("s")
+    def to_inputs(self) -> RequestInputs:
+        inputs = self.by_kind("s")
         if self.pairs is not None:
-            asked.append(Asked([TextPair(*pair) for pair in self.pairs], "pairs", pairs=True))
-        if len(asked) != 1:
-            raise Problem(422, "exactly one of texts, pairs and images is required", where="body", fix=ONE)
-        return asked[0]
+            inputs.append(RequestInputs([TextPair(*pair) for pair in self.pairs], "pairs", pairs=True))
+        if len(inputs) != 1:
+            raise Problem(
+                422, "exactly one of texts, pairs and images is required", where="body", fix=EXACTLY_ONE
+            )
+        return inputs[0]
 
 
 class Prediction(Strict):
@@ -167,31 +171,33 @@ class ExplainRequest(Request):
     layer: int | None = Field(None, ge=-1000, le=1000, description="With attention; -1 is the last")
     head: int | None = Field(None, ge=-1000, le=1000, description="With attention; default: the mean of all")
 
-    def asked(self) -> Asked:
-        asked = self.by_kind()
-        if len(asked) != 1:
-            raise Problem(422, "exactly one of text and image is required", where="body", fix=ONE)
+    def to_inputs(self) -> RequestInputs:
+        sent = self.by_kind()
+        if len(sent) != 1:
+            raise Problem(422, "exactly one of text and image is required", where="body", fix=EXACTLY_ONE)
         if self.text_pair is None:
-            return asked[0]
-        if asked[0].reads is not ServedTexts:
+            return sent[0]
+        if sent[0].input_kind is not ServedTexts:
             fix = "Send both texts of the pair"
             raise Problem(422, "text_pair is given without text", where="body", fix=fix)
-        return Asked([(asked[0].inputs[0], self.text_pair)], "text", pairs=True)
+        return RequestInputs([(sent[0].inputs[0], self.text_pair)], "text", pairs=True)
 
 
-def reading(request: type[Request], kinds: Sequence[type[ServedInputs]]) -> type[Request]:
+def request_class(request: type[Request], kinds: Sequence[type[ServedInputs]]) -> type[Request]:
     """The request class with a field for each additional kind of input."""
-    known = request.READS
-    more = [kind for kind in dict.fromkeys(kinds) if known and kind.field not in request.model_fields]
-    if not more:
+    known_kinds = request.READS
+    new_kinds = [
+        kind for kind in dict.fromkeys(kinds) if known_kinds and kind.field not in request.model_fields
+    ]
+    if not new_kinds:
         return request
     fields: dict[str, Any] = {}
-    for kind in more:
-        one: Any = Annotated[kind.element | None, Field(description=kind.element_description)]
-        fields |= {f"{kind.field}s": (Many[kind.element], None), kind.field: (one, None)}
-    made = create_model(request.__name__, __base__=request, __doc__=request.__doc__, **fields)
-    made.READS = (*known, *more)  # type: ignore[attr-defined]  # a class attribute of such requests
-    return made
+    for kind in new_kinds:
+        field: Any = Annotated[kind.element | None, Field(description=kind.element_description)]
+        fields |= {f"{kind.field}s": (ListOf[kind.element], None), kind.field: (field, None)}
+    extended = create_model(request.__name__, __base__=request, __doc__=request.__doc__, **fields)
+    extended.READS = (*known_kinds, *new_kinds)  # type: ignore[attr-defined]  # a class attribute of such requests
+    return extended
 
 
 class Piece(Strict):
@@ -225,7 +231,7 @@ class EmbedRequest(Request):
     """Texts to embed."""
 
     model_config = _example({"texts": ["A dog runs.", "Rain falls."]})
-    texts: Many[Text] = None
+    texts: ListOf[Text] = None
     text: Text | None = Field(None, description="Same as texts with one text")
     model: Name | None = None
 
@@ -246,13 +252,13 @@ class SimilarRequest(Request):
         False, description="For one pair: also return what each pair of tokens adds to the cosine"
     )
 
-    def asked(self) -> Asked:
+    def to_inputs(self) -> RequestInputs:
         if self.explain and len(self.pairs) > 1:
             fix = "Send one pair"
             raise Problem(422, "only one pair can be explained at a time", where="explain", fix=fix)
         texts = [text for pair in self.pairs for text in pair]
-        places = {f"pairs[{i}]": f"pairs[{i // 2}][{i % 2}]" for i in range(len(texts))}
-        return Asked(texts, "pairs", places=places)
+        fields = {f"pairs[{i}]": f"pairs[{i // 2}][{i % 2}]" for i in range(len(texts))}
+        return RequestInputs(texts, "pairs", fields=fields)
 
 
 class PairExplanation(Strict):
@@ -277,7 +283,7 @@ class SearchRequest(Request):
     """Queries for semantic search in the texts that the server was started with."""
 
     model_config = _example({"texts": ["Can I return it?"], "count": 3})
-    texts: Many[Text] = None
+    texts: ListOf[Text] = None
     text: Text | None = Field(None, description="Same as texts with one text")
     count: int = Field(5, ge=1, le=100, description="Number of results per query")
     least: float | None = Field(None, ge=-1, le=1, description="Minimum cosine similarity of a result")
@@ -308,21 +314,21 @@ class TagRequest(Request):
     model_config = _example({"text": "Ann left Rome"})
     text: Text | None = None
     words: list[Text] | None = Field(None, min_length=1, fail_fast=True, description="Words of one sentence")
-    texts: Many[Text] = None
+    texts: ListOf[Text] = None
     sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = Field(
         None, min_length=1, fail_fast=True, description="Words of several sentences"
     )
     model: Name | None = None
 
-    def asked(self) -> Asked:
+    def to_inputs(self) -> RequestInputs:
         forms = ("text", "words", "texts", "sentences")
-        given = [(form, inputs) for form in forms if (inputs := getattr(self, form)) is not None]
-        if len(given) != 1:
+        sent = [(form, inputs) for form in forms if (inputs := getattr(self, form)) is not None]
+        if len(sent) != 1:
             raise Problem(422, "exactly one of text, words, texts and sentences is required", where="body")
-        ((form, inputs),) = given
+        ((form, inputs),) = sent
         if form in ("texts", "sentences"):
-            return Asked(inputs, form)
-        return Asked([inputs], form, places={f"{form}[0]": form})  # a single sentence has no index
+            return RequestInputs(inputs, form)
+        return RequestInputs([inputs], form, fields={f"{form}[0]": form})  # a single sentence has no index
 
 
 class SpanOut(Strict):
@@ -363,19 +369,19 @@ class AnswerRequest(Request):
     n_best: int = Field(1, ge=1, le=20, description="Number of candidate answers, the best first")
     model: Name | None = None
 
-    def asked(self) -> Asked:
-        one, fix = self.question is not None or self.context is not None, "Send question and context"
-        if one == (self.questions is not None):
+    def to_inputs(self) -> RequestInputs:
+        is_single, fix = self.question is not None or self.context is not None, "Send question and context"
+        if is_single == (self.questions is not None):
             raise Problem(
                 422, "either question with context, or questions is required", where="body", fix=fix
             )
         if self.questions is not None:
-            return Asked(self.questions, "questions", pairs=True)
+            return RequestInputs(self.questions, "questions", pairs=True)
         if self.question is None or self.context is None:
             missing = "question" if self.question is None else "context"
-            raise Problem(422, f"no {missing}", where=missing, fix=fix)
+            raise Problem(422, f"the {missing} is missing", where=missing, fix=fix)
         pair = self.question, self.context  # a single question has no index
-        return Asked([pair], "questions", pairs=True, places={"questions[0]": "context"})
+        return RequestInputs([pair], "questions", pairs=True, fields={"questions[0]": "context"})
 
 
 class AnswerOut(Strict):
@@ -463,7 +469,7 @@ class ModelsResponse(Strict):
     broken: list[BrokenModel] = Field([], description="Models that could not be loaded")
 
 
-def listing(kinds: Sequence[type[ServedInputs]]) -> type[ModelsResponse]:
+def models_response(kinds: Sequence[type[ServedInputs]]) -> type[ModelsResponse]:
     """The response class of /v1/models for these kinds of inputs."""
     names = tuple(dict.fromkeys(("text", "image", *(kind.kind for kind in kinds))))
     fields: dict[str, Any] = {"kind": (Literal[names], ...)}

@@ -22,7 +22,7 @@ from glassformer.targets.target import Judged, read_object
 def read_answers(folder: Path) -> Judged:
     """Read a run's predictions."""
     if (target := target_in(folder)) is None:
-        what = "has no answers that can be compared"
+        what = "has no predictions that can be compared"
         fix = "Name finished runs whose models give labels, tags, numbers or cosines"
         raise DataError(what, where=str(folder), fix=fix)
     return target.read_judged(folder)
@@ -54,18 +54,18 @@ def examples_differ(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -
             f": {', '.join(labels[:3])} in only one of them" if labels else " in another order"
         )
     splits, counts = [read_answers_split(f) for f in folders], [answers.n for answers in judged]
-    what = "were evaluated on different examples: "
+    message = "were evaluated on different examples: "
     if splits[0] != splits[1] and all(splits):
-        return what + f"{counts[0]:,} of {splits[0]}, {counts[1]:,} of {splits[1]}"
-    what += f"{counts[0]:,} and {counts[1]:,}"
-    first, second = ({(row.text, row.label) for row in _rows(folder)} for folder in folders)
-    if not first or not second:
-        return what
-    return what + f", {len(first & second):,} of them the same"
+        return message + f"{counts[0]:,} of {splits[0]}, {counts[1]:,} of {splits[1]}"
+    message += f"{counts[0]:,} and {counts[1]:,}"
+    rows_a, rows_b = ({(row.text, row.label) for row in _rows(folder)} for folder in folders)
+    if not rows_a or not rows_b:
+        return message
+    return message + f", {len(rows_a & rows_b):,} of them the same"
 
 
 def read_simple_answers(folder: Path, first: Judged, names: Sequence[str]) -> dict[str, Judged]:
-    """Read the predictions of a run's baselines, of those ``names`` whose predictions were saved."""
+    """Read the saved predictions of a run's baselines with these ``names``."""
     out = {}
     for name, cells in read_baselines(folder / BASELINES_FILE).items():
         if name not in names or len(cells) != first.n:

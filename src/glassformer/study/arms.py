@@ -82,13 +82,13 @@ def is_finished(job: Job) -> bool:
     """Whether the job is finished."""
     if not (job.folder / MARKER).is_file():
         return False
-    if _compared(read_run_recipe(job.folder)) != _compared(job.recipe):
+    if _compared_settings(read_run_recipe(job.folder)) != _compared_settings(job.recipe):
         fix = "Choose another --out, or remove that folder"
         raise ExistsError("holds a run of another recipe", where=str(job.folder), fix=fix)
     return True
 
 
-def _compared(recipe: Any) -> dict[str, Any]:
+def _compared_settings(recipe: Any) -> dict[str, Any]:
     """The settings that must be equal: all except ``baselines``."""
     values = relevant_settings(recipe)
     return values | {"evaluate": {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}}
@@ -101,7 +101,7 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
     resume = (job.folder / "config.toml").is_file()
     started = time.perf_counter()
     callbacks: list[Callback] = [Progress()] if progress else []
-    run_task(split_as_others(job), job.folder, resume=resume, log=say, callbacks=callbacks)
+    run_task(with_split_of_started_arms(job), job.folder, resume=resume, log=say, callbacks=callbacks)
     marker = {
         "arm": job.arm,
         "seed": job.seed,
@@ -114,15 +114,15 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
     return job.folder
 
 
-def split_as_others(job: Job) -> Any:
+def with_split_of_started_arms(job: Job) -> Any:
     """The job's recipe with the splits of the arms that were started before, so that all are evaluated on the
     same examples."""
     data = job.recipe.data
-    begun = sorted(job.folder.parents[1].glob("*/*/config.toml"))
-    if not begun or getattr(data, "copies", "") is not None or is_named(data.source):
+    started = sorted(job.folder.parents[1].glob("*/*/config.toml"))
+    if not started or getattr(data, "copies", "") is not None or is_named(data.source):
         return job.recipe
     # whether duplicates of an example may be in different splits ("apart", the rule of earlier versions)
-    copies = getattr(read_run_recipe(begun[0].parent).data, "copies", None) or "apart"
+    copies = getattr(read_run_recipe(started[0].parent).data, "copies", None) or "apart"
     return replace(job.recipe, data=replace(data, copies=copies))
 
 
@@ -149,25 +149,26 @@ def run_jobs(
     for recipe in {job.arm: job.recipe for job in todo if engine == "serial"}.values():
         fetch_if_checkpoint(recipe)  # raises errors for missing weights before data are read
     failed: dict[str, str] = {}
-    done = len(jobs) - len(todo)
-    first = done == 0  # an input error of the first job probably concerns all jobs
+    n_done = len(jobs) - len(todo)
+    is_first = n_done == 0  # an input error of the first job probably concerns all jobs
     start_time = time.perf_counter()
     ended: list[Job] = []
 
     def record(job: Job, error: BaseException | None, seconds: float) -> None:
-        nonlocal done, first
+        nonlocal n_done, is_first
         if isinstance(error, Interrupted | KeyboardInterrupt):
             raise Interrupted(STOPPED) from None
-        if isinstance(error, InputError) and first:
+        if isinstance(error, InputError) and is_first:
             raise error
-        first = False
-        done += error is None
+        is_first = False
+        n_done += error is None
         if error is not None:
             failed[job.title] = str(error) or type(error).__name__
         ended.append(job)
-        rest = (time.perf_counter() - start_time) / len(ended) * (len(todo) - len(ended))
-        when = f" (about {time_left(rest)} left)" if rest else ""
-        say(f"[{done}/{len(jobs)}] {job.title}: {f'failed: {error}' if error else f'{seconds:.0f} s'}{when}")
+        seconds_left = (time.perf_counter() - start_time) / len(ended) * (len(todo) - len(ended))
+        time_note = f" (about {time_left(seconds_left)} left)" if seconds_left else ""
+        result = f"failed: {error}" if error else f"{seconds:.0f} s"
+        say(f"[{n_done}/{len(jobs)}] {job.title}: {result}{time_note}")
 
     if engine == "ray":
         absolute = [replace(job, folder=job.folder.resolve()) for job in todo]
@@ -199,8 +200,8 @@ def _resources(jobs: Sequence[Job]) -> dict[str, int]:
     """CPUs and GPUs of the most demanding job."""
     # recipes of word vectors have no section ``train`` and run on the CPU
     settings = [getattr(job.recipe, "train", None) for job in jobs]
-    each = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
-    return {name: max(one[name] for one in each) for name in ("cpus", "gpus")} if each else {}
+    demands = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
+    return {name: max(demand[name] for demand in demands) for name in ("cpus", "gpus")} if demands else {}
 
 
 @contextmanager
@@ -208,14 +209,14 @@ def _shared_cores(workers: int) -> Iterator[None]:
     """Context manager: processes started inside use an equal share of the cores. torch reads these variables
     when it is imported."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
+    environment = {name: os.environ.get(name) for name in names}
     if workers > 1:
         for name in names:
             os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // workers)))
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in environment.items():
             if value is None:
                 os.environ.pop(name, None)
 
@@ -228,7 +229,7 @@ def _run_in_process(
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(job, say, progress, sender, os.getpid()))
-    with _blocked("SIGINT", "SIGHUP"):
+    with _signals_blocked("SIGINT", "SIGHUP"):
         process.start()
     running.append(process)
     sender.close()
@@ -243,17 +244,17 @@ def _run_in_process(
 
 
 @contextmanager
-def _blocked(*names: str) -> Iterator[None]:
+def _signals_blocked(*names: str) -> Iterator[None]:
     """Context manager: processes started inside ignore these signals. A terminal sends them to the whole
     process group, but the command stops the jobs itself, so that each saves its state."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name) for name in names})
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name) for name in names})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
 def _attempt(job: Job, **options: Any) -> tuple[BaseException | None, float]:
@@ -279,11 +280,11 @@ def _exit_status(code: int | None) -> str:
 
 def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # training installs its own handler
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_stop_with_parent, args=(parent,), daemon=True).start()
     sender.send(_attempt(job, own_process=True, say=say, progress=progress)[0])
 
 
-def _end_with(parent: int) -> None:
+def _stop_with_parent(parent: int) -> None:
     """Stop this process, which saves its state, when its parent process has ended."""
     while os.getppid() == parent:
         time.sleep(1.0)

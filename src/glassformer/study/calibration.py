@@ -89,25 +89,27 @@ def calibrate_run(
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if target.word_labels and value is not None:
             what = "tags of words have no threshold"
-            raise NotForThisModelError(what, where=name, fix="Leave it out: the most probable tag is taken")
+            raise NotForThisModelError(
+                what, where=name, fix="Leave it out: the most probable tag is predicted"
+            )
     with writing(folder):
-        changed = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
+        data_recipe = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         clf = load(folder)
-        other = _other(data, changed, clf, say) if data else None
-        given = data, other, on_bad_row == "skip"
-        splits = _own(RunContext(TASKS[recipe.task], recipe, folder, say), bool(data))
-        return _calibrate(folder, recipe, clf, splits, given, threshold, abstain_below, bootstrap, say)
+        other_split = _other(data, data_recipe, clf, say) if data else None
+        other_data = data, other_split, on_bad_row == "skip"
+        splits = _own_splits(RunContext(TASKS[recipe.task], recipe, folder, say), bool(data))
+        return _calibrate(folder, recipe, clf, splits, other_data, threshold, abstain_below, bootstrap, say)
 
 
-def _own(work: RunContext, other: bool) -> Any:
-    """The run's own splits; None if they have changed or are missing, and other data are used (``other``)."""
+def _own_splits(work: RunContext, has_other_data: bool) -> Any:
+    """The run's own splits; None if they have changed or are missing and other data are used."""
     try:
         return own_data(work, ("validation", "judged"))
     except DataError as error:
-        if not other:
+        if not has_other_data:
             raise
-        left = "its test examples are not looked at, and whether others were in training is not known"
-        work.log(f"{error.where} {error.what}: {left}")
+        consequence = "the run's test split is not evaluated, and overlap with its training data is unknown"
+        work.log(f"{error.where} {error.what}: {consequence}")
         return None
 
 
@@ -116,50 +118,50 @@ def _calibrate(
     recipe: Any,
     clf: Any,
     splits: Any,
-    given: tuple[str | None, Any, bool],
+    other_data: tuple[str | None, Any, bool],
     threshold: Metric | None,
     abstain_below: float | None,
     bootstrap: int,
     say: Say,
 ) -> dict[str, Any]:
-    data, other, leave_out = given
-    chosen_by, name = (other, data) if data else (if_labeled(splits.validation), "validation")
+    data, other_split, skip_unknown = other_data
+    chosen_by, name = (other_split, data) if data else (if_labeled(splits.validation), "validation")
     if chosen_by is None:
-        what = "this run has no validation split, and the test split must not choose"
+        what = "this run has no validation split, and calibration must not use the test split"
         raise BadValueError(what, where=str(folder), fix="Give other labeled examples with --data")
     if TASKS[recipe.task].target.word_labels:
         return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
     kind = clf.kind_
-    below = check_abstain(abstain_below, kind)
+    abstain_threshold = check_abstain(abstain_below, kind)
     if threshold == "f1" and not kind.binary and len(clf.classes_) != 2:
-        what = f"f1 is that of the second of two classes, and there are {len(clf.classes_)}"
+        what = f"f1 is defined for two classes, and there are {len(clf.classes_)}"
         raise NotForThisModelError(what, where="threshold", fix="Use macro_f1 or accuracy")
-    chosen_by, unknown = with_known_labels(clf, chosen_by, leave_out)
+    chosen_by, unknown = with_known_labels(clf, chosen_by, skip_unknown)
     if unknown:
         say(unknown)
     say(f"calibrating on {len(chosen_by):,} {name} examples")
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
-    own = _trained_thresholds(folder, clf) if kind.binary else None
-    temperature, limit = fitted_decision(kind, logits, targets, threshold, own)
+    trained_thresholds = _trained_thresholds(folder, clf) if kind.binary else None
+    temperature, thresholds = fitted_decision(kind, logits, targets, threshold, trained_thresholds)
     out = _outcome(clf, temperature, kind.error_mask(logits, targets), name) | {
-        "threshold": plain(limit),
-        "metric": threshold or ("f1" if limit is not None else None),
-        "abstain_below": below,
+        "threshold": plain(thresholds),
+        "metric": threshold or ("f1" if thresholds is not None else None),
+        "abstain_below": abstain_threshold,
         "unseen": None
-        if limit is None or kind.binary
+        if thresholds is None or kind.binary
         else _cross_validated(kind, logits, targets, threshold),
     }
-    sides = (1.0, own), (temperature, limit), below
-    out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
+    decisions = (1.0, trained_thresholds), (temperature, thresholds), abstain_threshold
+    out["splits"] = {name: _before_and_after(clf, logits, targets, *decisions, bootstrap)}
     p = kind.probabilities(logits, temperature)
-    out["abstaining"] = None if kind.binary else abstaining(kind, p, targets, limit)
+    out["abstaining"] = None if kind.binary else abstaining(kind, p, targets, thresholds)
     judged_split = if_labeled(splits and splits.judged)
-    out["seen"] = _seen(chosen_by, splits, judged_split) if data and splits else {}
+    out["seen"] = _count_overlaps(chosen_by, splits, judged_split) if data and splits else {}
     if judged_split is not None and splits.judged_name != "validation":
         say(f"evaluating on {counted(len(judged_split), 'example')} of {splits.judged_name}")
-        judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
-        out["splits"][splits.judged_name] = _both(clf, *judged, *sides, bootstrap)
-    clf.threshold_, clf.abstain_below_ = limit, below
+        test_outputs = clf.logits(judged_split.examples), _targets(clf, judged_split)
+        out["splits"][splits.judged_name] = _before_and_after(clf, *test_outputs, *decisions, bootstrap)
+    clf.threshold_, clf.abstain_below_ = thresholds, abstain_threshold
     return _saved(folder, recipe, clf, temperature, out)
 
 
@@ -185,8 +187,8 @@ def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
     path = folder / "metrics.json"
     if not path.is_file():
         return clf.threshold_
-    known = read_json(path).get("thresholds")
-    return known and np.array([known[str(c)] for c in clf.classes_.tolist()])
+    thresholds = read_json(path).get("thresholds")
+    return thresholds and np.array([thresholds[str(c)] for c in clf.classes_.tolist()])
 
 
 def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str, Any]) -> dict[str, Any]:
@@ -201,19 +203,27 @@ def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str,
 
 
 def _calibrate_words(
-    folder: Path, recipe: Any, clf: Any, splits: Any, by: tuple[Any, str], bootstrap: int, say: Say
+    folder: Path,
+    recipe: Any,
+    clf: Any,
+    splits: Any,
+    split_and_name: tuple[Any, str],
+    bootstrap: int,
+    say: Say,
 ) -> dict[str, Any]:
     """Fit a tagger's temperature on the words of validation sentences; the bootstrap resamples sentences."""
-    chosen_by, name = by
+    chosen_by, name = split_and_name
     say(f"calibrating on the words of {len(chosen_by):,} {name} sentences")
-    held = _Words(clf, chosen_by)
-    temperature = fit_temperature(held.logits[held.known], held.targets[held.known])
-    mistakes = int((held.logits.argmax(1) != held.targets)[held.known].sum())
-    out = _outcome(clf, temperature, mistakes, name) | {"splits": {name: held.both(temperature, bootstrap)}}
-    judged = if_labeled(splits and splits.judged)
-    if judged is not None and splits.judged_name != "validation":
-        say(f"evaluating on {counted(len(judged), 'sentence')} of {splits.judged_name}")
-        out["splits"][splits.judged_name] = _Words(clf, judged).both(temperature, bootstrap)
+    words = _Words(clf, chosen_by)
+    temperature = fit_temperature(words.logits[words.is_known], words.targets[words.is_known])
+    mistakes = int((words.logits.argmax(1) != words.targets)[words.is_known].sum())
+    out = _outcome(clf, temperature, mistakes, name) | {
+        "splits": {name: words.before_and_after(temperature, bootstrap)}
+    }
+    test_split = if_labeled(splits and splits.judged)
+    if test_split is not None and splits.judged_name != "validation":
+        say(f"evaluating on {counted(len(test_split), 'sentence')} of {splits.judged_name}")
+        out["splits"][splits.judged_name] = _Words(clf, test_split).before_and_after(temperature, bootstrap)
     return _saved(folder, recipe, clf, temperature, out)
 
 
@@ -225,19 +235,19 @@ class _Words:
         logits = clf.logits(split.words)
         self.logits = np.concatenate(logits)  # [W, C]
         self.targets = clf.numbers(clf.true_tags(split.tags, split.words, split.origin))  # [W]
-        self.known = self.targets >= 0  # a tag that was not seen in training is left out
+        self.is_known = self.targets >= 0  # a tag that was not seen in training is left out
         self.sentences = np.repeat(np.arange(len(logits)), list(map(len, logits)))
-        if not self.known.any():
+        if not self.is_known.any():
             raise DataError("no word has a tag that the model knows", where=split.origin)
         metrics = clf.judge(split.words, split.tags, bootstrap=0, answers=clf.decide(logits))
         self.metrics = {key: metrics[key] for key in ("accuracy", "entity_f1")}  # same for all temperatures
 
-    def both(self, temperature: float, resamples: int) -> dict[str, Any]:
+    def before_and_after(self, temperature: float, resamples: int) -> dict[str, Any]:
         """Metrics before and after calibration."""
-        z, y, groups = self.logits[self.known], self.targets[self.known], self.sentences[self.known]
+        z, y, groups = self.logits[self.is_known], self.targets[self.is_known], self.sentences[self.is_known]
         return {
-            side: describe(probabilities_of(z, t), y, resamples=resamples, groups=groups) | self.metrics
-            for side, t in (("before", 1.0), ("after", temperature))
+            stage: describe(probabilities_of(z, t), y, resamples=resamples, groups=groups) | self.metrics
+            for stage, t in (("before", 1.0), ("after", temperature))
         }
 
 
@@ -249,9 +259,9 @@ def _cross_validated(
     """
     classes = logits.shape[1]
 
-    def predict(others: np.ndarray, own: np.ndarray) -> np.ndarray:
-        temperature, limit = fitted_decision(kind, logits[others], targets[others], metric)
-        return kind.predicted_index(kind.probabilities(logits[own], temperature), limit)
+    def predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+        temperature, limit = fitted_decision(kind, logits[fitted], targets[fitted], metric)
+        return kind.predicted_index(kind.probabilities(logits[held_out], temperature), limit)
 
     def score(predicted: np.ndarray) -> float:
         if metric == "f1":
@@ -259,34 +269,44 @@ def _cross_validated(
             return 2 * hits / max(int(predicted.sum() + targets.sum()), 1)
         return metric_of(predicted, targets, classes, metric)
 
-    after = cross_validated_metric(predict, score, targets)
+    cross_validated = cross_validated_metric(predict, score, targets)
     most_probable = kind.predicted_index(kind.probabilities(logits))
-    return None if after is None else {"folds": FOLDS, "before": score(most_probable), "after": after}
+    return (
+        None
+        if cross_validated is None
+        else {"folds": FOLDS, "before": score(most_probable), "after": cross_validated}
+    )
 
 
-def _both(
-    clf: Any, logits: np.ndarray, targets: np.ndarray, before: Any, after: Any, below: float | None, n: int
+def _before_and_after(
+    clf: Any,
+    logits: np.ndarray,
+    targets: np.ndarray,
+    before: Any,
+    after: Any,
+    abstain_threshold: float | None,
+    n: int,
 ) -> dict[str, Any]:
     """Metrics of one split before and after calibration; ``n``: number of resamples."""
     out, kind = {}, clf.kind_
-    for name, (temperature, cut) in (("before", before), ("after", after)):
+    for name, (temperature, threshold) in (("before", before), ("after", after)):
         p = kind.probabilities(logits, temperature)
         meter = kind.meter(clf.classes_.tolist())
-        meter.update(p, targets, predicted=kind.predicted_index(p, cut))
+        meter.update(p, targets, predicted=kind.predicted_index(p, threshold))
         scores = meter.result(bootstrap=n)
-        kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", *kind.leads)
-        out[name] = kind.describe(p, targets, n) | {k: scores[k] for k in kept if k in scores}
-        if below is not None and name == "after":
-            out[name]["abstention"] = abstention(kind, p, targets, cut, below)
+        keys = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", *kind.leads)
+        out[name] = kind.describe(p, targets, n) | {k: scores[k] for k in keys if k in scores}
+        if abstain_threshold is not None and name == "after":
+            out[name]["abstention"] = abstention(kind, p, targets, threshold, abstain_threshold)
     return out
 
 
-def _seen(chosen_by: Any, splits: Any, judged: Any) -> dict[str, int]:
-    """Number of calibration examples that are in the run's training and test split, or copies of such."""
-    own = copy_keys(chosen_by)
-    parts = {"train": splits.train, splits.judged_name: judged}
+def _count_overlaps(chosen_by: Any, splits: Any, test_split: Any) -> dict[str, int]:
+    """Number of calibration examples that are, or are copies of, training or test examples of the run."""
+    groups = copy_keys(chosen_by)
+    parts = {"train": splits.train, splits.judged_name: test_split}
     keys = {name: set(copy_keys(part)) for name, part in parts.items() if part is not None}
-    return {name: sum(key in known for key in own) for name, known in keys.items()}
+    return {name: sum(key in training_groups for key in groups) for name, training_groups in keys.items()}
 
 
 def _targets(clf: Any, split: Any) -> np.ndarray:
@@ -336,12 +356,12 @@ def _check_int8(folder: Path, model: Any, say: Callable[[str], None]) -> None:
         raise ConfigError(what, where=str(folder), fix=fix)
     recipe = read_run_recipe(run)
     work = RunContext(TASKS[recipe.task], recipe, run, say)
-    held = if_labeled(own_data(work, ["validation"]).validation)
-    if held is None:
+    validation = if_labeled(own_data(work, ["validation"]).validation)
+    if validation is None:
         what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")
-    say(f"int8 is checked on {len(held):,} validation examples, once for this model")
-    say(f"int8 is {describe_outcome(model.check_int8(held.examples, held.labels))}")
+    say(f"int8 is checked on {len(validation):,} validation examples, once for this model")
+    say(f"int8 is {describe_outcome(model.check_int8(validation.examples, validation.labels))}")
     try:
         with writing(run):
             model.save(run / "model", overwrite=True)

@@ -124,30 +124,30 @@ def compare_runs(
     paths = [Path(folder) for folder in folders]
     where = "compare"
     if len({path.resolve() for path in paths}) < len(paths) or len(paths) < 2:
-        what = "one run twice" if len(paths) > 1 else "one run alone"
+        what = "the same run twice" if len(paths) > 1 else "only one run"
         raise NothingGivenError(what, where=where, fix="Name two finished runs or more")
     runs = _arms(paths)
     for path in paths if split else ():
-        if (judged := read_answers_split(path)) not in ("", split):
+        if (run_split := read_answers_split(path)) not in ("", split):
             what, fix = (
-                f"was evaluated on {judged}, not on {split}",
+                f"was evaluated on {run_split}, not on {split}",
                 "Compare their recipes, as arms of a study",
             )
             raise ConfigError(what, where=path.as_posix(), fix=fix)
     if len(runs) < 2:
-        what = "these runs are one recipe with several seeds: there is nothing to compare them with"
+        what = "all runs are of the same recipe with different seeds, so there is nothing to compare"
         raise NothingGivenError(what, where=where, fix="Name a run of another recipe too")
     names = list(runs)
     seeds = {seed for finished in runs.values() for seed in finished}
-    most = max(len(finished) for finished in runs.values())
-    about = {
+    max_seeds = max(len(finished) for finished in runs.values())
+    entries = {
         "name": " and ".join(names) if len(names) == 2 else f"{names[0]} and {len(names) - 1} others",
         "summary": "",
         "recipe": "",
         "baseline": names[0],
         "ladder": [],
         "set": {},
-        "seeds": sorted(seeds) if most > 1 else [0],
+        "seeds": sorted(seeds) if max_seeds > 1 else [0],
         "unfinished": [],
         "failed": {},
     }
@@ -159,7 +159,7 @@ def compare_runs(
         "Train them on the same data with the same split, or evaluate each on one labeled file that none was "
         "trained on: glassformer evaluate RUN --data FILE"
     )
-    results = compare_results(runs, about, bootstrap, fix, measure)
+    results = compare_results(runs, entries, bootstrap, fix, measure)
     for arm in results["arms"]:
         arm["changes"] = {}
     return Comparison({"judged": "judged"} | results)

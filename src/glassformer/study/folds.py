@@ -48,7 +48,7 @@ class Fold:
 
     number: int
     train: np.ndarray
-    held: np.ndarray
+    held_out: np.ndarray
     folder: Path
 
 
@@ -86,18 +86,18 @@ def cross_validate(
         task.preview_data(RunContext(task, recipe, folder, say, data=splits))  # raises errors for bad data
         assert task.folds is not None
         out: OutOfFold = task.folds(recipe, splits, task.estimator)
-        begun = begun_plan(folder, len(splits.train))
-        numbers = out.assign(folds) if begun is None else begun
-        begin(folder, recipe, numbers, folds, splits)
+        old_plan = read_plan(folder, len(splits.train))
+        fold_numbers = out.assign(folds) if old_plan is None else old_plan
+        write_plan(folder, recipe, fold_numbers, folds, splits)
         for line in getattr(splits.dataset, "messages", ()):
             say(line)
         if rejected := getattr(splits.dataset, "rejected", ()):
             say(summary(rejected, listed=False))
         say(f"{len(splits.train):,} {out.NOUN} in {folds} folds")
         answers, per_fold = [], []
-        for fold, log_fold in each_fold(folder, numbers, folds, say, started):
+        for fold, log_fold in each_fold(folder, fold_numbers, folds, say, started):
             per_fold.append(run_fold(fold, out, callbacks))
-            answers.append((fold.held, answers_of(out, fold.folder, fold.held)))
+            answers.append((fold.held_out, answers_of(out, fold.folder, fold.held_out)))
             log_fold(out.summary(per_fold[-1]))
         metrics = out.pooled_metrics(folder, answers, per_fold)
         metrics |= facts(per_fold, out.METRICS, recipe, started, *out.PACKAGES)
@@ -108,18 +108,18 @@ def cross_validate(
 
 def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:
     """Train and evaluate one fold, or resume it; a finished one is only read. Returns its metrics."""
-    if (before := kept(fold)) is not None:
-        return before
-    own, held = out.train.select(fold.train.tolist()), out.train.select(fold.held.tolist())
+    if (saved := saved_metrics(fold)) is not None:
+        return saved
+    training, held_out = out.train.select(fold.train.tolist()), out.train.select(fold.held_out.tolist())
     checkpoints = fold.folder / CHECKPOINTS
     model = out.estimator.from_recipe(out.recipe).fit(
-        *out.fit_arguments(own),
+        *out.fit_arguments(training),
         validation=out.validation,
         checkpoints=checkpoints,
         resume=True,
         callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
     )
-    count, metrics, answers = out.evaluate(model, held)
+    count, metrics, answers = out.evaluate(model, held_out)
     if out.ANSWERS.endswith(".json"):
         replace_text(fold.folder / out.ANSWERS, json_text(answers) + "\n")
     else:
@@ -128,7 +128,7 @@ def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> 
     return finish(fold, model, count, metrics)
 
 
-def answers_of(out: OutOfFold, folder: Path, held: np.ndarray) -> Any:
+def answers_of(out: OutOfFold, folder: Path, held_out: np.ndarray) -> Any:
     """The saved predictions of a finished fold, one per example.
 
     Raises:
@@ -137,10 +137,10 @@ def answers_of(out: OutOfFold, folder: Path, held: np.ndarray) -> Any:
     path = folder / out.ANSWERS
     is_json = path.suffix == ".json"
     saved = json.loads(path.read_text(encoding="utf-8")) if is_json else np.load(path, allow_pickle=False)
-    if (each := out.per_example(saved, held)) is None:
-        what = f"has answers for other {out.NOUN} than the data hold now"
+    if (answers := out.per_example(saved, held_out)) is None:
+        what = f"has predictions for other {out.NOUN} than the data have now"
         raise DataChangedError(what, where=str(folder), fix="Choose another --out")
-    return each
+    return answers
 
 
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
@@ -151,34 +151,40 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
     if not (config.is_file() and plan.is_file()):
         fix = "Choose another --out"
         raise ExistsError("exists and is not a cross-validation of ours", where=str(folder), fix=fix)
-    theirs = json.loads(plan.read_text(encoding="utf-8"))["folds"]
-    same = relevant_settings(build_recipe(read_toml(config), str(config))) == relevant_settings(recipe)
-    if theirs != folds or not same:
-        what = f"holds {theirs} folds, not {folds}" if same else "holds a cross-validation of another recipe"
+    existing_folds = json.loads(plan.read_text(encoding="utf-8"))["folds"]
+    is_same_recipe = relevant_settings(build_recipe(read_toml(config), str(config))) == relevant_settings(
+        recipe
+    )
+    if existing_folds != folds or not is_same_recipe:
+        what = (
+            f"holds {existing_folds} folds, not {folds}"
+            if is_same_recipe
+            else "holds a cross-validation of another recipe"
+        )
         raise OtherRunError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")
 
 
-def begun_plan(folder: Path, examples: int) -> np.ndarray | None:
+def read_plan(folder: Path, examples: int) -> np.ndarray | None:
     """The fold of each example from the folder's plan; None: no plan, or one for other data."""
     plan = folder / PLAN
     if not plan.is_file():
         return None
-    begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
-    return begun if len(begun) == examples else None
+    fold_numbers = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
+    return fold_numbers if len(fold_numbers) == examples else None
 
 
-def begin(folder: Path, recipe: Any, numbers: np.ndarray, folds: int, splits: Any) -> None:
+def write_plan(folder: Path, recipe: Any, fold_numbers: np.ndarray, folds: int, splits: Any) -> None:
     """Create the folder, and write the recipe and the plan.
 
     Raises:
         DataError: the folder has finished folds of other data.
     """
     data = data_digest(splits)
-    plan = {"folds": folds, "assignment": numbers.tolist(), "data_sha256": data}
+    plan = {"folds": folds, "assignment": fold_numbers.tolist(), "data_sha256": data}
     if any(folder.glob(f"fold-*/{MARKER}")):
-        theirs = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-        if theirs.get("data_sha256", data) != data or len(theirs["assignment"]) != len(numbers):
-            what = "has finished folds of other data: since then examples or labels have changed"
+        old_plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        if old_plan.get("data_sha256", data) != data or len(old_plan["assignment"]) != len(fold_numbers):
+            what = "has finished folds of other data: the examples or labels have changed since then"
             raise DataChangedError(what, where=str(folder), fix="Choose another --out, or remove this folder")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -198,22 +204,24 @@ def data_digest(splits: Any) -> str:
 
 
 def each_fold(
-    folder: Path, numbers: np.ndarray, folds: int, say: Callable[[str], None], started: float
+    folder: Path, fold_numbers: np.ndarray, folds: int, say: Callable[[str], None], started: float
 ) -> Iterator[tuple[Fold, Callable[[str], None]]]:
     """Yield each fold, with a function that logs its result and the remaining time."""
     for k in range(folds):
-        fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
-        known = (fold.folder / MARKER).is_file()
+        fold = Fold(
+            k, np.flatnonzero(fold_numbers != k), np.flatnonzero(fold_numbers == k), folder / f"fold-{k}"
+        )
+        is_finished = (fold.folder / MARKER).is_file()
 
-        def log_fold(summary: str, k: int = k, known: bool = known) -> None:
+        def log_fold(summary: str, k: int = k, is_finished: bool = is_finished) -> None:
             rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
-            when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
+            when = " (kept)" if is_finished else f" (about {time_left(rest)} left)" if rest else ""
             say(f"fold {k + 1} of {folds}: {summary}{when}")
 
         yield fold, log_fold
 
 
-def kept(fold: Fold) -> dict[str, Any] | None:
+def saved_metrics(fold: Fold) -> dict[str, Any] | None:
     """The metrics of a finished fold; otherwise None, and its folder is created."""
     marker = fold.folder / MARKER
     if marker.is_file():

@@ -45,7 +45,7 @@ SPLIT_KEYS = (
 )
 
 
-JUDGING = ("validation", "test")  # splits that arms can be evaluated on
+EVALUATION_SPLITS = ("validation", "test")  # splits that arms can be evaluated on
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ def load_study(name_or_path: str | Path) -> Study:
     Raises:
         ConfigError: no such study, an unknown key, or a value of the wrong type or out of range.
     """
-    known, path = study_names(), Path(name_or_path)
-    if str(name_or_path) in known:
-        path = known[str(name_or_path)]
+    names, path = study_names(), Path(name_or_path)
+    if str(name_or_path) in names:
+        path = names[str(name_or_path)]
     elif path.suffix != ".toml":
-        fix = nearest(str(name_or_path), list(known) or ["FILE.toml"])
+        fix = nearest(str(name_or_path), list(names) or ["FILE.toml"])
         raise NoSuchRecipeError(f"no study {str(name_or_path)!r}", fix=fix)
     study = build(Study, {"name": path.stem} | read_toml(path), path.name)
     if not study.recipe:
@@ -137,7 +137,7 @@ def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]
     plans: list[tuple[str, str, dict[str, Any]]] = []
     for values in itertools.product(*study.grid.values()) if study.grid else ():
         changes = dict(zip(study.grid, values, strict=True))
-        plans.append((", ".join(f"{k}={_shown(v)}" for k, v in changes.items()), study.recipe, changes))
+        plans.append((", ".join(f"{k}={_format(v)}" for k, v in changes.items()), study.recipe, changes))
     for name, settings_of_arm in study.arms.items():
         changes = dict(settings_of_arm)
         plans.append((name, changes.pop("recipe", study.recipe), changes))
@@ -178,19 +178,20 @@ def _check(study: Study, arms: list[Arm]) -> None:
         if arm.recipe.task != first.recipe.task:
             what = f"{arm.name!r} is {arm.recipe.task}, {first.name!r} is {first.recipe.task}"
             raise ConfigError(what, where=study.name, fix="Compare recipes of one task")
-        ours, theirs = (to_dict(a.recipe).get("data", {}) for a in (arm, first))
+        arm_data, first_data = (to_dict(a.recipe).get("data", {}) for a in (arm, first))
         for key in SPLIT_KEYS:
-            if ours.get(key) != theirs.get(key):
-                what = f"{key} is {ours.get(key)!r} in {arm.name!r} and {theirs.get(key)!r} in {first.name!r}"
+            if arm_data.get(key) != first_data.get(key):
+                values = (
+                    f"{arm_data.get(key)!r} in {arm.name!r} and {first_data.get(key)!r} in {first.name!r}"
+                )
                 fix = "All arms must be evaluated on the same examples: put it under [set]"
-                raise ConfigError(what, where=study.name, fix=fix)
-    known = [arm.name for arm in arms]
+                raise ConfigError(f"{key} is {values}", where=study.name, fix=fix)
     for name in study.ladder:
-        if name not in known:
-            raise ConfigError(f"no arm {name!r}", where=f"{study.name}.ladder", fix=nearest(name, known))
-    seen: dict[str, str] = {}
+        if name not in names:
+            raise ConfigError(f"no arm {name!r}", where=f"{study.name}.ladder", fix=nearest(name, names))
+    name_of: dict[str, str] = {}
     for arm in arms:
-        other = seen.setdefault(repr(to_dict(arm.recipe) | {"name": ""}), arm.name)
+        other = name_of.setdefault(repr(to_dict(arm.recipe) | {"name": ""}), arm.name)
         if other != arm.name:
             fix = "Remove one"
             raise ConfigError(f"{arm.name!r} and {other!r} are the same recipe", where=study.name, fix=fix)
@@ -198,8 +199,8 @@ def _check(study: Study, arms: list[Arm]) -> None:
 
 def check_split(split: str | None) -> str | None:
     """Return the split, or raise ConfigError if arms cannot be evaluated on it."""
-    if split not in (None, *JUDGING):
-        raise BadValueError(f"no split {split!r}", where="split", fix=nearest(split, JUDGING))
+    if split not in (None, *EVALUATION_SPLITS):
+        raise BadValueError(f"no split {split!r}", where="split", fix=nearest(split, EVALUATION_SPLITS))
     return split
 
 
@@ -210,13 +211,13 @@ def baseline_of(study: Study, arms: Sequence[Arm]) -> str:
 
 def folder_name(arm: str) -> str:
     """A valid and unique folder name for an arm."""
-    plain = re.sub(r"[^\w.=+-]+", "_", arm, flags=re.ASCII).strip("._")[:80]
-    if plain == arm and plain:
-        return plain
-    return f"{plain or 'arm'}-{hashlib.sha256(arm.encode()).hexdigest()[:6]}"
+    cleaned = re.sub(r"[^\w.=+-]+", "_", arm, flags=re.ASCII).strip("._")[:80]
+    if cleaned == arm and cleaned:
+        return cleaned
+    return f"{cleaned or 'arm'}-{hashlib.sha256(arm.encode()).hexdigest()[:6]}"
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return (
         f"{value:g}"
         if isinstance(value, float)

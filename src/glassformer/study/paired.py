@@ -17,14 +17,16 @@ Runs = Mapping[str, Mapping[int, tuple[Job, Judged]]]
 LEVEL = 0.05  # significance level, for corrected p-values
 
 
-def measure_for(first: Judged, recipes: Sequence[Any], asked: str | None = None) -> str:
-    """The metric to compare arms by: ``asked``, or else the one that selects weights in their recipes."""
-    able = first.target.compared
-    if asked is None:
+def measure_for(first: Judged, recipes: Sequence[Any], requested: str | None = None) -> str:
+    """The metric to compare arms by: ``requested``, or else the one that selects weights in the recipes."""
+    metrics = first.target.compared
+    if requested is None:
         return first.target.measure_for({recipe.train.monitor for recipe in recipes})
-    if asked not in able:
-        raise BadValueError(f"no measure {asked!r} of these runs", where="measure", fix=nearest(asked, able))
-    return asked
+    if requested not in metrics:
+        raise BadValueError(
+            f"no measure {requested!r} of these runs", where="measure", fix=nearest(requested, metrics)
+        )
+    return requested
 
 
 def add_tests(
@@ -45,34 +47,34 @@ def add_tests(
         For each of ``simple`` the ``difference`` of ``measure`` from the baseline arm, with its interval.
         They are not tested, since the correction for multiple comparisons is for the arms.
     """
-    place = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
-    answered = [[a for _, a in runs[arm["name"]].values()] for arm in arms]
-    answered += [[a] for a in (simple or {}).values()]
+    baseline_index = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
+    predictions = [[a for _, a in runs[arm["name"]].values()] for arm in arms]
+    predictions += [[a] for a in (simple or {}).values()]
     target, n, differences = first.target, first.drawn, {}
-    each = [target.statistics(own) for own in answered]
+    statistics_of = [target.statistics(own) for own in predictions]
     for key in target.compared:
-        statistics = [own[key] for own in each]
-        drawn = bootstrap_means(statistics, n, resamples=resamples)
-        whole = [np.asarray(s(np.ones((1, n), np.float32)), float)[:, 0] for s in statistics]
+        statistics = [own[key] for own in statistics_of]
+        resampled_means = bootstrap_means(statistics, n, resamples=resamples)
+        means = [np.asarray(s(np.ones((1, n), np.float32)), float)[:, 0] for s in statistics]
         for i, arm in enumerate(arms):
-            mean = float(whole[i].mean())
-            ends = target.interval(key, answered[i], mean, bounds(drawn[i]), resamples)
-            arm[key] = spread(whole[i].tolist()) | {"interval": ends}
-        for i, values in enumerate(whole):
-            if i == place:
+            mean = float(means[i].mean())
+            interval = target.interval(key, predictions[i], mean, bounds(resampled_means[i]), resamples)
+            arm[key] = spread(means[i].tolist()) | {"interval": interval}
+        for i, values in enumerate(means):
+            if i == baseline_index:
                 continue
-            resampled = drawn[i] - drawn[place]
-            found: dict[str, Any] = {"difference": float(values.mean() - whole[place].mean())}
-            found["difference_interval"] = bounds(resampled)
+            resampled = resampled_means[i] - resampled_means[baseline_index]
+            entry: dict[str, Any] = {"difference": float(values.mean() - means[baseline_index].mean())}
+            entry["difference_interval"] = bounds(resampled)
             if i < len(arms):
-                arms[i][key] |= found | {"bootstrap_p": bootstrap_p(resampled)}
+                arms[i][key] |= entry | {"bootstrap_p": bootstrap_p(resampled)}
             elif key == measure:
-                differences[list(simple or {})[i - len(arms)]] = found
-    _correct(arms, runs, baseline, first, resamples, measure)
+                differences[list(simple or {})[i - len(arms)]] = entry
+    _add_corrected_tests(arms, runs, baseline, first, resamples, measure)
     return differences
 
 
-def _correct(
+def _add_corrected_tests(
     arms: list[dict[str, Any]], runs: Runs, baseline: str, first: Judged, resamples: int, measure: str
 ) -> None:
     """Test each arm against the baseline, and correct the p-values for multiple comparisons (Holm).
@@ -80,31 +82,31 @@ def _correct(
     With one seed per arm, the test is the target's own for two models (such as McNemar's) if there is one for
     the metric; otherwise the bootstrap, which includes the scatter over seeds.
     """
-    theirs, others = runs[baseline], [arm for arm in arms if arm["name"] != baseline]
-    for arm in others:
-        ours = runs[arm["name"]]
-        shared = [s for s in ours if s in theirs]
-        pairs = [(ours[s][1], theirs[s][1]) for s in shared]
-        name, found, decides = first.target.tests(measure, pairs, resamples)
-        tests = [{"seed": seed} | test for seed, test in zip(shared, found, strict=bool(found))]
+    baseline_runs, compared = runs[baseline], [arm for arm in arms if arm["name"] != baseline]
+    for arm in compared:
+        arm_runs = runs[arm["name"]]
+        shared = [s for s in arm_runs if s in baseline_runs]
+        pairs = [(arm_runs[s][1], baseline_runs[s][1]) for s in shared]
+        name, results, decides = first.target.tests(measure, pairs, resamples)
+        tests = [{"seed": seed} | test for seed, test in zip(shared, results, strict=bool(results))]
         arm |= {"mcnemar": [], name: tests}
-        single = len(ours) == len(theirs) == len(shared) == 1 and decides
+        single = len(arm_runs) == len(baseline_runs) == len(shared) == 1 and decides
         arm["test"] = name if single else "bootstrap"
         arm["p"] = tests[0]["p"] if single else arm[measure]["bootstrap_p"]
-    for arm, corrected in zip(others, holm([arm["p"] for arm in others]), strict=True):
+    for arm, corrected in zip(compared, holm([arm["p"] for arm in compared]), strict=True):
         arm["p_holm"] = corrected
         arm["significant"] = corrected < LEVEL
 
 
 def spread(values: Sequence[float | None]) -> dict[str, Any]:
     """The values over seeds without None, with mean, standard deviation, minimum and maximum."""
-    known = [v for v in values if v is not None]
-    if not known:
+    present = [v for v in values if v is not None]
+    if not present:
         return {"values": [], "mean": None, "sd": None, "min": None, "max": None}
     return {
-        "values": known,
-        "mean": float(np.mean(known)),
-        "sd": float(np.std(known, ddof=1)) if len(known) > 1 else None,
-        "min": float(np.min(known)),
-        "max": float(np.max(known)),
+        "values": present,
+        "mean": float(np.mean(present)),
+        "sd": float(np.std(present, ddof=1)) if len(present) > 1 else None,
+        "min": float(np.min(present)),
+        "max": float(np.max(present)),
     }

@@ -21,7 +21,7 @@ from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.metrics import Share
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
-from glassformer.report.metrics import COMPARED, better, leading, signed, unit_of
+from glassformer.report.metrics import COMPARED, is_better, leading, signed, unit_of
 from glassformer.report.run import read_history
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
 from glassformer.study.answers import examples_differ, read_answers, read_simple_answers
@@ -38,49 +38,49 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
     digits, baseline = digits_for(results["n"]), results["baseline"]
     measure = measured(results)
     unit = unit_of(measure)
-    others = [arm for arm in results["arms"] if arm["name"] != baseline]
-    sentence_of = {arm["name"]: _arm_sentence(arm, baseline, digits, measure) for arm in others}
-    differ = [a for a in others if a["significant"] and a[measure]["difference"]]
-    above = [a["name"] for a in differ if better(a[measure], unit)]
-    worse = [a["name"] for a in differ if not better(a[measure], unit)]
-    unsettled = [a["name"] for a in others if _unsettled(a, measure)]
+    compared = [arm for arm in results["arms"] if arm["name"] != baseline]
+    sentence_of = {arm["name"]: _arm_sentence(arm, baseline, digits, measure) for arm in compared}
+    differ = [a for a in compared if a["significant"] and a[measure]["difference"]]
+    better = [a["name"] for a in differ if is_better(a[measure], unit)]
+    worse = [a["name"] for a in differ if not is_better(a[measure], unit)]
+    unsettled = [a["name"] for a in compared if _unsettled(a, measure)]
     parts = []
-    if above:
-        parts.append(f"Significantly better than {baseline}: {'; '.join(above)}.")
+    if better:
+        parts.append(f"Significantly better than {baseline}: {'; '.join(better)}.")
     if worse:
         parts.append(f"Significantly worse than {baseline}: {'; '.join(worse)}.")
     if unsettled:
         parts.append(
-            f"Undecided beside {baseline}: {'; '.join(unsettled)}. These trainings differ, but their seeds "
-            f"scatter so that others could turn it."
+            f"Undecided compared with {baseline}: {'; '.join(unsettled)}. These trainings differ, but seeds "
+            "vary so much that other seeds could reverse the result."
         )
-    rest = [a["name"] for a in others if not a["significant"] and a["name"] not in unsettled]
-    if len(rest) == 1:
-        parts.append(f"No significant difference between {rest[0]} and {baseline}.")
-    elif rest:
-        which = (
-            f"none of the {len(rest)} arms differs"
-            if len(rest) == len(others)
-            else f"{len(rest)} arms do not differ"
+    no_difference = [a["name"] for a in compared if not a["significant"] and a["name"] not in unsettled]
+    if len(no_difference) == 1:
+        parts.append(f"No significant difference between {no_difference[0]} and {baseline}.")
+    elif no_difference:
+        subject = (
+            f"none of the {len(no_difference)} arms differs"
+            if len(no_difference) == len(compared)
+            else f"{len(no_difference)} arms do not differ"
         )
-        parts.append(f"No significant difference: {which} from {baseline} beyond chance.")
+        parts.append(f"No significant difference: {subject} from {baseline} beyond chance.")
     parts += _ladder_sentence(results)
     parts += _simple_models_sentence(results, measure, digits)
-    if missing := len(results["unfinished"]):
-        parts.append(f"{missing} {'run is' if missing == 1 else 'runs are'} missing.")
+    if n_missing := len(results["unfinished"]):
+        parts.append(f"{n_missing} {'run is' if n_missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
-        parts.append("One seed an arm: what another seed would change is not known.")
-    if len(results["seeds"]) == 2 and len(rest) + len(unsettled):
+        parts.append("There is one seed per arm, so the variation between seeds is unknown.")
+    if len(results["seeds"]) == 2 and len(no_difference) + len(unsettled):
         parts.append(
-            "Two seeds an arm hardly say how far seeds scatter, so only a difference of many times that "
-            "scatter counts: with three or more, smaller ones do."
+            "Two seeds per arm estimate the variation between seeds poorly, so only very large differences "
+            "are significant; use three or more."
         )
     return {"verdict": " ".join(parts), "sentences": sentence_of}
 
 
 def _simple_models_sentence(results: dict[str, Any], measure: str, digits: int) -> list[str]:
     """A sentence if no arm reaches the best of the simple models."""
-    simple = {name: figures.get(measure) for name, figures in results.get("baselines", {}).items()}
+    simple = {name: scores.get(measure) for name, scores in results.get("baselines", {}).items()}
     simple = {name: value for name, value in simple.items() if value is not None}
     if not simple:
         return []
@@ -120,23 +120,27 @@ def _ladder_sentence(results: dict[str, Any]) -> list[str]:
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
         return []
-    over = f" over {', '.join(ladder[1:-1])}" if ladder[2:] else ""
-    way = f"From {ladder[0]}{over} to {ladder[-1]}"
+    path = f" over {', '.join(ladder[1:-1])}" if ladder[2:] else ""
+    start = f"From {ladder[0]}{path} to {ladder[-1]}"
     for name in ladder:
-        if arms[name].get("significant") and not better(arms[name][measure], unit):
-            return [f"{way}, {name} is the first that is shown to be worse than {results['baseline']}."]
-    none = f"none is shown to be worse than {results['baseline']}; they were not tested against each other"
-    return [f"{way}, {none}."]
+        if arms[name].get("significant") and not is_better(arms[name][measure], unit):
+            return [f"{start}, {name} is the first that is shown to be worse than {results['baseline']}."]
+    ending = f"none is shown to be worse than {results['baseline']}; they were not tested against each other"
+    return [f"{start}, {ending}."]
 
 
 def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
-    difference, between = arm[measure]["difference"], arm[measure]["difference_interval"]
-    side = "above" if difference > 0 else "below"
-    same = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
+    difference, bounds = arm[measure]["difference"], arm[measure]["difference_interval"]
+    direction = "above" if difference > 0 else "below"
+    equal = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
     unit = unit_of(measure)
-    of = "" if measure == "accuracy" else f" of {unit.name}"
-    size = f"{unit.difference(difference, digits)}{of} {side} {baseline}" if difference else same
-    low, high = (unit.with_sign(x, digits) for x in between)
+    metric_suffix = "" if measure == "accuracy" else f" of {unit.name}"
+    size = (
+        f"{unit.difference(difference, digits)}{metric_suffix} {direction} {baseline}"
+        if difference
+        else equal
+    )
+    low, high = (unit.with_sign(x, digits) for x in bounds)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
     tests = pair_tests(arm, measure)
     if tests and not difference and not any(test.get("wins", 1) or test["losses"] for test in tests):
@@ -144,41 +148,41 @@ def _arm_sentence(arm: dict[str, Any], baseline: str, digits: int, measure: str)
     if arm["significant"]:
         return f"{size} ({evidence})."
     if _unsettled(arm, measure):
-        most = p_value(max(test["p"] for test in tests))
+        largest_p = p_value(max(test["p"] for test in tests))
         name = "McNemar" if arm.get("mcnemar") else "permutation"
         return (
             f"Undecided: {size} ({evidence}). Each pair of trainings differs on these examples ({name}, p "
-            f"{most if most.startswith('<') else f'at most {most}'}), yet seeds that scatter so far could "
-            "turn it."
+            f"{largest_p if largest_p.startswith('<') else f'at largest_p {largest_p}'}), but other seeds "
+            "could reverse the result."
         )
     return f"No significant difference: {size} ({evidence})."
 
 
 def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: verdict, a table with one row per arm, and notes."""
-    digits, by = digits_for(results["n"]), measured(results)
-    unit, ((first, _), (second, other)) = unit_of(by), leading(by, results["arms"][0])
+    digits, measure = digits_for(results["n"]), measured(results)
+    unit, ((first, _), (second, other)) = unit_of(measure), leading(measure, results["arms"][0])
     # For classes, the first column is always the accuracy, as in older tables.
     if first == "macro_f1" and second == "accuracy":
         first, second, other = "accuracy", "macro_f1", unit.name
-    led, then = unit_of(first), unit_of(second)
+    first_metric, second_metric = unit_of(first), unit_of(second)
     header = (
         "Arm",
         "Seeds",
-        headed(led.name),
+        headed(first_metric.name),
         "SD over seeds",
         "95 % interval",
         headed(other),
         "Log loss",
-        "Difference (points)" if by == "accuracy" else f"Difference ({unit.name}{unit.of_difference})",
+        "Difference (points)" if measure == "accuracy" else f"Difference ({unit.name}{unit.of_difference})",
         "p (Holm)",
         "Best epoch",
         "s/epoch",
         "Parameters",
         "Peak memory",
     )
-    changed = any(arm.get("robustness") for arm in results["arms"])
-    header += ("Changed images",) if changed else ()
+    has_robustness = any(arm.get("robustness") for arm in results["arms"])
+    header += ("Changed images",) if has_robustness else ()
     lines = [
         f"# {_cell(results['name'])}",
         "",
@@ -189,18 +193,18 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     lines += [_row(header), "|" + "---|" * len(header)]
     for arm in results["arms"]:
-        figures, cost = arm[first], arm["cost"]
+        scores, cost = arm[first], arm["cost"]
         lines.append(
             _row(
                 [
                     arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
                     len(arm["seeds"]),
-                    led.value(figures["mean"], digits),
-                    led.deviation(figures["sd"]),
-                    led.interval(figures["interval"], digits, figures["mean"], results["n"]),
-                    then.value(arm[second]["mean"], digits),
+                    first_metric.value(scores["mean"], digits),
+                    first_metric.deviation(scores["sd"]),
+                    first_metric.interval(scores["interval"], digits, scores["mean"], results["n"]),
+                    second_metric.value(arm[second]["mean"], digits),
                     decimal(arm["log_loss"]["mean"], 4),
-                    signed(arm[by], digits, unit),
+                    signed(arm[measure], digits, unit),
                     p_value(arm.get("p_holm")),
                     decimal(arm["best"]["epoch"], 1),
                     decimal(cost["seconds_per_epoch"], 1),
@@ -208,25 +212,25 @@ def markdown(results: dict[str, Any]) -> str:
                     f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
                     *(
                         [Share("").value((arm.get("robustness") or {}).get("accuracy"), digits)]
-                        if changed
+                        if has_robustness
                         else []
                     ),
                 ]
             )
         )
-    for name, figures in results["baselines"].items():
-        shown = [
+    for name, scores in results["baselines"].items():
+        cells = [
             name,
             NONE,
-            led.value(figures.get(first), digits),
+            first_metric.value(scores.get(first), digits),
             NONE,
-            led.interval(figures.get(f"{first}_interval"), digits, figures.get(first), results["n"]),
-            then.value(figures.get(second), digits),
-            decimal(figures["log_loss"], 4),
-            signed(figures, digits, unit),
-            *[NONE] * (5 + changed),
+            first_metric.interval(scores.get(f"{first}_interval"), digits, scores.get(first), results["n"]),
+            second_metric.value(scores.get(second), digits),
+            decimal(scores["log_loss"], 4),
+            signed(scores, digits, unit),
+            *[NONE] * (5 + has_robustness),
         ]
-        lines.append(_row(shown))
+        lines.append(_row(cells))
     lines += ["", notes(results)]
     return "\n".join(lines) + "\n"
 
@@ -260,19 +264,19 @@ CURVES = (*COMPARED, "loss")
 
 def collect(
     study: Study,
-    arms_asked: Sequence[Arm],
+    planned_arms: Sequence[Arm],
     jobs: Sequence[Job],
     failed: Mapping[str, str] | None = None,
     measure: str | None = None,
 ) -> dict[str, Any]:
-    """The results of the finished jobs, for JSON; ``measure``: as ``asked`` in ``compare_results``.
+    """The results of the finished jobs, for JSON; ``measure``: as ``requested`` in ``compare_results``.
 
     Raises:
         GlassformerError: no run of the baseline is finished.
         DataError: a run folder cannot be read.
         ConfigError: two runs were evaluated on different examples.
     """
-    baseline, changes = baseline_of(study, arms_asked), {arm.name: arm.changes for arm in arms_asked}
+    baseline, changes = baseline_of(study, planned_arms), {arm.name: arm.changes for arm in planned_arms}
     runs: dict[str, dict[int, tuple[Job, Judged]]] = {}
     for job in jobs:
         runs.setdefault(job.arm, {})
@@ -281,7 +285,7 @@ def collect(
     if not runs.get(baseline):
         if failed:
             title, reason = next(iter(failed.items()))
-            raise GlassformerError(f"no run of the baseline {baseline!r} has ended; {title}: {reason}")
+            raise GlassformerError(f"no run of the baseline {baseline!r} has finished; {title}: {reason}")
         fix = "Run it first"
         raise DataError(f"the baseline {baseline!r} has no finished run", where=study.name, fix=fix)
     about = {
@@ -306,7 +310,7 @@ def compare_results(
     about: dict[str, Any],
     resamples: int,
     fix: str,
-    asked: str | None = None,
+    requested: str | None = None,
 ) -> dict[str, Any]:
     """Compare finished runs; returns the results for JSON.
 
@@ -314,7 +318,7 @@ def compare_results(
         runs: arm -> seed -> job and predictions.
         about: further entries of the results; ``baseline`` is the name of an arm with runs.
         fix: the fix in the error message for runs that were evaluated on different examples.
-        asked: the metric to compare by; None: the one that selects the best weights in the recipes.
+        requested: the metric to compare by; None: the one that selects the best weights in the recipes.
 
     Raises:
         DataError: a run folder cannot be read.
@@ -325,18 +329,18 @@ def compare_results(
     jobs = [job for finished in runs.values() for job, _ in finished.values()]
     for finished in runs.values():
         for job, answers in finished.values():
-            if how := examples_differ((job.folder, first_job.folder), (answers, first)):
-                raise ConfigError(f"{job.title} and {first_job.title} {how}", where="compare", fix=fix)
+            if difference := examples_differ((job.folder, first_job.folder), (answers, first)):
+                raise ConfigError(f"{job.title} and {first_job.title} {difference}", where="compare", fix=fix)
     arms = [_arm(name, finished) for name, finished in runs.items() if finished]
-    measure = measure_for(first, [job.recipe for job in jobs], asked)
+    measure = measure_for(first, [job.recipe for job in jobs], requested)
     metrics = read_object(first_job.folder / "metrics.json")
     simple_of = next((j for j in jobs if _simple_models(j.folder)), first_job)
     baselines = _simple_models(simple_of.folder)
-    defined = [name for name, figures in baselines.items() if figures.get(measure) is not None]
-    simple = read_simple_answers(simple_of.folder, first, defined)
+    scored = [name for name, scores in baselines.items() if scores.get(measure) is not None]
+    simple = read_simple_answers(simple_of.folder, first, scored)
     differences = add_tests(arms, runs, baseline, first, resamples, measure, simple)
     keys = (*first.target.compared, *first.target.kept)
-    kept = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
+    entries = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
     results = (
         {"kind": "study"}
         | about
@@ -348,7 +352,8 @@ def compare_results(
             "measure": measure,
             "arms": arms,
             "baselines": {
-                k: {name: b.get(name) for name in kept} | differences.get(k, {}) for k, b in baselines.items()
+                k: {name: b.get(name) for name in entries} | differences.get(k, {})
+                for k, b in baselines.items()
             },
             "machine": metrics.get("machine", {}),
             "versions": metrics.get("versions", {}),
@@ -396,8 +401,8 @@ def _confusion(judged: Judged) -> np.ndarray:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return float(np.mean(known)) if known else None
+    present = [v for v in values if v is not None]
+    return float(np.mean(present)) if present else None
 
 
 # --- reading run folders --------------------------------------------------------------------------
@@ -445,7 +450,7 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
     if not suites:
         return None
     kinds = {kind: _mean([row["accuracy"] for s in suites for row in s[kind]]) for kind in suites[0]}
-    each = {
+    by_severity = {
         kind: [
             {"severity": rows[0]["severity"]}
             | {k: _mean([row.get(k) for row in rows]) for k in ("accuracy", "macro_f1")}
@@ -453,7 +458,7 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
         ]
         for kind in suites[0]
     }
-    return {"accuracy": _mean(list(kinds.values())), "kinds": kinds, "each": each}
+    return {"accuracy": _mean(list(kinds.values())), "kinds": kinds, "each": by_severity}
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -462,10 +467,10 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The rows of results.csv, one per arm; accuracies are in [0, 1], ``value`` and differences in the unit
     of ``measure``."""
-    measure, nothing = results.get("measure", "accuracy"), {"interval": [None, None]}
+    measure, empty = results.get("measure", "accuracy"), {"interval": [None, None]}
     for arm in results["arms"]:
-        accuracy, macro, led = (arm.get(key, nothing) for key in ("accuracy", "macro_f1", measure))
-        low, high = led.get("difference_interval") or [None, None]
+        accuracy, macro, main = (arm.get(key, empty) for key in ("accuracy", "macro_f1", measure))
+        low, high = main.get("difference_interval") or [None, None]
         yield {
             "arm": arm["name"],
             "seeds": len(arm["seeds"]),
@@ -476,7 +481,7 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "macro_f1": macro.get("mean"),
             "macro_f1_sd": macro.get("sd"),
             "log_loss": arm["log_loss"]["mean"],
-            "difference": led.get("difference"),
+            "difference": main.get("difference"),
             "difference_low": low,
             "difference_high": high,
             "p": arm.get("p"),
@@ -486,10 +491,10 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             **{key: arm["cost"][key] for key in ("seconds_per_epoch", "parameters", "peak_memory_mb")},
             "robustness": (arm.get("robustness") or {}).get("accuracy"),
             "measure": measure,
-            "value": led.get("mean"),
-            "value_sd": led.get("sd"),
-            "value_low": led["interval"][0],
-            "value_high": led["interval"][1],
+            "value": main.get("mean"),
+            "value_sd": main.get("sd"),
+            "value_low": main["interval"][0],
+            "value_high": main["interval"][1],
         }
 
 
@@ -508,8 +513,8 @@ def write_results(folder: Path, study: Study | None, results: dict[str, Any]) ->
     replace_text(folder / "results.json", json_text(results, indent=1) + "\n")
     replace_text(folder / "results.md", markdown(results))
     _write_csv(folder / "results.csv", list(table_rows(results)))
-    if changed := list(robustness_rows(results)):
-        _write_csv(folder / "robustness.csv", changed)
+    if robustness := list(robustness_rows(results)):
+        _write_csv(folder / "robustness.csv", robustness)
 
 
 def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:

@@ -49,30 +49,35 @@ from glassformer.tasks.catalog import known_recipe_of
 TO_CORRECT = "to_correct.csv"
 SEPARATORS = ("|", ";", "/", "¦", "‖")
 SECTIONS = ("text", "image", "model", "train")  # sections of a recipe that configure training
-ADDED = tuple(f"{REVIEWED}{name}" for name in ("rank", "suggested", "suspicious", "label_probability"))
+REVIEW_COLUMNS = tuple(
+    f"{REVIEWED}{name}" for name in ("rank", "suggested", "suspicious", "label_probability")
+)
 
 
 def write_corrected(
-    folder: Path, data: dict[str, Any], rows: Sequence[Prediction], judged: Any, classes: Sequence[str]
+    folder: Path, data: dict[str, Any], rows: Sequence[Prediction], label_review: Any, classes: Sequence[str]
 ) -> tuple[Path, bool]:
     """Write the table, unless the user has edited an earlier one.
 
     Args:
         data: the section ``data`` of the recipe.
-        rows: the out-of-fold predictions; ``judged`` has their indices.
+        rows: the out-of-fold predictions; ``label_review`` has their indices.
 
     Returns:
         The file, and whether it was written.
     """
-    columns, cells, places = _own(data, rows)
-    order = [places[i] for i in judged.order.tolist()]
-    seen = set(order)
-    marks = {places[i]: _mark(rank, i, judged, classes) for rank, i in enumerate(judged.order.tolist(), 1)}
-    order += [i for i in range(len(cells)) if i not in seen]  # rows without predictions
+    columns, cells, places = _source_table(data, rows)
+    order = [places[i] for i in label_review.order.tolist()]
+    reviewed = set(order)
+    marks = {
+        places[i]: _mark(rank, i, label_review, classes)
+        for rank, i in enumerate(label_review.order.tolist(), 1)
+    }
+    order += [i for i in range(len(cells)) if i not in reviewed]  # rows without predictions
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow([*ADDED, *map(csv_safe, columns)])
-    writer.writerows([*marks.get(i, [""] * len(ADDED)), *map(csv_safe, cells[i])] for i in order)
+    writer.writerow([*REVIEW_COLUMNS, *map(csv_safe, columns)])
+    writer.writerows([*marks.get(i, [""] * len(REVIEW_COLUMNS)), *map(csv_safe, cells[i])] for i in order)
     path, content = folder / TO_CORRECT, text.getvalue()
     if path.is_file() and path.read_bytes() != content.encode():
         return path, False
@@ -80,33 +85,33 @@ def write_corrected(
     return path, True
 
 
-def give_back(data: dict[str, Any], path: Path) -> list[str]:
+def training_command(data: dict[str, Any], path: Path) -> list[str]:
     """The command that trains on the corrected table, with the same settings of the data.
 
     Args:
         data: the section ``data`` of the recipe; for multi-label with the separator used in the table.
     """
     has_images = "broken" in data  # a key of tasks on images
-    words = ["glassformer", "train", "--images" if has_images else "--text", str(path)]
+    command = ["glassformer", "train", "--images" if has_images else "--text", str(path)]
     keys = ["label_separator"]
     if _source(data) is not None:  # otherwise the table has our column names, which are detected
         keys = ["text_column", "pair_column", "image_column", "label_column", *keys]
     for key in keys:
-        named = data.get(key) not in (None, "", "none")
-        words += ["--" + key.replace("_", "-"), data[key]] if named else []
+        is_named = data.get(key) not in (None, "", "none")
+        command += ["--" + key.replace("_", "-"), data[key]] if is_named else []
     skip = data.get("on_bad_row") == "skip"
-    words += ["--on-bad-row", "skip"] if skip and not has_images else []
+    command += ["--on-bad-row", "skip"] if skip and not has_images else []
     if data.get("drop_duplicates"):
-        words += ["--set", "drop_duplicates=true"]
-    words += ["--set", f"target={data['target']}"] if data.get("target") else []
+        command += ["--set", "drop_duplicates=true"]
+    command += ["--set", f"target={data['target']}"] if data.get("target") else []
     merged = data.get("merge_labels", "none")
     if isinstance(merged, dict):
         pairs = (f"{json_text(a)} = {json_text(b)}" for a, b in merged.items())
         merged = "{" + ", ".join(pairs) + "}"
-    return words + (["--set", f"merge_labels={merged}"] if merged != "none" else [])
+    return command + (["--set", f"merge_labels={merged}"] if merged != "none" else [])
 
 
-def given_settings(config: dict[str, Any]) -> list[str]:
+def changed_settings(config: dict[str, Any]) -> list[str]:
     """Options for a new run with a recipe's model and all its settings that differ from the defaults, except
     those of the data.
 
@@ -115,25 +120,29 @@ def given_settings(config: dict[str, Any]) -> list[str]:
     """
     defaults = known_recipe_of(config).defaults
     model = config.get("model", {}).get("model")
-    words = ["--model", str(model)] if model else []
+    options = ["--model", str(model)] if model else []
     for name in SECTIONS:
-        before = defaults.get(name, {})
+        section_defaults = defaults.get(name, {})
         for key, value in config.get(name, {}).items():
-            if key not in before or before[key] == value or (name, key) == ("model", "model"):
+            if (
+                key not in section_defaults
+                or section_defaults[key] == value
+                or (name, key) == ("model", "model")
+            ):
                 continue
-            words += [
+            options += [
                 "--set",
                 f"{name}.{key}={value if isinstance(value, str) else json_text(value, ascii=True)}",
             ]
-    return words
+    return options
 
 
-def _mark(rank: int, i: int, judged: Any, classes: Sequence[str]) -> list[Any]:
-    share, suggested = f"{float(judged.quality[i]):.6g}", classes[judged.suggested[i]]
-    return [rank, csv_safe(suggested), "yes" if judged.suspicious[i] else "no", share]
+def _mark(rank: int, i: int, label_review: Any, classes: Sequence[str]) -> list[Any]:
+    probability, suggested = f"{float(label_review.quality[i]):.6g}", classes[label_review.suggested[i]]
+    return [rank, csv_safe(suggested), "yes" if label_review.suspicious[i] else "no", probability]
 
 
-def _own(
+def _source_table(
     data: dict[str, Any], rows: Sequence[Prediction]
 ) -> tuple[list[str], list[list[str]], dict[int, int] | np.ndarray]:
     """Columns and rows of the user's table, and the row index of each prediction."""
@@ -142,7 +151,7 @@ def _own(
         place = {str(row): i for i, row in enumerate(table.rows)}
         columns = [name for name in table.names if not name.startswith(REVIEWED)]
         values = [table.read(name) for name in columns]
-        if all(row.row in place for row in rows) and _same(values, place, rows):
+        if all(row.row in place for row in rows) and _matches(values, place, rows):
             for name, column in zip(columns, values, strict=True):
                 if data.get("label_column") in (None, "", "none", name):
                     _spell(column, table.class_names.get(name, ()), data, place, rows)
@@ -168,31 +177,31 @@ def _spell(
     not a new class. Merged classes keep their own names, since the next training merges them again.
     """
     merged, separator = data.get("merge_labels"), data.get("label_separator") or JOIN.strip()
-    into = merged if isinstance(merged, dict) else {}
+    merges = merged if isinstance(merged, dict) else {}
 
     def parts(value: Any) -> list[str]:
         if isinstance(value, list | tuple | np.ndarray):
-            return sorted({part for one in value for part in parts(one)})
-        whole = isinstance(value, float) and value.is_integer()
-        if whole or isinstance(value, int | np.integer | np.bool_):
+            return sorted({part for element in value for part in parts(element)})
+        is_whole = isinstance(value, float) and value.is_integer()
+        if is_whole or isinstance(value, int | np.integer | np.bool_):
             number = int(value)
             return [names[number] if 0 <= number < len(names) else str(number)]
         return [] if is_missing(value) else [str(value).strip()]
 
-    known = [parts(value) for value in column]
-    several = any(isinstance(value, list | tuple | np.ndarray) for value in column)
+    labels_per_row = [parts(value) for value in column]
+    has_lists = any(isinstance(value, list | tuple | np.ndarray) for value in column)
     for row in rows:
-        judged = row.label.split(separator) if several else [row.label]
-        own = {plain_name(str(into.get(part, part))) for part in known[place[row.row]]}
-        if own - {""} != {plain_name(label) for label in judged if label}:
+        written_labels = row.label.split(separator) if has_lists else [row.label]
+        row_labels = {plain_name(str(merges.get(part, part))) for part in labels_per_row[place[row.row]]}
+        if row_labels - {""} != {plain_name(label) for label in written_labels if label}:
             return
-    column[:] = [separator.join(own) for own in known]
+    column[:] = [separator.join(row_labels) for row_labels in labels_per_row]
 
 
 def separator_for(data: dict[str, Any], classes: Sequence[Any]) -> str:
     """The separator between labels in a cell: the data's own, or a character that no label contains."""
-    free = (sign for sign in SEPARATORS if not any(sign in str(label) for label in classes))
-    return data.get("label_separator") or next(free, SEPARATORS[0])
+    unused = (sign for sign in SEPARATORS if not any(sign in str(label) for label in classes))
+    return data.get("label_separator") or next(unused, SEPARATORS[0])
 
 
 def as_text(value: Any) -> str:
@@ -218,7 +227,7 @@ def _table(path: Path) -> Table | None:
         return None
 
 
-def _same(values: Sequence[Sequence[Any]], place: dict[str, int], rows: Sequence[Prediction]) -> bool:
+def _matches(values: Sequence[Sequence[Any]], place: dict[str, int], rows: Sequence[Prediction]) -> bool:
     """Whether a column of the file still has the texts of the predictions."""
     return any(all(column[place[row.row]] == first_of(row.text) for row in rows) for column in values)
 
@@ -372,7 +381,7 @@ def _write(
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, names)
     record["pictures"] = "broken" in config.get("data", {})  # a key of tasks on images
     record["judge"] = _weak_model_note(folder)
-    record["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
+    record["give_back"] = training_command(config.get("data", {}), path) + changed_settings(config)
     record["to_correct"] = {"file": path.name, "edited": not fresh}
     replace_text(folder / "review.json", json_text(record, indent=1) + "\n")
     write_review_page(folder)

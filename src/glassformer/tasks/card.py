@@ -64,8 +64,8 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
         seconds=float(getattr(estimator, "train_seconds_", 0.0)),
         versions=versions(),
         examples=getattr(estimator, "examples_", {}),
-        judged=_validation_metrics(estimator),
-        several=_is_multilabel(estimator),
+        validation=_validation_metrics(estimator),
+        is_multilabel=_is_multilabel(estimator),
         limits=tuple(_limits(estimator, settings, run is not None)),
     )
     return model_card(facts, *_run_facts(run), form=Form(**form) if form else None)

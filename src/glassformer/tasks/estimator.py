@@ -36,7 +36,7 @@ from glassformer.errors import CheckpointError, ConfigError, with_article
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.finite import json_text
 from glassformer.nn.lora import adapter, merge
-from glassformer.report.notebook import Records, Shown
+from glassformer.report.notebook import NotebookRepr, Records
 from glassformer.runtime import (
     choose_device,
     choose_dtype,
@@ -117,7 +117,7 @@ def with_settings(cls: type[T]) -> type[T]:
     return made
 
 
-class Estimator(NamedColumns, Shown, BaseEstimator):
+class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
     Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (values chosen for unset
