@@ -112,7 +112,7 @@ def test_models_say_what_they_give(served):
         ("/v1/tag", {"text": "a" * 100_001}, 413, "text", "100,001 characters"),
         ("/v1/predict", {"texts": ["a"], "model": "names"}, 422, "model", "Use /v1/tag"),
         ("/v1/explain", {"text": "a b", "word": "c"}, 422, "explain", "no word 'c'"),
-        ("/v1/explain", {"text": "a", "word": 0, "model": "films"}, 422, "word", "gives labels"),
+        ("/v1/explain", {"text": "a", "word": 0, "model": "films"}, 422, "word", "predicts labels"),
         ("/v1/explain", {"text": "a", "word": 0, "method": "occlusion", "layer": 1}, 422, "layer", "option"),
         ("/v1/explain", {"text": "a " * 300, "word": 0}, 413, "text", "256 at most"),
     ],

@@ -103,7 +103,7 @@ def test_the_test_split_must_not_choose(run):
     shutil.copytree(folder, lone)
     (lone / "validation.csv").unlink()
     config.write_text(config.read_text().replace(str(folder), str(lone)), encoding="utf-8")
-    with pytest.raises(ConfigError, match="the test split must not choose"):
+    with pytest.raises(ConfigError, match="calibration must not use the test split"):
         calibrate_run(run)
 
 

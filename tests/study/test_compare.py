@@ -207,7 +207,9 @@ def test_without_the_baseline_there_is_nothing_to_say(study, tmp_path, monkeypat
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(arms_module, "run_task", fails)
-    with pytest.raises(GlassformerError, match=r"no run of the baseline 'lr=0.03' has ended.*out of memory"):
+    with pytest.raises(
+        GlassformerError, match=r"no run of the baseline 'lr=0.03' has finished.*out of memory"
+    ):
         compare(study, tmp_path / "s", workers=0)
 
 
@@ -246,7 +248,7 @@ def test_one_seed_is_tested_by_mcnemar(done, base):
     assert arm["test"] == "mcnemar"
     assert arm["p"] == arm["p_holm"] == arm["mcnemar"][0]["p"]
     assert arm["significant"] == (arm["p"] < 0.05)
-    assert "One seed an arm" in found["verdict"]
+    assert "There is one seed per arm" in found["verdict"]
 
 
 def two_seeds(p: float, *tests: tuple[int, int, float], seeds=(0, 1), measure="accuracy") -> dict:
@@ -266,7 +268,7 @@ def test_what_two_seeds_can_decide_is_said():
     found = two_seeds(0.31, (20, 107, 1e-9), (31, 118, 1e-8))
     told = found["sentences"]["late"]
     assert told.startswith("Undecided: 5.80 points below base (95 % interval")
-    assert "Each pair of trainings differs on these examples (McNemar, p < 0.001), yet seeds" in told
+    assert "Each pair of trainings differs on these examples (McNemar, p < 0.001), but other seeds" in told
     assert "No significant difference" not in found["verdict"] + told
     assert found["verdict"].startswith("Undecided beside base: late.")
     assert "Two seeds an arm hardly say how far seeds scatter" in found["verdict"]
@@ -327,7 +329,7 @@ def test_finished_runs_are_compared_without_a_study(done, tmp_path):
         compare_runs(runs[:1])
     with pytest.raises(ConfigError, match="the same run twice"):
         compare_runs([runs[0], runs[0]])
-    with pytest.raises(ConfigError, match="one recipe with several seeds"):
+    with pytest.raises(ConfigError, match="the same recipe with different seeds"):
         compare_runs(runs[:2])
 
 
