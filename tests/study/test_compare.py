@@ -270,14 +270,14 @@ def test_what_two_seeds_can_decide_is_said():
     assert told.startswith("Undecided: 5.80 points below base (95 % interval")
     assert "Each pair of trainings differs on these examples (McNemar, p < 0.001), but other seeds" in told
     assert "No significant difference" not in found["verdict"] + told
-    assert found["verdict"].startswith("Undecided beside base: late.")
-    assert "Two seeds an arm hardly say how far seeds scatter" in found["verdict"]
+    assert found["verdict"].startswith("Undecided compared with base: late.")
+    assert "Two seeds per arm estimate the variation between seeds poorly" in found["verdict"]
     # one pair that differs the other way, or not at all: nothing is there to be told apart
     for tests in ([(20, 107, 1e-9), (118, 31, 1e-8)], [(20, 107, 1e-9), (31, 29, 0.8)]):
         found = two_seeds(0.31, *tests)
         assert found["sentences"]["late"].startswith("No significant difference: 5.80 points below base")
         assert "Undecided" not in found["verdict"]
-        assert "Two seeds an arm" in found["verdict"]
+        assert "Two seeds per arm" in found["verdict"]
     clear = two_seeds(0.01, (20, 107, 1e-9), (31, 118, 1e-8))
     assert clear["verdict"] == "Significantly worse than base: late."
     assert "Two seeds" not in two_seeds(0.3, *[(20, 107, 1e-9)] * 3, seeds=(0, 1, 2))["verdict"]
