@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from glassformer.errors import BadValueError, ConfigError, NoGpuError, OtherDeviceWarning
 
-Result = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @cache
