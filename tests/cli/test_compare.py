@@ -180,8 +180,8 @@ def test_review_runs_the_folds_that_it_needs(ok, tmp_path):
     assert "labels look wrong" in result.out
     assert "that look wrong: " in result.out
     assert "the scores on these rows are too good" in result.err
-    closing = next(line for line in result.out.splitlines() if "give it back: " in line)
-    given = shlex.split(closing.split("give it back: ")[1])[1:]
+    closing = next(line for line in result.out.splitlines() if "then train on that file: " in line)
+    given = shlex.split(closing.split("then train on that file: ")[1])[1:]
     again = read_toml(tmp_path / "f" / "config.toml")
     ok(*given, "--out", tmp_path / "again")
     ours = read_toml(tmp_path / "again" / "config.toml")

@@ -131,7 +131,7 @@ def test_a_separator_that_no_cell_has_is_noted(ok, tmp_path):
     rows = [(text, ["a|b", "b|c", "a|c"][i % 3]) for i, (text, _) in enumerate(sentences(60))]
     table = write_csv(tmp_path / "t.csv", rows)
     said = ok("train", "--text", table, "--model", "tfidf", "--label-separator", ";", "--out", "run").err
-    assert "note: no cell of 'label' has ';', and some have '|'" in said
+    assert "note: no cell of 'label' has ';', but some have '|'" in said
 
 
 def test_what_explains_a_linear_model(ok, refused, linear):

@@ -38,7 +38,7 @@ def test_they_go_into_the_folds_and_come_back_to_be_corrected(ok, refused, pictu
         assert not (tmp_path / "folds").exists()
     result = ok("review-labels", *asked, "--on-bad-row", "skip")
     assert "14 examples in 2 folds" in result.out
-    assert "give it back: glassformer train --images folds/to_correct.csv" in result.out
+    assert "then train on that file: glassformer train --images folds/to_correct.csv" in result.out
     rows = read_csv(tmp_path / "folds" / "to_correct.csv")
     assert len(rows) == 14
     assert sorted(Path(row["file"]).parent.name for row in rows) == sorted(row["label"] for row in rows)

@@ -142,7 +142,9 @@ def test_a_server_says_where_it_listens(asked, monkeypatch, trained: Path):
     from glassformer.serve import run as server
 
     monkeypatch.setattr(serve, "hand_over", lambda: None)
-    monkeypatch.setattr(server, "run_server", lambda *given, said, **options: said("http://127.0.0.1:7"))
+    monkeypatch.setattr(
+        server, "run_server", lambda *given, on_ready, **options: on_ready("http://127.0.0.1:7")
+    )
     assert asked("serve", "serve", trained) == {"address": "http://127.0.0.1:7", "runs": [str(trained)]}
 
 

@@ -154,7 +154,7 @@ def test_a_run_from_before_there_were_pairs_reads_one_text_a_row(run, tmp_path):
 
 # --- other names than the training's ------------------------------------------------------------
 
-BOTH = "Name the column of the first texts with --text-column, that of the second with --pair-column"
+BOTH = "Name the column of the first texts with --text-column, the column of the second with --pair-column"
 LACKS = f"in training from 'premise' and 'hypothesis', but the table lacks 'premise' and 'hypothesis'. {BOTH}: hypo, prem"
 LAST = ("a red one here 6", "the red one 6")  # second, first: of a row whose columns are in the other order
 
@@ -268,7 +268,7 @@ def test_a_column_that_tells_the_label_is_named_with_options(verb, second, said,
     assert main(command) == 2
     err = capsys.readouterr().err
     assert f"column 'hypothesis', read as the second text of pairs, {said}. " in err
-    assert "Read 'premise' alone: --text-column premise --pair-column none" in err
+    assert "Read only 'premise': --text-column premise --pair-column none" in err
     assert not (tmp_path / "run").exists()
 
 

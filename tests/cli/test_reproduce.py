@@ -75,7 +75,11 @@ def cifar10(tmp_path, monkeypatch):
 def test_the_row_runs_as_given_and_has_a_verdict_an_epoch(ok, tmp_path, vit_1000, cifar10):
     result = ok("reproduce", "2", "--check", "--out", tmp_path / "r")
     lines = [line for line in result.out.splitlines() if line.startswith("cifar10-vit-base-given: epoch")]
-    assert [line.split(" here, ")[1].split(" there")[0] for line in lines] == ["97.40%", "97.80%", "97.96%"]
+    assert [line.split(" here, ")[1].split(" published")[0] for line in lines] == [
+        "97.40%",
+        "97.80%",
+        "97.96%",
+    ]
     assert all(line.endswith("not reached") for line in lines)
     metrics = json.loads((tmp_path / "r" / "metrics.json").read_text(encoding="utf-8"))
     assert [e["epoch"] for e in metrics["epochs"]] == [1, 2, 3]

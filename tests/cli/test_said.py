@@ -67,7 +67,7 @@ def test_a_warning_names_the_option_of_the_command(ok, tmp_path: Path):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         result = ok("data", "doctor", path, "--label-separator", ";")
-    assert "some have '|': is that --label-separator?" in result.err
+    assert "some have '|'. Is '|' the --label-separator?" in result.err
 
 
 def test_a_run_is_not_told_to_skip_what_it_has_skipped(ok, tmp_path: Path):

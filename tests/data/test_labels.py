@@ -19,7 +19,7 @@ UNFIT = [
     ("\ud800", "holds a lone surrogate"),
     ("a\x1b[2J", r"holds the control character U\+001B"),
     ("a\x85b", r"holds the control character U\+0085"),
-    ("a" * 1001, "has 1,001 characters, 1,000 at most"),
+    ("a" * 1001, "has 1,001 characters, but at most 1,000 can be read"),
     ("", "is missing"),
     (" \u2003", "is missing"),
     (None, "is missing"),

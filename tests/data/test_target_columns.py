@@ -35,7 +35,7 @@ def refuse(columns, y, most=2):
     ],
 )
 def test_a_column_of_the_labels_raises(column, y):
-    said = r"column 'label' of X holds the labels. Give the texts alone: fit\(X\['text'\], X\['label'\]\)"
+    said = r"column 'label' of X holds the labels. Give the column of texts without the labels: fit\(X\['text'\], X\['label'\]\)"
     with pytest.raises(DataError, match=said):
         refuse({"text": TEXTS, "label": column}, y)
     with pytest.raises(DataError, match=said):
@@ -101,9 +101,9 @@ def test_sides_of_tuples():
 )
 def test_sides_of_two_columns_of_a_table(sides, said):
     pairs = [TextPair(*pair) for pair in zip(*sides, strict=True)]
-    fix = "Read 'a' alone: text_column a pair_column none"
+    fix = "Read only 'a': text_column a pair_column none"
     if sides[1] is TEXTS:
-        fix = "Read 'b c' alone: text_column 'b c' pair_column none"
+        fix = "Read only 'b c': text_column 'b c' pair_column none"
     with pytest.raises(DataError) as raised:
         refuse_target_columns(TextSplit(pairs, CODES, "t.csv"), ("a", "b c"))
     assert str(raised.value) == f"t.csv: {said}{fix}"

@@ -237,4 +237,4 @@ def test_pixels_are_scikit_learns_on_small_pictures():
     assert pixel_logistic(pictures, y, pictures[:1], num_classes=3, max_images=7)[1].endswith(
         "16 x 16 pixels"
     )
-    assert inspect.signature(pixel_logistic).parameters["most"].default == 10_000
+    assert inspect.signature(pixel_logistic).parameters["max_images"].default == 10_000

@@ -85,7 +85,7 @@ def test_a_foreign_picture_under_a_map_is_refused(run, tmp_path):
     assert prepare(maps)[0][0].picture.startswith("data:image/png;base64,")
     with pytest.raises(DataError, match=r"maps\.json: an image is not a small PNG"):
         prepare([maps[0] | {"png": "PHN2Zz4="}])
-    with pytest.raises(DataError, match="example 2 does not fit"):
+    with pytest.raises(DataError, match="example 2 cannot be drawn"):
         prepare([maps[0], maps[1] | {"grid": [3, 3]}])
 
 

@@ -72,7 +72,7 @@ def test_an_answer_is_explained(served):
 @pytest.mark.parametrize(
     ("path", "body", "status", "said"),
     [
-        ("/v1/answer", {"question": "q"}, 422, "no context"),
+        ("/v1/answer", {"question": "q"}, 422, "the context is missing"),
         ("/v1/answer", {}, 422, "question with context, or questions"),
         ("/v1/answer", {"question": "q", "context": "c", "n_best": 0}, 422, "n_best"),
         ("/v1/answer", {"question": "q", "context": " "}, 422, "the context is empty"),

@@ -147,7 +147,10 @@ def test_many_pictures_of_few_bytes(server: Running, monkeypatch):
     with asked_for_health(server):
         refused = server.ask("/v1/predict", {"images": [whole] * 64})
     assert refused.status == 413
-    assert refused.body["error"]["what"] == "1,024,000,000 pixels together, 64,000,000 at most"
+    assert (
+        refused.body["error"]["what"]
+        == "1,024,000,000 pixels in all images, at most 64,000,000 in one request"
+    )
     assert refused.body["error"]["where"] == "images"
 
 

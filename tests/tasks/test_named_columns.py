@@ -219,7 +219,7 @@ def test_names_in_a_folder_that_cannot_be(fitted_pairs, columns):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_labels_among_the_inputs_raise(form):
-    said = r"column 'label' of X holds the labels. Give the texts alone: fit\("
+    said = r"column 'label' of X holds the labels. Give the column of texts without the labels: fit\("
     codes = [int(label == "pos") for label in LABELS]
     for clf, y in ((classifier(), LABELS), (classifier(), codes), (embedder(), LABELS)):
         with pytest.raises(DataError, match=said):
@@ -245,7 +245,9 @@ def test_labels_among_the_inputs_of_other_forms(fitted):
     with pytest.raises(DataError, match=r"fit\(X\['image'\], X\['label'\]\)"):
         tiny(gf.ImageClassifier)[0].fit(table, table["label"])
     tagger, (words, tags) = tiny(gf.TokenTagger)
-    with pytest.raises(DataError, match=r"holds the tags. Give the sentences alone: fit\(X\['tokens'\]"):
+    with pytest.raises(
+        DataError, match=r"holds the tags. Give the column of sentences without the tags: fit\(X\['tokens'\]"
+    ):
         tagger.fit(pd.DataFrame({"tokens": words, "tags": tags}), tags)
 
 

@@ -63,7 +63,7 @@ KINDS = {
         gf.ImageClassifier,
         "vit-tiny",
         {"image_size": 11, "patch_size": 5},
-        "predict_pictures",
+        "predict_images",
         TASK.format("image"),
     ),
 }

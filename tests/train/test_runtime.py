@@ -107,7 +107,7 @@ def test_a_model_saved_for_a_gpu_answers_without_one(monkeypatch, tmp_path, name
     clf = TextClassifier("encoder-mini", epochs=1, **settings).fit(texts, labels)
     wanted = clf.predict_proba(texts)
     clf.set_params(device=name).save(tmp_path / "model")
-    with pytest.warns(OtherDeviceWarning, match=f"model was saved with device = '{name}', and no GPU"):
+    with pytest.warns(OtherDeviceWarning, match=f"model was saved with device = '{name}', but no GPU"):
         again = load(tmp_path / "model")
     assert again.device == "auto"
     np.testing.assert_array_equal(again.predict_proba(texts), wanted)

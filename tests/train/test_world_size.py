@@ -50,13 +50,16 @@ def test_what_the_environment_says(values, wanted, environment):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"WORLD_SIZE": "2"}, "WORLD_SIZE: is 2, but no launcher .* RANK, MASTER_ADDR, MASTER_PORT. Unset"),
+        (
+            {"WORLD_SIZE": "2"},
+            "WORLD_SIZE: is 2, but no launcher has started this process: RANK, MASTER_ADDR, MASTER_PORT not set. Unset",
+        ),
         (WHOLE | {"MASTER_PORT": ""}, "MASTER_PORT not set"),
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE: 'two' is not a whole number. Unset WORLD_SIZE"),
         ({"WORLD_SIZE": "2.0"}, "WORLD_SIZE: '2.0' is not a whole number"),
         (WHOLE | {"RANK": "x"}, "RANK: 'x' is not a whole number"),
-        (WHOLE | {"RANK": "3"}, "RANK is 3 of 3 processes"),
-        (WHOLE | {"RANK": "-1"}, "RANK is -1 of 3 processes"),
+        (WHOLE | {"RANK": "3"}, "RANK is 3, but there are 3 processes"),
+        (WHOLE | {"RANK": "-1"}, "RANK is -1, but there are 3 processes"),
     ],
 )
 def test_what_no_launcher_sets(values, said, environment):

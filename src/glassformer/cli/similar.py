@@ -370,7 +370,7 @@ def _queries(words: Sequence[str]) -> list[str]:
         if word == STDIN:
             query_texts += read_stdin()[0]
         elif names_a_file(word) and Path(word).is_file():
-            query_texts += usable(read_rows(Path(word), replace(DEFAULT_REQUEST, say=note_columns)))
+            query_texts += usable(read_rows(Path(word), replace(DEFAULT_REQUEST, log=note_columns)))
         else:
             query_texts.append(word)
     return query_texts

@@ -212,7 +212,7 @@ def _warn_of_separator(values: Sequence[Any], column: str, separator: str) -> No
     if counts:
         other = counts.most_common(1)[0][0]
         what = f"no cell of {column!r} has {separator!r}, but some have {other!r}. "
-        what += f"Did you mean label_separator={other!r}?"
+        what += f"Is {other!r} the label_separator?"
         warnings.warn(what, IdleSettingWarning, stacklevel=2)
 
 

@@ -155,7 +155,7 @@ def export_hf(
         if card is not None:
             of_sentences = kind.LIBRARY == "sentence-transformers"
             opener = "SentenceTransformer" if of_sentences else opens_as
-            text = card(library=kind.LIBRARY, opens_as=opener, whole=whole)
+            text = card(library=kind.LIBRARY, opens_as=opener, includes_head=whole)
             (folder / README).write_text(with_checksum(text), encoding="utf-8")
 
     write_folder(path, write)
