@@ -279,10 +279,8 @@ for name, added in (("center vectors", False), ("center + context", True)):  # c
     for seed in seeds:
         vectors = gf.Word2Vec(dim=50, window=5, negative=15, min_count=1, add_contexts=added, epochs=budget(6, 30), seed=seed, threads=1)  # fmt: skip
         vectors.fit(texts)
-        found = evaluate_vectors(vectors.words_, vectors.vectors_, ["countries"], None)["countries"][
-            "sections"
-        ]
-        capital = found["country : capital"]
+        result = evaluate_vectors(vectors.words_, vectors.vectors_, ["countries"], None)["countries"]
+        capital = result["sections"]["country : capital"]
         solved[name].append(capital["correct"] / capital["known"])
     losses[name] = vectors.history_[-1]["loss"]
     bars({s: r["correct"] / r["known"] for s, r in found.items()}, title=f"analogies solved, {name}")

@@ -54,7 +54,7 @@ def test_codes_without_a_class_are_explained():
 
 def test_examples_are_those_of_the_source():
     found = MADE["messages"]()
-    assert "no texts. Give at least one" in found["MissingValueError"]
+    assert "there are no texts. Give at least one text" in found["MissingValueError"]
     assert len(found) > 40
     raised = {name for name in found if name.endswith("Error")}
     unused = {c.__name__ for c in CLASSES if c.__name__.endswith("Error")} - raised

@@ -166,8 +166,9 @@ class MalformedFileError(DataError, code="malformed-file"):
     """A file breaks the rules of its format.
 
     Cause: a quote that is never closed, a row with more cells than the header, a line that is not JSON, a
-    damaged download. Fix: correct the row that the message names; if quotes are plain characters, add
-    ``--quoting none``; ``--header no`` if the first row is data.
+    damaged download.
+    Fix: correct the row that the message names; if quotes are plain characters, add ``--quoting none``;
+    ``--header no`` if the first row is data.
     """
 
 
@@ -192,7 +193,8 @@ class UnclearColumnError(DataError, code="unclear-column"):
     """It is unclear which column has the texts, images or labels.
 
     Cause: several columns look like it, no column does, or the column with the usual name holds something
-    else. Fix: name the column: ``--text-column NAME --label-column NAME`` (images: ``--image-column``).
+    else.
+    Fix: name the column: ``--text-column NAME --label-column NAME`` (images: ``--image-column``).
     """
 
 
@@ -225,8 +227,9 @@ class TooFewExamplesError(DataError, code="too-few-examples"):
     """There are too few examples for the requested split, folds or model.
 
     Cause: a class with one example cannot be in training and validation, and every fold needs examples of
-    every class. Fix: add examples, change ``--set validation_size=0.2``, use fewer folds, or merge rare
-    classes with ``--set merge_labels=...``.
+    every class.
+    Fix: add examples, change ``--set validation_size=0.2``, use fewer folds, or merge rare classes with
+    ``--set merge_labels=...``.
     """
 
 
@@ -533,8 +536,9 @@ class GlassformerWarning(_Coded, UserWarning):
 class ShortModelWarning(GlassformerWarning, code="short-model"):
     """The model has positions for fewer tokens than ``max_length``; longer texts are truncated.
 
-    Cause: a checkpoint for short texts. Fix: set ``max_length`` to the model's limit, read long texts in
-    windows (``long_texts``), or use another model.
+    Cause: a checkpoint for short texts.
+    Fix: set ``max_length`` to the model's limit, read long texts in windows (``long_texts``), or use another
+    model.
     """
 
 

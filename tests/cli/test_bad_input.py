@@ -332,7 +332,7 @@ def test_every_verb_names_file_and_row(refused, run, tmp_path, words):
                 )
                 assert f"{where}: the text is not a string but {said}" in line
                 assert f"t.{ending}" in line
-                assert "Write the text itself in its place" in line
+                assert "Write the text instead" in line
     assert not Path("new").exists()
 
 

@@ -178,7 +178,7 @@ def test_every_verb_names_them(refused, run, tmp_path, verb):
         "explain": ["a film"],
     }
     said = refused(verb, above, *more.get(verb, []))
-    assert f"Give a run below this folder: {above / 'mine'}" in said
+    assert f"Give one below it: {above / 'mine'}" in said
 
 
 def test_the_folder_of_others_below_is_named_too(tmp_path):

@@ -1,7 +1,8 @@
 """Detection of the columns with texts, pairs of texts and labels: by name, else by content.
 
 All commands use the column that the user names; else a column with a usual name; else, in a table of two
-columns, the column that is left; else the only column that looks like texts (or like labels).
+columns, the column that is left; else the only column that looks like texts (or like labels). This module is
+long because the rules for texts, pairs and labels refer to each other.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def find_columns(
     unclear: list[str] = []
     if found_label is None:
         detect = labels or need_labels
-        found_label = _find_label_column(table, [found_text], need_labels, unclear, found_text, detect)
+        found_label = _find_labels(table, [found_text], need_labels, unclear, found_text, detect)
         guessed = guessed or found_label is not None
     messages = [f"{_ambiguous_message(unclear)}: name it with label_column"] if unclear else []
     if guessed:
@@ -178,9 +179,7 @@ def find_label(table: Table, name: str | None, image_column: str, needed: bool =
     Raises:
         DataError: no such column, several columns with usual names, or no column although it is ``needed``.
     """
-    return find_column(table, name, LABEL_COLUMNS, "label") or _find_label_column(
-        table, [image_column], needed
-    )
+    return find_column(table, name, LABEL_COLUMNS, "label") or _find_labels(table, [image_column], needed)
 
 
 def find_text(table: Table, requested: str | None = None, preferred: Sequence[str | None] = ()) -> str:
@@ -249,7 +248,7 @@ def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
     raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
-def _find_label_column(
+def _find_labels(
     table: Table,
     excluded: Sequence[str],
     need_labels: bool,
@@ -418,7 +417,7 @@ def columns_of_pairs(
         what = f"column {column!r} is taken for a text and for the label"
         raise UnclearColumnError(what, where=table.origin, fix="Name another column with label_column")
     if column is None:
-        column = _find_label_column(table, texts, need_labels, ambiguous, detect=labels or need_labels)
+        column = _find_labels(table, texts, need_labels, ambiguous, detect=labels or need_labels)
         messages += [f"labels in {column!r}, detected by content; or set label_column"] if column else []
     messages += [f"{_ambiguous_message(ambiguous)}: name it with label_column"] if ambiguous else []
     return Columns(sides.first, column, "; ".join(messages), sides.second, likeliest_labels(table, ambiguous))

@@ -234,7 +234,7 @@ class Word2Vec(Estimator, VectorsConfig):
     def judge(
         self, tests: Sequence[str] = ("wordsim353", "simlex999", "google"), folder: str | Path | None = None
     ) -> dict[str, Any]:
-        """Evaluate the vectors on standard tests; see ``evaluate.vectors.judge_vectors``.
+        """Evaluate the vectors on standard tests; see ``evaluate.vectors.evaluate_vectors``.
 
         Args:
             folder: folder with the tests' files; None: ``word-vectors`` in a data folder
