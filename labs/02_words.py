@@ -283,7 +283,7 @@ for name, added in (("center vectors", False), ("center + context", True)):  # c
         capital = result["sections"]["country : capital"]
         solved[name].append(capital["correct"] / capital["known"])
     losses[name] = vectors.history_[-1]["loss"]
-    bars({s: r["correct"] / r["known"] for s, r in found.items()}, title=f"analogies solved, {name}")
+    bars({s: r["correct"] / r["known"] for s, r in result["sections"].items()}, title=f"analogies solved, {name}")
 print("king - man + woman:", vectors.analogy("king", "man", "woman", 3))
 print("paris:", vectors.most_similar("paris", 3))
 answer("vector-metric", losses=losses, solved=solved, count=capital["known"], seeds=len(seeds))
