@@ -279,11 +279,12 @@ for name, added in (("center vectors", False), ("center + context", True)):  # c
     for seed in seeds:
         vectors = gf.Word2Vec(dim=50, window=5, negative=15, min_count=1, add_contexts=added, epochs=budget(6, 30), seed=seed, threads=1)  # fmt: skip
         vectors.fit(texts)
-        result = evaluate_vectors(vectors.words_, vectors.vectors_, ["countries"], None)["countries"]
-        capital = result["sections"]["country : capital"]
+        tests = evaluate_vectors(vectors.words_, vectors.vectors_, ["countries"], None)
+        found = tests["countries"]["sections"]
+        capital = found["country : capital"]
         solved[name].append(capital["correct"] / capital["known"])
     losses[name] = vectors.history_[-1]["loss"]
-    bars({s: r["correct"] / r["known"] for s, r in result["sections"].items()}, title=f"analogies solved, {name}")
+    bars({s: r["correct"] / r["known"] for s, r in found.items()}, title=f"analogies solved, {name}")
 print("king - man + woman:", vectors.analogy("king", "man", "woman", 3))
 print("paris:", vectors.most_similar("paris", 3))
 answer("vector-metric", losses=losses, solved=solved, count=capital["known"], seeds=len(seeds))

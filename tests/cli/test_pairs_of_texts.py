@@ -244,7 +244,9 @@ def test_a_model_without_names_reads_by_the_order_and_says_so(nameless, tmp_path
     assert said in capsys.readouterr().err
     table = write_csv(tmp_path / "u.csv", ["prem", "hypo", "more"], [(*LAST, "same")])
     assert main(["predict", str(nameless), str(table)]) == 2
-    assert f"it is unclear which two columns have the texts. {BOTH}: prem, hypo, more" in capsys.readouterr().err
+    assert (
+        f"it is unclear which two columns have the texts. {BOTH}: prem, hypo, more" in capsys.readouterr().err
+    )
 
 
 def test_a_table_without_a_header_is_read_by_its_order(quick, tmp_path, capsys):
