@@ -25,7 +25,7 @@ PAGES = (
     "docs/guide/serve.md",
     "docs/guide/export.md",
     "docs/studies.md",
-    "docs/guide/explain.md",
+    "docs/faithfulness.md",
     "docs/guide/audit.md",
     "docs/guide/pairs.md",
     "docs/sequences.md",

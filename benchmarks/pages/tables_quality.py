@@ -347,13 +347,18 @@ def explained_run(result: dict[str, Any]) -> str:
         "has the heads, the agreement of the methods and the rest.",
     ]
     compared = [
-        (f"`{own}` less `{peer}`", *(mean_of(by_operator[by]) for by in ways))
+        (f"`{own}` minus `{peer}`", *(mean_of(by_operator[by]) for by in ways))
         for own, row in result.get("against_peers", {}).items()
         for peer, by_operator in row.items()
     ]
     if compared:
         head = "".join(f" | {faithfulness.HIDING[by]}" for by in ways)
-        lines += ["", "The same inputs, our gap less that of a peer:", "", *table(f"Methods{head}", compared)]
+        lines += [
+            "",
+            "The same inputs, our gap minus the gap of a peer:",
+            "",
+            *table(f"Methods{head}", compared),
+        ]
     if counter.get("searched"):
         lines += [
             "",
@@ -377,8 +382,8 @@ def maskable() -> str:
         for key, name, form in (
             ("accuracy", "accuracy", ".1%"),
             ("half_masked", "accuracy, half of the tokens masked", ".1%"),
-            ("gap", "insertion less deletion", ".3f"),
-            ("beyond", "insertion less deletion, beyond random orders", ".3f"),
+            ("gap", "gap", ".3f"),
+            ("beyond", "gap, beyond random orders", ".3f"),
         ):
             one = result[key]
             more = f"{one.get('difference', one.get('mean')):+{form}} {span(*one['interval'], '+' + form)}"
@@ -392,20 +397,27 @@ def maskable() -> str:
     return text(table("Data | Metric | Plain | `maskable=True` | Difference", rows), about)
 
 
+ORDERS = {"trained": "the trained model", "shuffled": "shuffled weights", "random": "random numbers"}
+
+
 def verdicts() -> str:
     """Whether the verdict on one explanation holds, and which methods find a planted word."""
     rows, hits, found = [], [], read_all("verdicts-*")
     for result in found:
         for kind, count in result["explanations"].items():
             passed = [f"{count[key]} {span(*count[key + '_interval'], '.0%')}" for key in ("every", "any")]
-            rows.append((f"`{result['run']}`", kind, f"{count['told']} of {result['count']}", *passed))
+            rows.append(
+                (f"`{result['run']}`", ORDERS[kind], f"{count['told']} of {result['count']}", *passed)
+            )
     if not found:
         return missing("benchmarks/quality/verdicts.py RUN")
     for one in found[0]["planted"]:  # the other runs on these data train the same two models for it
         best = sorted(one["methods"].items(), key=lambda item: -item[1]["share"])
         shares = ", ".join(f"`{name}` {method['share']:.0%}" for name, method in best)
         hits.append((found[0]["data"], "yes" if one["maskable"] else "no", one["count"], shares))
-    lines = table("Run | Explanation of | Test can tell | Passes under every way | Under any way", rows)
+    lines = table(
+        "Run | Order from | Inputs the test can judge | Passes under every way of hiding | Under any", rows
+    )
     planted = table("Data | `maskable` | Texts | Ranks the planted word first", hits)
     return text([*lines, "", *planted], f"Explained by `{found[0]['method']}`, {on(found[0])}.")
 
@@ -426,8 +438,8 @@ def inside() -> str:
         turned.append((f"`{result['run']}`", other["texts"], share, f"{other['greedy_valid']:.0%}", *changed))
     if not found:
         return missing("benchmarks/quality/inside.py RUN")
-    lines = table("Run | Parameters less | Accuracy | Pruned by 30 % | Difference | Prediction faster", rows)
-    head = "Run | Texts | Valid counterfactuals | Greedy deletion valid | Words changed | Greedily | Fewer"
+    lines = table("Run | Fewer parameters | Accuracy | Pruned by 30 % | Difference | Faster prediction", rows)
+    head = "Run | Texts | Valid counterfactuals | Valid by greedy deletion | Words changed | By greedy deletion | Fewer words"
     return text([*lines, "", *table(head, turned)], f"At most six words change; seconds {on(found[0])}.")
 
 
