@@ -55,7 +55,7 @@ OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Methods for linear models.
 OF_LINEAR = ("weights", "occlusion")
 # The default is the first of these that a model supports. decomposition is the best of the methods that need
-# one pass, and near those that need 50 to 1,000, too many for large models (docs/guide/explain.md).
+# one pass, and near those that need 50 to 1,000, too many for large models (docs/faithfulness.md).
 DEFAULTS = ("decomposition", "gim", "integrated_gradients")
 
 
