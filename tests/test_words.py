@@ -82,7 +82,12 @@ def lab_text(path: Path) -> str:
 def pages() -> list[Path]:
     """Hand-written pages, decisions aside."""
     docs = ROOT / "docs"
-    found = [*docs.glob("*.md"), *docs.glob("guide/*.md"), *docs.glob("design/*.md")]
+    found = [
+        *docs.glob("*.md"),
+        *docs.glob("guide/*.md"),
+        *docs.glob("design/*.md"),
+        *docs.glob("tutorial/*.md"),
+    ]
     found += [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
