@@ -1,20 +1,25 @@
 """What every test stands on: one thread, no network, no file outside the test's own folder."""
 
 import atexit
+import functools
+import gc
 import os
 import runpy
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 OFFLINE = Path(__file__).parent / "_offline"
+# Folders whose tests read pages and look at no chart; a drawn one takes a tenth of a second.
+UNDRAWN = {"classifier", "cli", "image", "similarity", "study", "tasks"}
 
 
 def _prepare_environment() -> None:
@@ -55,6 +60,9 @@ def _hear_ctrl_c() -> None:
 
 _prepare_environment()
 _hear_ctrl_c()
+os.fsync = lambda handle: (
+    None
+)  # no file of a test outlives a power cut, and a shared disk takes milliseconds each
 # A default run tries the same examples every time; `make test-full` draws new ones.
 settings.register_profile("same-examples", derandomize=True, deadline=None)  # nor is a busy machine a fault
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-examples"))
@@ -109,3 +117,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"data_root", "weights_root"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("data")
+
+
+@functools.cache
+def _drawn() -> Callable[..., None]:
+    from matplotlib.figure import Figure
+
+    return Figure.savefig
+
+
+def _empty(figure: Any, file: Any, format: str | None = None, **options: Any) -> None:
+    """``Figure.savefig`` that draws nothing where an SVG is wanted."""
+    if format != "svg":
+        return _drawn()(figure, file, format=format, **options)
+    file.write('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><g id="figure_1" /></svg>')
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first fixture of a test: whether the charts of its pages are drawn."""
+    undrawn = item.path.parent.name in UNDRAWN
+    if undrawn or "matplotlib.figure" in sys.modules:
+        drawn = _drawn()
+        sys.modules["matplotlib.figure"].Figure.savefig = _empty if undrawn else drawn
+
+
+def pytest_collection_finish() -> None:
+    """A million objects of torch, transformers and the collected tests stay to the end: none is looked at again."""
+    gc.collect()
+    gc.freeze()

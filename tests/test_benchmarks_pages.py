@@ -10,8 +10,6 @@ import pytest
 
 from .benchmark_tools import ROOT, benchmark
 
-RATIO = {"median": 2.0, "min": 1.5, "max": 2.5}
-TOLD = "2.0 × (1.5 to 2.5)"
 MEASURED = {
     "machine": {"cpu": "X", "load_before": [0.5], "threads": 1},
     "threads": 1,
@@ -66,100 +64,11 @@ def test_what_was_not_measured_is_told_with_its_command(keep):
     assert speed.pictures("base") == "Not measured yet: `make bench-train_pictures ARGS='--size base'`."
 
 
-def test_table_of_a_comparison(keep):
-    rounds = benchmark("rounds")
-    windows = {"peer": [(2.0, 2.5), (4.0, 2.3)], "glassformer": [(1.0, 2.4), (1.0, 2.6)]}
-    contenders = []
-    for name, found in windows.items():
-        turns = iter([rounds.Window(6, 60, 9.0, 9.0), *(rounds.Window(6, 60, *each) for each in found)])
-        contenders.append(rounds.Contender(name, {}, lambda turn, turns=turns: next(turns), noun="pictures"))
-    result = MEASURED | rounds.compared(contenders, 2)
-    assert result["contenders"][0]["windows"][0] == {"pictures": 6, "tokens": 60, "seconds": 2.0, "loss": 2.5}
-    keep("train_pictures-base", result)
-    lines = speed.pictures("base").splitlines()
-    assert lines[2] == "| peer | 2.2 (1.5 to 3.0) | 3.0 × (2.0 to 4.0) | -4.0% |"
-    assert lines[3] == "| glassformer | 6.0 (6.0 to 6.0) |  |  |"
-    assert lines[5] == "Measured on X, 1 thread, load before 0.5; torch 2, 2026-01-02."
-
-
-def test_a_level_that_was_not_at_hand_says_so(keep):
-    keep("train_imdb-avx2", {"glassformer_against": {"HF Trainer, at its best": RATIO}})
-    labels = {"glassformer_against": {"OpenVINO, fp32": RATIO}, "int8_against": {"OpenVINO, fp32": RATIO}}
-    keep("inference-avx2", {"labels": labels})
-    labels = {"glassformer_against": {"OpenVINO, bf16": RATIO | {"median": 2.2}}}
-    keep("inference", {"labels": labels})
-    keep("inference-avx512", {"labels": labels, "int8_gate": {"passed": False}})
-    keep("word2vec-fit-avx512", {"epochs": {"1": {"ratio": RATIO}, "5": {"ratio": RATIO}}})
-    assert speed.levels().splitlines()[2:] == [
-        f"| Prediction: OpenVINO | 2.2 × (1.5 to 2.5) | 2.2 × (1.5 to 2.5) | {TOLD} |",
-        f"| Prediction, ours in int8: OpenVINO | not measured | gate not passed | {TOLD} |",
-        f"| Sentences to word vectors, 1 epoch: gensim | not measured | {TOLD} | not measured |",
-        f"| Sentences to word vectors, 5 epochs: gensim | not measured | {TOLD} | not measured |",
-        f"| Fine-tuning MiniLM: HF Trainer, at its best | not measured | not measured | {TOLD} |",
-    ]
-
-
-def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(keep):
-    runs = [{"seconds": {"train": 60 * minutes}, "machine": {"threads": 1}} for minutes in (47, 34, 110)]
-    keep("recipe-cifar10-vit-stem", {"accuracy": {"mean": 0.832}, "seeds": [0, 1, 2], "runs": runs})
-    (line,) = tables.highlights().splitlines()[2:]
-    assert line.endswith("| 83.2% (3) | – | 47 min on 1 thread |")
-
-
-def test_the_readme_says_how_often_a_killed_training_went_on(keep):
-    keep(
-        "reliability", {"rows": {"kills": {"run": 11, "passed": 7}, "trainer_kills": {"run": 5, "passed": 2}}}
-    )
-    assert tables.kills() == "7 of 11 tries (Hugging Face's Trainer: 2 of 5)"
-
-
-def test_the_readme_has_the_mean_accuracy_of_the_demo(keep):
-    keep("demo", {"draws": [{"ours": {"accuracy": 0.7}}, {"ours": {"accuracy": 0.8}}]})
-    assert tables.demo("ours") == "75"
-
-
 def test_texts_of_the_data_mean_nothing_in_a_page():
     assert quality.verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
 
 
 # --- reliability and packages ---------------------------------------------------------------------
-
-
-PASSED = {"seconds": 2.0, "load_before": 0.5}
-
-
-def column(**steps: Any) -> dict[str, Any]:
-    return {"python": "3.13.0", "package": "wheel", "torch": "any", "installer": "uv", "steps": steps}
-
-
-def test_a_column_of_packages_counts_what_passed(keep):
-    steps = {
-        "core": PASSED,
-        "torch": PASSED | {"said": "2.13.0+cu130"},
-        "demo --quick": {"seconds": 17.4, "load_before": 1.26, "processor_seconds": 15.6},
-        "tests": PASSED | {"said": "113 passed, 2 skipped in 7.00s"},
-        "[onnx]": PASSED,
-        "[onnx] imports": PASSED,
-        "[onnx] tests": PASSED | {"said": "3 passed in 1.00s"},
-        "[scale]": {"failed": "no wheel"},
-        "[mlflow]": PASSED,
-        "[mlflow] imports": PASSED,
-        "[mlflow] tests": {"failed": "1 failed"},
-    }
-    keep("packages", MEASURED | {"tried": [column(**steps)]})
-    lines = tables.packages().splitlines()
-    assert lines[2] == (
-        "| 3.13.0 | wheel | 2.13.0+cu130 | 17 s, load 1; 16 s of the processor | 113 | 2 of 3, not [scale] | 3, failures in [mlflow] |"
-    )
-    assert lines[-1].startswith("Installed by uv on 3.13,")
-
-
-def test_a_core_that_was_not_installed_says_why(keep):
-    tried = [column(core={"failed": "no torch for this Python\nmore"}), column() | {"python": "3.9.1"}]
-    keep("packages", MEASURED | {"tried": tried})
-    lines = tables.packages().splitlines()
-    assert lines[2] == "| 3.9.1 | wheel | any build | not reached | | | |"
-    assert lines[3] == "| 3.13.0 | wheel | any build | no torch for this Python | | | |"
 
 
 # --- advice where a default falls short -----------------------------------------------------------

@@ -421,13 +421,17 @@ def machine_facts() -> dict[str, object]:
 
 def versions(*packages: str) -> dict[str, str]:
     """The versions of Python, torch, glassformer and ``packages``, if installed."""
-    installed = {"python": platform.python_version()}
-    for package in ("glassformer", "torch", *packages):
-        try:
-            installed[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return installed
+    found = {package: _version(package) for package in ("glassformer", "torch", *packages)}
+    return {"python": platform.python_version()} | {p: version for p, version in found.items() if version}
+
+
+@cache
+def _version(package: str) -> str:
+    """Empty where the package is not installed. Reading its metadata takes milliseconds."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def peak_memory_mb() -> float:

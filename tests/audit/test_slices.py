@@ -62,7 +62,7 @@ def test_a_part_of_a_weak_group_is_named_if_it_is_weaker_and_not_otherwise():
 def test_nothing_is_named_in_at_most_one_case_of_twenty_where_nothing_is_to_be_found():
     rng = np.random.default_rng(2)
     n, named = 601, 0
-    slices = [Slice("word", str(i), rng.random(n) < rng.uniform(0.03, 0.5)) for i in range(101)]
+    slices = [Slice("word", str(i), rng.random(n) < rng.uniform(0.03, 0.5)) for i in range(41)]
     for _ in range(100):
         wrong = rng.random(n) < 0.2
         named += bool(significant(slices, more_errors(wrong), wrong))

@@ -11,6 +11,7 @@ from glassformer.tasks import auto
 from glassformer.tasks.auto import Candidate
 
 from .every import A, Done, call, make_data, ok
+from .tiny import sets
 
 WINNERS = ("tfidf", "frozen", "fine-tuned")
 KINDS = {"texts": ([], "classifier"), "numbers": (["--set", "target=number"], "regressor")}
@@ -45,7 +46,7 @@ def inside(home, monkeypatch):
 
 
 def train(data: Path, out: Path, *more: object) -> Done:
-    quick = ["--set", "bootstrap=7", "--set", "max_length=13", "--set", "threads=1"]
+    quick = sets("bootstrap=7", "max_length=13", "threads=1", "baselines=false")
     return call("train", "--text", data, "--out", out, *quick, *more)
 
 

@@ -15,10 +15,8 @@ from glassformer.checkpoints.hub import CATALOG
 from glassformer.cli import demo as demos
 from glassformer.cli import doctor as doctor_module
 from glassformer.cli.app import main
-from glassformer.cli.data import describe
 from glassformer.cli.demo import REPLACEABLE, demo
 from glassformer.data.image_sources import NAMED_IMAGES
-from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
@@ -27,7 +25,7 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.inputs.images import save_transform
 from glassformer.tasks.catalog import load_recipe
 
-from .tiny import RUN_FILES, sentences, settings, write_csv
+from .tiny import RUN_FILES, settings, write_csv
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,25 +40,6 @@ def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypat
     )
     monkeypatch.setenv("COLUMNS", "400")
     assert f"not here; to be had from {origin}" in gf("data", "list").out
-
-
-def test_data_show(as_json, ok, reviews: Path):
-    about = as_json("data", "show", reviews)
-    assert about == describe(load_text_dataset(reviews))
-    assert about["splits"]["train"]["texts"] == 60
-    assert about["splits"]["train"]["classes"] == {"neg": 30, "pos": 30}
-    shown = ok("data", "show", reviews)
-    assert "splendid" in shown.out
-
-
-def test_data_doctor_finds_a_leak(as_json, ok, tmp_path: Path):
-    write_csv(tmp_path / "data" / "train.csv", sentences(20))
-    write_csv(tmp_path / "data" / "test.csv", [*sentences(6, seed=5), sentences(20)[3]])
-    report = as_json("data", "doctor", tmp_path / "data")
-    leak = next(f for f in report["findings"] if f["code"] == "leaks")
-    assert (leak["severity"], leak["count"]) == ("warning", 1)
-    shown = ok("data", "doctor", tmp_path / "data")
-    assert shown.out.index("warning") < shown.out.index("ok")
 
 
 def test_data_doctor_looks_at_tokens_of_a_saved_model(as_json, run: Path, reviews: Path):
@@ -322,10 +301,6 @@ def test_a_run_and_a_model_of_word_vectors_are_named(gf, ok, tmp_path):
     found = gf("doctor", "vectors", "--json")
     assert found.code == 1
     assert lines(found)["saved by glassformer"]["state"] == "missing"
-
-
-def test_a_run_of_texts_names_its_recipe(gf, run):
-    assert lines(gf("doctor", run, "--json"))["run"]["found"].startswith("reviews, text-classification")
 
 
 def test_data_are_sent_to_the_doctor_of_data(refused, reviews):

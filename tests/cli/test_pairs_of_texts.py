@@ -1,6 +1,5 @@
 """Pairs of texts from the command line: trained, judged, answered, looked into, exported; from tables as people have them."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -33,18 +32,6 @@ def run(tmp_path_factory) -> Path:
     columns = ["--text-column", "claim", "--pair-column", "evidence", "--label-column", "verdict"]
     assert main(["train", "--text", str(table), *columns, *SET, "--out", str(folder / "run")]) == 0
     return folder / "run"
-
-
-def test_a_run_of_pairs(run):
-    clf = gf.load(run)
-    assert clf.pairs_ is True
-    metrics = json.loads((run / "metrics.json").read_text())
-    assert "TF-IDF of both sides + logistic regression" in metrics["baselines"]
-    first = next(read_predictions(run / "predictions.csv"))
-    assert first.text.sides in {(a, b) for _, a, b, _, _ in ROWS}
-    doctor = json.loads((run / "doctor.json").read_text())
-    assert "side-leaks" in {finding["code"] for finding in doctor["findings"]}
-    assert (run / "report.html").is_file()
 
 
 def test_the_next_command_has_both_texts(run):
@@ -129,19 +116,6 @@ def test_a_large_table_is_answered_piece_by_piece(run, tmp_path, capsys):
     clf = gf.load(run)
     assert found["label"][:9] == clf.predict(list(zip(firsts, seconds, strict=True))).tolist()
     assert found["error"][9] == "the first text is missing"
-
-
-def test_it_is_judged_cross_validated_and_reviewed_again(run, tmp_path, capsys):
-    names = ["id", "claim", "evidence", "verdict", "note"]
-    table = write_csv(tmp_path / "own.csv", names, ROWS)
-    assert main(["evaluate", str(run), "--data", str(table), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["n"] == len(ROWS)
-    columns = ["--text-column", "claim", "--pair-column", "evidence", "--label-column", "verdict"]
-    folds = str(tmp_path / "folds")
-    assert main(["review-labels", "--text", str(table), *columns, *SET, "--folds", "2", "--out", folds]) == 0
-    correct = list(csv.DictReader((tmp_path / "folds" / "to_correct.csv").read_text().splitlines()))
-    assert {*names} <= {*correct[0]}
-    assert sorted(row["claim"] for row in correct) == sorted(a for _, a, *_ in ROWS)
 
 
 def test_a_run_from_before_there_were_pairs_reads_one_text_a_row(run, tmp_path):

@@ -39,23 +39,6 @@ def test_a_pipe_is_no_text(refused, run: Path, tmp_path: Path):
     assert "a pipe or a device, which is not supported" in refused("predict", run, tmp_path / "pipe")
 
 
-def test_evaluate_repeats_the_figures_of_the_run(gf, ok, run: Path):
-    result = ok("evaluate", run, "--json")
-    figures = json.loads(result.out)
-    verdict = figures.pop("verdict")
-    assert "test texts, not seen in training" in verdict
-    assert figures == json.loads((run / "metrics.json").read_text(encoding="utf-8"))["test"]
-    shown = gf("evaluate", run).out
-    assert verdict in shown
-    assert "accuracy" in shown
-    assert "precision" in shown
-
-
-def test_evaluate_other_data(as_json, run: Path, tmp_path: Path):
-    other = write_csv(tmp_path / "other.csv", sentences(9, seed=1))
-    assert as_json("evaluate", run, "--data", other)["n"] == 9
-
-
 def test_evaluate_leaves_out_and_counts_as_the_training_did(ok, refused, tmp_path: Path):
     data = write_csv(tmp_path / "data.csv", [*sentences(41), ("", "pos")])
     argv = ("train", "--text", data, "--on-bad-row", "skip", "--out", "run", *settings("max_length=9"))
@@ -96,15 +79,6 @@ def test_a_text_that_cannot_be_used_is_named_and_the_others_are_answered(ok, ref
     assert [bool(row[0]) for row in rows] == [True, False, True]
     assert result.err == "note: 1 row was not predicted: the text is empty (row 2)\n"
     assert "no row can be used; the text is empty" in refused("predict", run, "", "--on-bad-row", "skip")
-
-
-def test_predict_texts(ok, run: Path):
-    result = ok("predict", run, "a splendid film", "a dreadful film\nwith a line break")
-    lines = [line.split("\t") for line in result.out.splitlines()]
-    assert [line[2] for line in lines] == ["a splendid film", "a dreadful film with a line break"]
-    for label, probability, _ in lines:
-        assert label in ("neg", "pos")
-        assert 0.5 <= float(probability) <= 1
 
 
 def test_predict_counts_the_texts_that_were_cut(ok, run: Path):

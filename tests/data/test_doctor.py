@@ -190,6 +190,7 @@ def test_report_is_json():
     assert {"severity", "code", "message", "count", "examples", "fix"} == set(again["findings"][0])
 
 
+@pytest.mark.slow
 def test_the_real_imdb_has_123_leaks(data_root):
     data = load_text_dataset("imdb")
     start = time.process_time()

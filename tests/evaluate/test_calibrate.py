@@ -113,7 +113,7 @@ def test_description_is_ready_for_json():
     assert found["log_loss"] == pytest.approx(log_loss(logits, y))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(2, 41), st.integers(0, 10**6), st.sampled_from(["accuracy", "f1", "macro_f1"]))
 def test_no_threshold_is_better(n, seed, metric):
     rng = np.random.default_rng(seed)

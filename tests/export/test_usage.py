@@ -13,8 +13,9 @@ NAMES = sorted(path.stem for path in SCRIPTS.glob("run_*.txt"))
 
 
 def started(folder: Path, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The script in a process that has no package installed."""
     shutil.copy(SCRIPTS / f"{name}.txt", folder / "run.py")
-    command = [sys.executable, str(folder / "run.py"), *words]
+    command = [sys.executable, "-I", "-S", str(folder / "run.py"), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -42,7 +43,7 @@ def test_a_part_of_what_is_wanted(tmp_path, name, words):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_with_an_input_it_goes_on(tmp_path, name):
-    """To what is missing here: the model's own files, or a library."""
+    """To what is missing here: a library, or the model's own files."""
     done = started(tmp_path, name, "a", "b")
     assert done.returncode == 1
     assert "usage" not in done.stderr

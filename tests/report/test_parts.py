@@ -15,7 +15,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.intervals import wilson
 from glassformer.explain.alignment import Alignment, save_alignments
 from glassformer.explain.render import asset
-from glassformer.report import figures, maps, tables, wording
+from glassformer.report import figures, maps, numbers, tables, wording
 from glassformer.report.html import write_report
 from glassformer.report.metrics import unit_of
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
@@ -307,6 +307,14 @@ def test_the_certainty_chart_counts_what_was_answered():
     bins = [0, 3, 5, 7]
     assert ">texts<" in figures.calibration_chart(bins, bins)
     assert ">pictures<" in figures.calibration_chart(bins, bins, "pictures")
+
+
+@pytest.mark.parametrize(("scale", "gap"), [("linear", numbers.GAP), ("log", "predicted / true")])
+def test_residuals_on_a_log_scale_are_ratios(scale, gap):
+    true = np.linspace(1.0, 900.0, 31)
+    predicted = true * np.linspace(0.7, 1.6, 31)
+    assert f">{gap}<" in numbers.residual_chart(true, predicted, scale)
+    assert ">predicted<" in numbers.scatter(true, predicted, 0.2, scale)
 
 
 def test_long_lines_are_thinned_to_means():

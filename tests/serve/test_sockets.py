@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from glassformer.serve.run import PROBE_INTERVAL
+from glassformer.serve import run
 
 from .conftest import PICTURES, Running, asked_for_health, png
 from .test_limits import raw
@@ -30,7 +30,7 @@ def small(serve, request) -> Iterator[Running]:
         headers=7,
         pipelined=2,
         body_bytes=20_000,
-        body_seconds=1.5,
+        body_seconds=0.9,
         seconds=5.0,
     )
     yield running
@@ -252,7 +252,8 @@ def test_half_closed_clients_wait_for_a_slow_answer(small: Running, monkeypatch,
     """A client that has gone is looked for by interim answers, which HTTP/1.0 does not know."""
     served = next(iter(small.app.state.server.batchers.values())).served
     compute = served.compute
-    monkeypatch.setattr(served, "compute", lambda items: time.sleep(4 * PROBE_INTERVAL) or compute(items))
+    monkeypatch.setattr(run, "PROBE_INTERVAL", 0.1)
+    monkeypatch.setattr(served, "compute", lambda items: time.sleep(4 * run.PROBE_INTERVAL) or compute(items))
     with socket.create_connection(("127.0.0.1", small.port), timeout=10) as line:
         line.sendall(POST.replace(b"HTTP/1.1", b"HTTP/" + version) + SIZE + BODY)
         line.shutdown(socket.SHUT_WR)
@@ -284,7 +285,7 @@ def test_answers_that_nobody_reads(serve, loop: str):
 
 def test_bytes_that_begin_no_request_and_bodies_that_nobody_waits_for(small: Running):
     started = time.monotonic()
-    assert raw(small, *[b"\r\n"] * 25, pause=0.1, wait=5) == b""
+    assert raw(small, *[b"\r\n"] * 15, pause=0.1, wait=5) == b""
     with socket.create_connection(
         ("127.0.0.1", small.port), timeout=10
     ) as line:  # a GET that is answered before its body

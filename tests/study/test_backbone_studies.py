@@ -65,7 +65,7 @@ def backbone(tmp_path_factory, pictures) -> Path:
 
 
 def tiny(backbone: Path, pictures: Path, **changes) -> dict:
-    settings = ["epochs=2", "image_size=8", "batch_size=8", "precision=fp32", "threads=1", "bootstrap=100"]
+    settings = ["epochs=1", "image_size=8", "batch_size=8", "precision=fp32", "threads=1", "bootstrap=20"]
     return parse_settings(settings) | {"model": str(backbone), "source": str(pictures)} | changes
 
 
@@ -153,7 +153,7 @@ def test_the_chain_leaves_a_backbone_with_a_pooler(tmp_path, pictures):
     "name", [pytest.param("flowers-heads-backbone", marks=pytest.mark.slow), "flowers-ladder-backbone"]
 )
 def test_every_arm_on_flowers_runs(name, backbone, pictures, tmp_path):
-    study = replace(load_study(name), seeds=(0,), bootstrap=100)
+    study = replace(load_study(name), seeds=(0,), bootstrap=20)
     changes = {"validation_size": 4, "baselines": False, "grid": False}
     if "ladder" in name:
         changes |= {"resize": 9, "robustness_limit": 3}

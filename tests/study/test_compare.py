@@ -363,7 +363,14 @@ def test_what_goes_wrong_in_a_process_comes_back(study, tmp_path):
 
 
 def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
-    tiny = {"train_size": 90, "epochs": 1, "num_layers": 1, "robustness": True, "threads": 1}
+    tiny = {
+        "train_size": 90,
+        "epochs": 1,
+        "num_layers": 1,
+        "robustness": True,
+        "robustness_limit": 31,
+        "threads": 1,
+    }
     study = Study(
         name="pictures", recipe="digits", seeds=(0, 1), bootstrap=50, set=tiny, grid={"augment": ["none", "light"]}
     )  # fmt: skip

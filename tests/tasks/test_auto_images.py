@@ -108,12 +108,12 @@ def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("most", "epochs"), [(37, 3), pytest.param(370, 10, marks=pytest.mark.slow), (37_000, 20)]
+    ("most", "epochs"), [(17, 3), pytest.param(170, 10, marks=pytest.mark.slow), (17_000, 20)]
 )
 def test_fine_tuning_has_the_epochs_that_there_is_time_for(at_hand, monkeypatch, most, epochs):
     monkeypatch.setattr(auto, "SEEN_IMAGES", most)
     monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
-    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY)
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES[:17], NOISY[:17])
     assert [record["chosen"] for record in clf.tried_] == [False, False, True]
     assert 1 + max(record["epoch"] for record in clf.history_) == epochs
 

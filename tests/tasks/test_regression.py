@@ -124,19 +124,6 @@ def test_pairs_weights_and_every_weight_learns():
     assert not [name for name in still if "tokens" not in name]
 
 
-def test_pictures_have_numbers_too(tmp_path):
-    rng = np.random.default_rng(1)
-    bright = rng.integers(0, 250, 41)
-    pictures = [np.full((8, 8, 3), b, np.uint8) for b in bright]
-    settings = {"image_size": 8, "patch_size": 4, "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11}
-    est = gf.ImageRegressor(**settings, epochs=25, batch_size=5, threads=1, seed=3, precision="fp32", lr=5e-3)
-    est.set_params(validation_fraction=0.3).fit(pictures, bright / 10)
-    assert est.score(pictures, bright / 10) > 0.8
-    assert 10 <= len(est.errors_) <= 13  # copies stay on one side
-    again = gf.load(est.save(tmp_path / "model"))
-    np.testing.assert_array_equal(again.predict(pictures), est.predict(pictures))
-
-
 @pytest.mark.parametrize(
     "y", [["a", "b", "c"], [1.0, None, 2.0], [1.0, float("inf"), 2.0], [3.0] * 3, [True, 2, 3]]
 )
@@ -273,15 +260,6 @@ def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
     number = capsys.readouterr().out.splitlines()[0].rpartition(": ")[2]  # no probability behind it
     assert float(number) == pytest.approx(answer["answers"][0]["number"], abs=0.1)
     assert f">{number}</h1>" in page.read_text()
-
-
-def test_folds(table, tmp_path, capsys):
-    folder = tmp_path / "folds"
-    assert main(["cross-validate", "--text", str(table), *TINY, "--folds", "2", "--out", str(folder)]) == 0
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["test"]["n"] == 153
-    assert metrics["over_folds"]["r2"]["mean"] == pytest.approx(np.mean([f["r2"] for f in metrics["folds"]]))
-    assert "Cross-validation folds" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_recipe_becomes_one_of_numbers():

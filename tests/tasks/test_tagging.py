@@ -278,41 +278,6 @@ def test_comments_and_documents_of_conll_are_passed_over(tmp_path):
         load_tagged(tmp_path / "a.conllu", words_column="tokens")
 
 
-def test_a_run_from_files_to_report_is_judged_again_and_goes_on(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "own")
-    keys = {k: SETTINGS[k] for k in SETTINGS if k not in ("epochs",)} | {
-        "epochs": 9,
-        "sentences": ["Ann left Rome"],
-    }
-    sets = [
-        f"{key}={json.dumps(value)}"
-        for key, value in (keys | {"model": "encoder-mini", "source": "own"}).items()
-    ]
-    Path("mine.toml").write_text('task = "token-tagging"\n')
-    command = ["train", "mine.toml", "--out", "run", *(part for s in sets for part in ("--set", s))]
-    assert main(command) == 0, capsys.readouterr().err
-    said = capsys.readouterr().out
-    assert "own: 23 train, 7 validation, 6 test sentences, tags in BIO" in said
-    assert "validation entity F1: " in said
-    assert "Ann left Rome: Ann (person" in said
-    metrics = json.loads(Path("run/metrics.json").read_text())
-    assert metrics["measure"] == "entity_f1"
-    assert metrics["test"]["n"] == 6
-    assert metrics["baselines"]["most frequent tag of each word"]["entity_f1"] > 0.5
-    lines = [line.split("\t") for line in Path("run/predictions.conll").read_text().split("\n") if line]
-    right = sum(true == found for _, true, found in lines) / len(lines)
-    assert right == pytest.approx(metrics["test"]["accuracy"])
-    page = Path("run/report.html").read_text()
-    assert 'class="span k' in page
-    assert main(["evaluate", "run", "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)
-    assert again["entity_f1"] == metrics["test"]["entity_f1"]
-    Path("run/report.html").unlink()
-    assert main([*command, "--resume"]) == 0
-    assert json.loads(Path("run/metrics.json").read_text())["test"]["entity_f1"] == again["entity_f1"]
-
-
 def test_wnut17_is_what_it_says(data_root):
     data = load_tagged("wnut17")
     assert {name: len(split) for name, split in data.splits.items()} == {

@@ -42,6 +42,7 @@ def image_classifier(**changes) -> ImageClassifier:
 
 
 CASES = {"text": (text_classifier, texts), "image": (image_classifier, pictures)}
+STRATEGIES = (("text", "fsdp"), ("image", "ddp"))
 
 
 class StopAt(Callback):
@@ -71,11 +72,10 @@ def fit(kind: str, folder: Path, *, stop: int | None = None, **changes) -> dict:
 
 
 def main(folder: Path) -> None:
-    """Every case under each strategy; then a fit that one process has begun, and one that it is to end."""
+    """Each case under a strategy; then a fit that one process has begun, and one that it is to end."""
     out = {
         f"{kind} {strategy}": fit(kind, folder / f"{kind}-{strategy}", strategy=strategy)
-        for kind in CASES
-        for strategy in ("ddp", "fsdp")
+        for kind, strategy in STRATEGIES
     }
     out["one to two"] = fit("text", folder / "begun-by-one", strategy="fsdp")
     fit("text", folder / "begun-by-two", strategy="fsdp", stop=12)

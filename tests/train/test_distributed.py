@@ -49,52 +49,31 @@ def counts(result: dict) -> list[tuple]:
     ]
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict:
-    """Both processes' results, and those of this process alone."""
-    folder = tmp_path_factory.mktemp("several")
-    several.fit("text", folder / "begun-by-one", stop=12)
-    process = torchrun(str(SCRIPT), str(folder))
+def test_two_processes_have_the_losses_of_one(tmp_path):
+    """One test, so that its processes start once, however the suite is divided."""
+    several.fit("text", tmp_path / "begun-by-one", stop=12)
+    process = torchrun(str(SCRIPT), str(tmp_path))
     said, _ = process.communicate(timeout=LONG)
     assert process.returncode == 0, said
-    ranks = [json.loads((folder / f"rank-{r}.json").read_text()) for r in (0, 1)]
-    alone = {kind: several.fit(kind, folder / f"{kind}-alone") for kind in several.CASES}
-    resumed = several.fit("text", folder / "begun-by-two")
-    return {"ranks": ranks, "alone": alone, "two to one": resumed, "folder": folder}
+    first, second = (json.loads((tmp_path / f"rank-{r}.json").read_text()) for r in (0, 1))
+    alone = {kind: several.fit(kind, tmp_path / f"{kind}-alone") for kind in several.CASES}
 
-
-@pytest.mark.parametrize("kind", ["text", "image"])
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_have_the_losses_of_one(found, kind, strategy):
-    theirs, alone = found["ranks"][0][f"{kind} {strategy}"], found["alone"][kind]
-    assert len([r for r in alone["history"] if r["kind"] == "step"]) >= several.STEPS
-    assert counts(theirs) == counts(alone)
-    np.testing.assert_allclose(losses(theirs), losses(alone), rtol=1e-5)
-    assert theirs["weights"] == pytest.approx(alone["weights"], rel=1e-3, abs=1e-3)
-
-
-def test_both_processes_know_the_same(found):
-    first, second = ({k: v for k, v in r.items() if "history" in v} for r in found["ranks"])
-    for case in first:
+    for kind, strategy in several.STRATEGIES:
+        theirs, one = first[f"{kind} {strategy}"], alone[kind]
+        assert len([r for r in one["history"] if r["kind"] == "step"]) >= several.STEPS
+        assert counts(theirs) == counts(one)
+        np.testing.assert_allclose(losses(theirs), losses(one), rtol=1e-5)
+        assert theirs["weights"] == pytest.approx(one["weights"], rel=1e-3, abs=1e-3)
+    for case in first:  # both processes know the same
         assert losses(first[case]) == losses(second[case])
         assert first[case]["weights"] == second[case]["weights"]
-
-
-def test_one_goes_on_where_two_stopped_and_the_other_way_round(found):
-    alone = found["alone"]["text"]
-    for result in (found["two to one"], found["ranks"][0]["one to two"]):
-        assert counts(result) == counts(alone)
-        np.testing.assert_allclose(losses(result), losses(alone), rtol=1e-5)
-
-
-def test_two_resumed_by_two_draw_the_same_dropout(found):
-    for ours in found["ranks"]:
+    for result in (several.fit("text", tmp_path / "begun-by-two"), first["one to two"]):
+        assert counts(result) == counts(alone["text"])
+        np.testing.assert_allclose(losses(result), losses(alone["text"]), rtol=1e-5)
+    for ours in (first, second):  # two that are resumed by two draw the same dropout
         assert losses(ours["resumed"]) == losses(ours["whole"])
         assert ours["resumed"]["weights"] == ours["whole"]["weights"]
-
-
-def test_one_process_writes(found):
-    states = list((found["folder"] / "text-fsdp").iterdir())
+    states = list((tmp_path / "text-fsdp").iterdir())  # one process writes
     assert sorted(p.name for p in states) == ["step-00000020", "step-00000024"]
 
 

@@ -79,8 +79,7 @@ def test_every_batch_fills_up_to_one_of_few_shapes(make_rig):
     assert 1 < len({p.total for p in filled}) <= graphs.SIZES + 2
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("pooling", ["pooler", "mean"])
+@pytest.mark.parametrize(("pooling", "weighted"), [("pooler", False), ("mean", True)])
 def test_replayed_texts_equal_plain_ones(make_rig, as_on_gpu, monkeypatch, pooling, weighted):
     weights = np.linspace(0.5, 1.5, 23, dtype=np.float32) if weighted else None
     rig = make_rig(objective={"weights": weights, "label_smoothing": 0.1})
