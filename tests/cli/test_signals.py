@@ -58,15 +58,18 @@ def steps(run: Path) -> list[tuple]:
     return [(r["step"], r["loss"]) for r in lines if r["kind"] == "step"]
 
 
-@pytest.mark.parametrize("number", SENDS)
 @pytest.mark.parametrize(
-    "stage",
-    [(inputs, "load_text_dataset"), (Classes, "checked"), (runner, "begin"), (labelled, "_examine")],
-    ids=str,
+    ("owner", "stage", "number"),
+    [
+        (inputs, "load_text_dataset", signal.SIGTERM),
+        (Classes, "checked", signal.SIGINT),
+        (runner, "begin", signal.SIGHUP),
+        (labelled, "_examine", signal.SIGTERM),
+    ],
 )
-def test_a_start_that_has_begun_nothing_leaves_nothing(gf, ok, reviews, stop, stage, number):
+def test_a_start_that_has_begun_nothing_leaves_nothing(gf, ok, reviews, stop, owner, stage, number):
     before = handlers()
-    stop(*stage, number)
+    stop(owner, stage, number)
     argv = ["train", "--text", reviews, "--out", "a/run", *settings()]
     assert "run the same command again" in one_line(gf(*argv))
     assert not Path("a").exists()
@@ -82,7 +85,8 @@ JUDGING = {
 
 @pytest.mark.parametrize("stage", JUDGING)
 def test_stopped_in_judging_and_gone_on_with(gf, ok, reviews, stop, stage):
-    argv = ["train", "--text", reviews, "--out", "run", *settings(), "--set", "baselines=true"]
+    compared = sets("baselines=true") if stage == "evaluate_baselines" else []
+    argv = ["train", "--text", reviews, "--out", "run", *settings(), *compared]
     stop(JUDGING[stage], stage, SIGNALS[[*JUDGING].index(stage) % 3])
     assert "interrupted; continue with: glassformer train --resume --out run" in one_line(gf(*argv))
     assert not Path("run", LOCK).exists()
