@@ -309,7 +309,7 @@ def test_the_certainty_chart_counts_what_was_answered():
     assert ">pictures<" in figures.calibration_chart(bins, bins, "pictures")
 
 
-@pytest.mark.parametrize(("scale", "gap"), [("linear", numbers.GAP), ("log", "predicted / true")])
+@pytest.mark.parametrize(("scale", "gap"), [("linear", numbers.DIFFERENCE), ("log", "predicted / true")])
 def test_residuals_on_a_log_scale_are_ratios(scale, gap):
     true = np.linspace(1.0, 900.0, 31)
     predicted = true * np.linspace(0.7, 1.6, 31)
