@@ -233,6 +233,10 @@ def example(what: str, data: Path) -> list[Any]:
     return [QUESTION, CONTEXT] if what == "answers" else [A]
 
 
+def labeled(what: str, data: Path) -> Path:
+    return data / ("images" if what.startswith("image") else "texts.csv")
+
+
 def train(what: str, folder: Path, data: Path, tmp: Path) -> list[Any]:
     source = ["--images", data / "images"] if what.startswith("image") else ["--text", data / "texts.csv"]
     keys = ("epochs=1", "baselines=false", "bootstrap=7", "threads=1", f"model={folder}", "precision=fp32")
@@ -246,6 +250,8 @@ CALLS: dict[str, Cell] = {
     "predict": lambda what, folder, data, tmp: ["predict", folder, *example(what, data)],
     "calibrate": lambda what, folder, data, tmp: ["calibrate", folder],
     "compare": lambda what, folder, data, tmp: ["compare", folder, folder],
+    "audit": lambda what, folder, data, tmp: ["audit", folder, labeled(what, data), "--out", tmp / "audit"],
+    "diff": lambda what, folder, data, tmp: ["diff", folder, folder, labeled(what, data)],
     "cross-validate": lambda what, folder, data, tmp: ["cross-validate", folder],
     "review-labels": lambda what, folder, data, tmp: ["review-labels", folder],
     "report": lambda what, folder, data, tmp: ["report", folder],
@@ -276,7 +282,7 @@ CALLS: dict[str, Cell] = {
     "data doctor": lambda what, folder, data, tmp: ["data", "doctor", folder],
     "doctor": lambda what, folder, data, tmp: ["doctor", folder],
 }
-WITHOUT_FOLDER = ("demo", "reproduce", "data list")
+WITHOUT_FOLDER = ("demo", "reproduce", "recipes", "data list")
 WHATS = ("encoder", "classes", "tags", "masked words", "answers", "vectors", "image encoder", "image classes")
 
 
@@ -288,6 +294,13 @@ def every(said: str, **other: str | None) -> dict[str, str]:
 NO_RUN = every("is not a run folder: it has no config.toml")
 NO_HEAD = "holds a model without a head for classes. Open it with load_pretrained, or fine-tune it with"
 NO_DATA = every("is a saved model, not data. To inspect the model: glassformer doctor")
+NOT_EXAMINED = every(
+    "and only classifiers and regressors can be examined",
+    classes=None,
+    image_classes=None,
+    encoder=NO_HEAD,
+    image_encoder=NO_HEAD,
+)
 # Verb -> kind -> the line with which it ends; a kind that is not named works.
 ENDS: dict[str, dict[str, str]] = {
     "train": {},
@@ -301,6 +314,8 @@ ENDS: dict[str, dict[str, str]] = {
     },
     "calibrate": NO_RUN,
     "compare": NO_RUN,
+    "audit": NOT_EXAMINED,
+    "diff": NOT_EXAMINED,
     "cross-validate": NO_DATA,
     "review-labels": NO_DATA,
     "report": every(
@@ -312,9 +327,9 @@ ENDS: dict[str, dict[str, str]] = {
     ),
     "embed": {
         "encoder": "has no modules.json, which defines the sentence embedding",
-        "tags": "a TokenTagger, which gives no vectors",
-        "answers": "a QuestionAnswerer, which gives no vectors",
-        "masked words": "a MaskedLM, which gives no vectors",
+        "tags": "a TokenTagger, which cannot embed texts",
+        "answers": "a QuestionAnswerer, which cannot embed texts",
+        "masked words": "a MaskedLM, which cannot embed texts",
         "image encoder": "cannot embed texts",
     },
     "similar": {"image encoder": "is not an encoder of texts", "image classes": "is not an encoder of texts"},

@@ -15,7 +15,7 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.checks import place
 from glassformer.data.files import pass_over
 from glassformer.data.tables import READERS, read_table
-from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError
+from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError, with_article
 from glassformer.tasks.catalog import build_recipe, task_with
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.judging import is_named, own_data, training_part
@@ -149,7 +149,9 @@ def _context(
     clf = load(folder)
     task = task_with(type(clf))
     if task is None or not isinstance(clf, Supervised):
-        message = f"holds a {type(clf).__name__}, and only classifiers and regressors can be examined"
+        message = (
+            f"holds {with_article(type(clf).__name__)}, and only classifiers and regressors can be examined"
+        )
         raise NotForThisModelError(message, where=str(folder))
     if (folder / "config.toml").is_file():
         trained = read_run_recipe(folder)

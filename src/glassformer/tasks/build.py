@@ -25,6 +25,7 @@ from glassformer.errors import (
     CheckpointError,
     ConfigError,
     NotForThisModelError,
+    NoTokenizerError,
     OtherLanguageWarning,
     UnknownModelError,
 )
@@ -92,7 +93,11 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
         check_start(model.model, "texts")
     kind = ("word" if scratch else "checkpoint") if text.tokenizer == "auto" else text.tokenizer
     if kind == "checkpoint":
-        return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
+        try:
+            return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
+        except NoTokenizerError:
+            _text_checkpoint(model)  # the clearer error for a model of images
+            raise
     if kind in kinds:
         if not scratch:
             raise ConfigError(
@@ -204,6 +209,14 @@ def _no_transformer(model: str, setting: str = "") -> ConfigError:
     return NotForThisModelError(what, where="model", fix=fix)
 
 
+def _text_checkpoint(model: ModelConfig) -> Checkpoint:
+    checkpoint = read_checkpoint(model.model, model.revision)
+    if checkpoint.family.model.reads != "texts":
+        what = f"{model.model!r} is not an encoder of texts"
+        raise NotForThisModelError(what, where="model", fix="Use ImageClassifier")
+    return checkpoint
+
+
 def _from_checkpoint(
     model: ModelConfig,
     text: TextConfig,
@@ -213,12 +226,7 @@ def _from_checkpoint(
     own: bool = False,
     apart: bool = False,
 ) -> Any:
-    checkpoint = read_checkpoint(model.model, model.revision)
-    if checkpoint.family.model.reads != "texts":
-        raise NotForThisModelError(
-            f"{model.model!r} is not an encoder of texts", where="model", fix="Use ImageClassifier"
-        )
-    checkpoint = fitting(checkpoint, tokenizer, model.model)
+    checkpoint = fitting(_text_checkpoint(model), tokenizer, model.model)
     base = checkpoint.config
     if model.freeze_vectors and not base.embedding.frozen:
         what = f"the word vectors of {model.model!r} were trained with it"
