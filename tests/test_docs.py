@@ -9,9 +9,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -109,11 +111,18 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", t.replace("`", "").lower()).strip().replace(" ", "-") for t in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path):
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+def wrong_on(pages: Iterable[Path], found_on: Callable[[Path], Any]) -> dict[str, Any]:
+    """Page -> what is wrong on it, where something is."""
+    return {str(page.relative_to(ROOT)): found for page in pages if (found := found_on(page))}
+
+
+def without_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def dead_links(page: Path) -> list[str]:
     wrong = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page)):
         if re.match(r"https?:|mailto:", target):
             continue
         path, _, anchor = unquote(target).partition("#")
@@ -127,7 +136,11 @@ def test_links_lead_somewhere(page: Path):
             there = anchor in anchors(file.read_text(encoding="utf-8"))
         if not there:
             wrong.append(target)
-    assert not wrong
+    return wrong
+
+
+def test_links_lead_somewhere():
+    assert wrong_on(PAGES, dead_links) == {}
 
 
 def test_pages_made_from_the_code(tmp_path):
@@ -184,13 +197,16 @@ NAMED_PATH = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_that_a_page_names_exist(page: Path):
-    if page.name == "extend.md":
-        pytest.skip("names files that the reader is to write")
+def test_files_that_a_page_names_exist():
     places = (ROOT, ROOT / "src" / "glassformer")
-    named = set(NAMED_PATH.findall(page.read_text(encoding="utf-8")))
-    assert [name for name in sorted(named) if not any([*place.glob(name)] for place in places)] == []
+
+    def missing(page: Path) -> list[str]:
+        named = set(NAMED_PATH.findall(page.read_text(encoding="utf-8")))
+        return [name for name in sorted(named) if not any([*place.glob(name)] for place in places)]
+
+    assert (
+        wrong_on((p for p in PAGES if p.name != "extend.md"), missing) == {}
+    )  # whose reader is to write them
 
 
 def commands_of(text: str) -> list[list[str]]:
@@ -205,22 +221,22 @@ def commands_of(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_keys_and_recipes_in_the_commands_of_a_page_exist(page: Path):
+def test_keys_and_recipes_in_the_commands_of_a_page_exist():
     """Keys after --set, recipes and studies; tests/cli/test_options.py has verbs and options."""
     from glassformer.config import key_places
     from glassformer.tasks.catalog import recipe_classes, recipe_names, study_names
 
     keys = {key for cls in recipe_classes().values() for key in key_places(cls)} | {"KEY", "key", "unit"}
     ships = {**recipe_names(), **study_names()}
-    found = commands_of(page.read_text(encoding="utf-8"))
-    for words in found:
-        for flag, setting in pairwise(words):
-            assert flag != "--set" or setting.split("=")[0] in keys, words
-        first = words[1] if len(words) > 1 else "-"
-        if words[0] in ("train", "compare", "cross-validate") and re.fullmatch(r"[a-z][\w-]+", first):
-            assert first in ships, words
-    assert page != ROOT / "docs" / "guide" / "commands.md" or len(found) > 20
+    found = {page: commands_of(page.read_text(encoding="utf-8")) for page in PAGES}
+    for page, commands in found.items():
+        for words in commands:
+            for flag, setting in pairwise(words):
+                assert flag != "--set" or setting.split("=")[0] in keys, (page, words)
+            first = words[1] if len(words) > 1 else "-"
+            if words[0] in ("train", "compare", "cross-validate") and re.fullmatch(r"[a-z][\w-]+", first):
+                assert first in ships, (page, words)
+    assert len(found[DOCS / "guide" / "commands.md"]) > 20
 
 
 def test_the_reader_of_commands():
@@ -255,54 +271,40 @@ def test_results_pages_are_those_of_the_result_files():
 WIDEST = 7  # columns
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_tables_fit_a_laptop(page: Path):
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    wide = [
-        line
-        for line in text.splitlines()
-        if re.match(r"\|(?: ?:?-+:? ?\|)+$", line) and line.count("|") > WIDEST + 1
-    ]
-    assert not wide
+def test_tables_fit_a_laptop():
+    def wide(page: Path) -> list[str]:
+        heads = re.findall(r"^\|(?: ?:?-+:? ?\|)+$", without_code(page), re.MULTILINE)
+        return [head for head in heads if head.count("|") > WIDEST + 1]
+
+    assert wrong_on(PAGES, wide) == {}
 
 
-@pytest.mark.parametrize(
-    "page",
-    [p for p in PAGES if DOCS in p.parents and "decisions" not in p.parts],
-    ids=lambda p: str(p.relative_to(DOCS)),
-)
-def test_a_page_begins_with_what_the_reader_gets(page: Path):
+def test_a_page_begins_with_what_the_reader_gets():
     """Below the title a sentence, before any list, table or block of code; notes for tools aside."""
-    text = re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    title, _, rest = text.strip().partition("\n")
-    assert title.startswith("# ")
-    assert re.match(r"[A-Z`*\[][^\n]{20,}", rest.strip()), rest.strip()[:80]
-    assert not re.match(r"(No|Not|Nothing|There is no)\b", rest.strip())
+
+    def begins_otherwise(page: Path) -> str:
+        text = re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        title, _, rest = text.strip().partition("\n")
+        sentence = re.match(r"(?!(?:No|Not|Nothing|There is no)\b)[A-Z`*\[][^\n]{20,}", rest.strip())
+        return "" if title.startswith("# ") and sentence else f"{title}\n{rest.strip()[:80]}"
+
+    pages = [page for page in PAGES if DOCS in page.parents and "decisions" not in page.parts]
+    assert wrong_on(pages, begins_otherwise) == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_github_shows_links_and_images(page: Path):
+def test_github_shows_links_and_images():
     """It shows nothing for a link without a text, and code for a directive of Sphinx."""
-    text = page.read_text(encoding="utf-8")
-    assert not re.findall(r"(?<!!)\[\]\([^)]*\)", text)
-    assert not re.findall(r"^(?:```+|:::+)\{([\w-]+)\}", text, re.MULTILINE)
+    unseen = re.compile(r"(?<!!)\[\]\([^)]*\)|^(?:```+|:::+)\{[\w-]+\}", re.MULTILINE)
+    assert wrong_on(PAGES, lambda page: unseen.findall(page.read_text(encoding="utf-8"))) == {}
 
 
 STIFF = re.compile(r"what came out|is to be|beside it|said so|could not be had|which is said", re.IGNORECASE)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        p
-        for p in PAGES
-        if not {"decisions", "labs"} & set(p.parts) and p.name not in ("changes.md", "architecture.md")
-    ],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_prose_is_plain(page: Path):
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    assert not STIFF.findall(text)
+def test_prose_is_plain():
+    pages = (page for page in PAGES if not {"decisions", "labs"} & set(page.parts))
+    pages = (page for page in pages if page.name not in ("changes.md", "architecture.md"))
+    assert wrong_on(pages, lambda page: STIFF.findall(without_code(page))) == {}
 
 
 PARTS = ("Status", "Context", "Decision", "Evidence", "Consequences")
