@@ -38,6 +38,7 @@ def test_imports_at_the_top_and_inside_functions_are_arrows(count, area):
     assert count.circles(graph) == [["area.first", "area.second"]]
 
 
+@pytest.mark.slow
 def test_the_package_is_reported(count):
     rows = [line.strip("| ").split(" | ") for line in count.report().splitlines()]
     files, lines, full = count.sizes(count.ROOT / "src")

@@ -16,6 +16,7 @@ def price():
     return benchmark("task_price")
 
 
+@pytest.mark.slow
 def test_every_task_has_a_price_and_its_own_files_are_found(price):
     rows = {row["task"]: row for row in price.prices()}
     assert rows.keys() == {*TASKS} - {

@@ -160,7 +160,8 @@ def kill_and_resume(
 def kills(count: int, first: int = 0) -> list[dict]:
     """``count`` kills in turn over text, pictures, word vectors and pre-training; every second one inside a save."""
     out, whole = [], {}
-    for kind in KINDS:
+    kinds = [KINDS[i % len(KINDS)] for i in range(first, first + count)]
+    for kind in dict.fromkeys(kinds):
         with scratch() as home:
             finish(kind, home / "warm")
             started = time.perf_counter()
@@ -168,8 +169,8 @@ def kills(count: int, first: int = 0) -> list[dict]:
             steps = list_states(home / "checkpoints")[-1][0]
             whole[kind] = (0.9 * (time.perf_counter() - started), steps, wanted)
             assert len(wanted) == 64, f"{kind}: {wanted}"
-    for i in range(first, first + count):
-        rng, kind = random.Random(i), KINDS[i % len(KINDS)]
+    for i, kind in enumerate(kinds, first):
+        rng = random.Random(i)
         seconds, saves, wanted = whole[kind]
         for _ in range(20):  # until the kill comes before the end
             one = kill_and_resume(kind, rng, seconds, min(saves, 25), wanted, inside=i // len(KINDS) % 2 == 0)

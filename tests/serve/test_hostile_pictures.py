@@ -26,8 +26,8 @@ from glassformer.data.transform import ImageTransform
 from glassformer.serve.limits import Limits
 from glassformer.serve.run import run_server
 ImageTransform.picture = lambda *_: time.sleep(90)
-said = lambda address: print(address, flush=True)
-run_server([sys.argv[1]], Limits(decode_seconds=0.5), port=0, threads=1, said=said)
+tell = lambda address: print(address, flush=True)
+run_server([sys.argv[1]], Limits(decode_seconds=0.5), port=0, threads=1, on_ready=tell)
 """
 
 
