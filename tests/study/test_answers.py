@@ -29,7 +29,7 @@ def refused(*words: object) -> str:
 def rows(n: int, shift: int = 0) -> list[dict]:
     out = []
     for i in range(n):
-        city = ("Rome", "Oslo", "Lima")[i % 3]
+        city = ("New York", "Oslo", "Santiago de Chile")[i % 3]
         context = f"Ann {i + shift} lives in {city} and bakes"
         there = (
             {"text": [city], "answer_start": [context.index(city)]}
@@ -52,9 +52,19 @@ def work(tmp_path_factory) -> Path:
     for name, (n, shift) in {"train": (31, 0), "dev": (11, 50), "test": (13, 70)}.items():
         text = "".join(json.dumps(row) + "\n" for row in rows(n, shift))
         (folder / "data" / f"{name}.jsonl").write_text(text)
-    for name, more in {"a": [], "c": ["d_ff=13"]}.items():
+    for name, more in {"a": [], "c": ["epochs=4"]}.items():
         call("train", "facts-minilm", "--data", folder / "data", *settings(*more), "--out", folder / name)
     return folder
+
+
+def test_runs_are_compared_by_their_f1_on_the_same_questions(work):
+    results = json.loads(call("compare", work / "a", work / "c", "--json"))
+    assert (results["measure"], results["drawn"]) == ("f1", "texts with their questions")
+    scores = [json.loads((work / name / "metrics.json").read_text())["test"] for name in "ac"]
+    assert any(one["f1"] != one["exact_match"] for one in scores)
+    for measure, key in (("f1", "f1"), ("accuracy", "exact_match")):
+        means = [arm[measure]["mean"] for arm in results["arms"]]
+        assert means == pytest.approx([one[key] for one in scores], abs=1e-6)
 
 
 def test_a_text_with_a_line_break_of_its_own_is_compared(work, tmp_path):

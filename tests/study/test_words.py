@@ -58,6 +58,17 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
+def test_runs_are_compared_by_their_spans_on_the_same_sentences(work):
+    said = call("compare", work / "a", work / "c", "--json")
+    results = json.loads(said[said.index("{") :])
+    assert results["measure"] == "entity_f1"
+    scores = [json.loads((work / name / "metrics.json").read_text())["test"] for name in "ac"]
+    assert any(one["accuracy"] != one["entity_f1"] for one in scores)
+    for measure in ("entity_f1", "macro_f1", "accuracy"):
+        means = [arm[measure]["mean"] for arm in results["arms"]]
+        assert means == pytest.approx([one[measure] for one in scores], abs=1e-6)
+
+
 def test_runs_of_another_split_are_refused(work):
     assert "was evaluated on test, not on validation" in refused(
         "compare", work / "a", work / "c", "--split", "validation"
