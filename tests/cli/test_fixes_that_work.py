@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from .tiny import sentences, settings, write_csv
+from .tiny import sentences, sets, settings, write_csv
+
+LINEAR = ["--model", "tfidf", *sets("baselines=false", "bootstrap=7")]
 
 RECIPE = """name = "x"
 [data]
@@ -24,7 +26,7 @@ def linear(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("linear")
     data = write_csv(folder / "reviews.csv", sentences(60))
-    assert main(["train", "--text", str(data), "--model", "tfidf", "--out", str(folder / "run")]) == 0
+    assert main(["train", "--text", str(data), *LINEAR, "--out", str(folder / "run")]) == 0
     return folder / "run"
 
 
@@ -119,7 +121,7 @@ def test_a_run_that_cannot_be_resumed(gf, refused, trained, tmp_path, reviews):
 
 
 def test_a_table_that_is_gone_is_missed_by_its_run(refused, ok, reviews):
-    ok("train", "--text", reviews, "--model", "tfidf", "--out", "run")
+    ok("train", "--text", reviews, *LINEAR, "--out", "run")
     reviews.unlink()
     Path("run/metrics.json").unlink()
     said = refused("train", "--resume", "--out", "run")
@@ -130,7 +132,7 @@ def test_a_table_that_is_gone_is_missed_by_its_run(refused, ok, reviews):
 def test_a_separator_that_no_cell_has_is_noted(ok, tmp_path):
     rows = [(text, ["a|b", "b|c", "a|c"][i % 3]) for i, (text, _) in enumerate(sentences(60))]
     table = write_csv(tmp_path / "t.csv", rows)
-    said = ok("train", "--text", table, "--model", "tfidf", "--label-separator", ";", "--out", "run").err
+    said = ok("train", "--text", table, *LINEAR, "--label-separator", ";", "--out", "run").err
     assert "note: no cell of 'label' has ';', but some have '|'" in said
 
 

@@ -25,7 +25,7 @@ from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import as_begun, begin
 
 from .every import KINDS, PICTURES, Runs
-from .tiny import sentences, settings, snapshot, write_csv
+from .tiny import sentences, sets, settings, snapshot, write_csv
 
 
 @pytest.fixture
@@ -348,7 +348,8 @@ def test_all_rows_of_the_training(gf, ok, tmp_path):
 
 def test_a_finished_run_of_a_linear_model_is_not_trained_anew_on_other_rows(ok, refused, tmp_path):
     data = write_csv(tmp_path / "d.csv", sentences(59))
-    begin = ("train", "--text", data, "--out", tmp_path / "run", "--model", "tfidf", "--set", "min_count=1")
+    quick = sets("min_count=1", "baselines=false")
+    begin = ("train", "--text", data, "--out", tmp_path / "run", "--model", "tfidf", *quick)
     ok(*begin)
     kept = (tmp_path / "run" / "model" / "model.safetensors").read_bytes()
     ok(*begin, "--resume")

@@ -19,7 +19,7 @@ from glassformer.config import key_places
 from glassformer.errors import ConfigError
 from glassformer.tasks.text_classification.recipe import Recipe
 
-from .tiny import sentences, settings, write_csv
+from .tiny import sentences, sets, settings, write_csv
 
 
 def test_texts_without_a_word_are_judged_without_the_baseline_that_counts_words(ok, tmp_path: Path):
@@ -185,12 +185,15 @@ def test_main_reads_the_arguments_of_the_process():
     assert __version__ in done.stdout
 
 
+LINEAR = ["--model", "tfidf", *sets("baselines=false", "bootstrap=7")]
+
+
 @pytest.mark.parametrize("name", ["eval.csv", "train2.csv", "holdout.tsv"])
 def test_tables_of_a_folder_that_are_no_split_are_named(ok, tmp_path: Path, name: str):
     (tmp_path / "mine").mkdir()
     write_csv(tmp_path / "mine" / "train.csv", sentences(60))
     write_csv(tmp_path / "mine" / name, sentences(20))
-    result = ok("train", "--text", "mine", "--model", "tfidf", "--out", "run")
+    result = ok("train", "--text", "mine", "--out", "run", *LINEAR)
     assert f"{name} in {tmp_path / 'mine'}: not read" in result.err
 
 
@@ -198,5 +201,5 @@ def test_shards_and_splits_are_not_named(ok, tmp_path: Path):
     (tmp_path / "mine").mkdir()
     for name in ("train-00000-of-00002.csv", "train-00001-of-00002.csv", "dev.csv"):
         write_csv(tmp_path / "mine" / name, sentences(40))
-    result = ok("train", "--text", "mine", "--model", "tfidf", "--out", "run")
+    result = ok("train", "--text", "mine", "--out", "run", *LINEAR)
     assert "not read" not in result.err

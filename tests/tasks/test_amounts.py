@@ -14,7 +14,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
 
 TINY = ["--model", "encoder-mini", *settings("target=number", "epochs=2", "batch_size=5", "min_count=1")]
-TINY += settings("d_model=14", "num_layers=1", "num_heads=2", "d_ff=11")
+TINY += settings("d_model=14", "num_layers=1", "num_heads=2", "d_ff=11", "baselines=false", "bootstrap=20")
 
 
 @pytest.mark.parametrize(

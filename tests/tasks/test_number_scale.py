@@ -121,7 +121,11 @@ def test_the_doctor_proposes_logarithms_where_numbers_span_orders_of_magnitude()
     assert [f.code for f in number_findings({"train": spread.tolist()}, {}, "log")] == ["numbers"]
 
 
-TINY = ["--model", "encoder-mini", *settings("target=number", *(f"{k}={v}" for k, v in SMALL.items()))]
+TINY = [
+    "--model",
+    "encoder-mini",
+    *settings("target=number", "baselines=false", *(f"{k}={v}" for k, v in SMALL.items())),
+]
 
 
 @pytest.fixture(scope="module")

@@ -226,7 +226,7 @@ def test_intervals_are_not_judged_by_the_errors_that_made_them(table, tmp_path, 
     (tmp_path / "data").mkdir()
     for split in ("train", "validation"):
         (tmp_path / "data" / f"{split}.csv").write_bytes(table.read_bytes())
-    own = ["--set", "split=validation", "--out", str(tmp_path / "own")]
+    own = [*settings("split=validation", "baselines=false"), "--out", str(tmp_path / "own")]
     assert main(["train", "--text", str(tmp_path / "data"), *TINY, *own]) == 0
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "own"), "--json"]) == 0
