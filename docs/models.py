@@ -182,7 +182,7 @@ def details(name: str, family: Family) -> Iterator[str]:
     yield ""
     yield "Left out of what a file holds, because the model does not need it:"
     yield ""
-    for key, why in hub.names.dropped.items():
+    for key, why in hub.names.ignored.items():
         yield f"- `{key}{'*' if key.endswith('.') else ''}`: {why}"
     refused = [
         f"- `{twin}` and `{key}` that differ: untied heads are not supported"

@@ -19,7 +19,7 @@ import torch
 from benchmarks.harness.command import command
 from glassformer import TextRegressor
 from glassformer.data.pairs import ScoredSplit, load_scored_pairs
-from glassformer.targets.regression import coverage_figures, measured
+from glassformer.targets.regression import coverage_metrics, regression_metrics
 
 LEVELS = (0.8, 0.9, 0.95)
 ASKED, MARGIN = 0.9, 0.015
@@ -37,7 +37,7 @@ def random_halves(found: np.ndarray, true: np.ndarray, halves: int, seed: int) -
     for _ in range(halves):
         order = rng.permutation(len(true))
         calibrate, judge = order[: len(true) // 2], order[len(true) // 2 :]
-        for figures in coverage_figures(errors[calibrate], found[judge], true[judge], LEVELS):
+        for figures in coverage_metrics(errors[calibrate], found[judge], true[judge], LEVELS):
             drawn[figures["asked"]].append(figures)
     out = {}
     for level, draws in drawn.items():
@@ -73,10 +73,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "settings": settings | {"weights": regressor.weights_source_, "chosen": dict(regressor.chosen_)},
         "pairs": {name: len(split) for name, split in data.splits.items()},
         "seconds": {"train": seconds},
-        "figures": {name: measured(*pair) for name, pair in answers.items()},
+        "figures": {name: regression_metrics(*pair) for name, pair in answers.items()},
         "halves": options.halves,
         "random_halves": random_halves(both, both_true, options.halves, options.seed),
-        "official_splits": coverage_figures(np.abs(known - known_true), asked, asked_true, LEVELS),
+        "official_splits": coverage_metrics(np.abs(known - known_true), asked, asked_true, LEVELS),
         "asked": {"coverage": ASKED, "within": MARGIN},
     }
 

@@ -120,7 +120,7 @@ def prediction(model: Path, reviews: int, held: int, rounds: int, seed: int) -> 
     """Seconds of the process for the same reviews in each format, in turn; labels, accuracy, and the gate."""
     clf = load(model)
     clf.threads = 1
-    names = ["fp32", *(["bf16"] if kernels.computes(torch.bfloat16) else []), "int8"]
+    names = ["fp32", *(["bf16"] if kernels.has_dtype(torch.bfloat16) else []), "int8"]
     test = some_reviews("test", reviews, seed)
     others = (part[TRAINED : TRAINED + held] for part in some_reviews("train", TRAINED + HELD, seed))
     gate = clf.check_int8(*others)

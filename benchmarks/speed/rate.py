@@ -96,7 +96,7 @@ class Work:
     def count(self) -> None:
         # the counter knows `mm` and its like only: what a kernel or oneDNN does by itself is done so for this once
         with (
-            patch.object(kernels, "gives_gradient", return_value=False),
+            patch.object(kernels, "has_gradient", return_value=False),
             patch.object(linear, "_adds_bias", return_value=False),
             FlopCounterMode(display=False) as counter,
         ):

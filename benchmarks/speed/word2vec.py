@@ -79,7 +79,7 @@ def make_ours(file: str, threads: int) -> Contender:
     def run(turn: int) -> Window:
         config = Word2Vec(**SETTING, epochs=1, seed=max(turn, 0), threads=threads).configs()["vectors"]
         training = FastTraining(corpus, config, {}, {})
-        training.compile()
+        training.compile_loops()
         started = time.perf_counter()
         loss = [record["loss"] for record in training.run()][-1]
         return Window(len(corpus), corpus.raw_words, time.perf_counter() - started, loss)

@@ -242,7 +242,7 @@ def test_a_head_for_another_task_is_told(tmp_path):
     assert load_pretrained(tmp_path).weights_source.endswith(
         "classification head for regression: numbers instead of classes"
     )
-    with pytest.raises(CheckpointError, match="its head is for regression"):
+    with pytest.raises(CheckpointError, match="the checkpoint's head is for regression"):
         load_pretrained(tmp_path, head="classification")
     model = load_pretrained(tmp_path, head="classification", num_labels=1)
     assert model.weights_source.endswith("new (random): classification head")

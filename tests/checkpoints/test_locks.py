@@ -13,7 +13,7 @@ import pytest
 
 from glassformer.checkpoints import files, locks
 from glassformer.checkpoints.files import sweep, verify_folder, write_folder
-from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
+from glassformer.checkpoints.locks import LOCK, check_unlocked, is_empty_folder, writing
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
 
 HOLD = """\
@@ -39,7 +39,7 @@ def holder(tmp_path):
 
 
 def test_another_process_is_refused_and_told_who_writes(tmp_path, holder):
-    for refused in (lambda: refuse_held(tmp_path / "run"), lambda: writing(tmp_path / "run").__enter__()):
+    for refused in (lambda: check_unlocked(tmp_path / "run"), lambda: writing(tmp_path / "run").__enter__()):
         with pytest.raises(
             ConfigError, match=rf"run: is being written by process {holder.pid} since 20.* \(-c"
         ) as e:
@@ -56,8 +56,8 @@ def test_the_lock_of_a_killed_process_locks_nothing(tmp_path, holder):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert (tmp_path / "run" / LOCK).is_file()
-    assert holds_nothing(tmp_path / "run")
-    refuse_held(tmp_path / "run")
+    assert is_empty_folder(tmp_path / "run")
+    check_unlocked(tmp_path / "run")
     with writing(tmp_path / "run") as run:
         (run / "kept").touch()
     assert os.listdir(tmp_path / "run") == ["kept"]
@@ -74,7 +74,7 @@ def test_a_copy_of_hard_links_keeps_the_lock_that_a_kill_left(tmp_path):
         with writing(copy):  # another folder
             pass
         with pytest.raises(ConfigError, match="is being written by"):
-            refuse_held(run)
+            check_unlocked(run)
     assert os.listdir(run) == os.listdir(copy) == []
 
 
@@ -239,7 +239,7 @@ def test_a_folder_that_is_away_for_an_instant_is_read_again(tmp_path, away):
 
 def test_a_folder_that_stays_as_it_is_fails_at_once(tmp_path, monkeypatch):
     path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
-    monkeypatch.setattr(files, "SETTLED", 0.0)
+    monkeypatch.setattr(files, "STABLE_SECONDS", 0.0)
 
     def read() -> str:
         reads.append(1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import glassformer as gf
-from glassformer.checkpoints.files import MANIFEST, UNSEALED, read_json, write_folder
+from glassformer.checkpoints.files import MANIFEST, UNLISTED, read_json, write_folder
 from glassformer.config import read_toml
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, InputError
@@ -86,7 +86,7 @@ def test_no_file_of_a_saved_model_hangs_its_reader(saved, tmp_path, monkeypatch,
         (folder / name).unlink()
         put(kind, folder / name, monkeypatch)
         error = ended(lambda folder=folder: gf.load(folder))
-        if name in UNSEALED:  # the model card, which no reader opens
+        if name in UNLISTED:  # the model card, which no reader opens
             assert error is None
             continue
         assert isinstance(error, CheckpointError), (name, error)

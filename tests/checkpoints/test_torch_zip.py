@@ -285,7 +285,7 @@ def _two_roots(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (_twice, "two entries of one name"),
+        (_twice, "two entries with the same name"),
         (_squeezed, "compressed or encrypted"),
         (_overlapping, "overlap|larger than the file"),
         (_changed, "Bad CRC"),

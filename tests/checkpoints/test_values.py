@@ -8,7 +8,7 @@ import torch
 
 from glassformer.checkpoints.layout import compare, label_maps, other_task, outputs, reason
 from glassformer.checkpoints.names import listing
-from glassformer.checkpoints.settings import count, number, read_about, real, section, shown, text
+from glassformer.checkpoints.settings import count, number, read_metadata, real, section, shown, text
 from glassformer.errors import CheckpointError, NewerFormatError
 
 MOST = 10_000_000
@@ -99,17 +99,17 @@ def test_values_in_messages_are_short():
 
 def test_what_glassformer_json_does_not_say_has_a_value(tmp_path):
     written(tmp_path, {"parameters": {"a": 1}, "more": 2})
-    assert read_about(tmp_path, 3) == {
+    assert read_metadata(tmp_path, 3) == {
         "parameters": {"a": 1}, "more": 2, "kind": "TextClassifier", "weights_source": "unknown", "best_step": 0,
         "train_seconds": 0.0, "truncated": 0, "chunks": 0, "chosen": {},
     }  # fmt: skip
     written(tmp_path, {"parameters": {}, "format": 3, "best_step": 7})
-    assert read_about(tmp_path, 3)["best_step"] == 7
+    assert read_metadata(tmp_path, 3)["best_step"] == 7
     with pytest.raises(NewerFormatError, match=r"format 3 is newer than this version reads \(2\)"):
-        read_about(tmp_path, 2)
+        read_metadata(tmp_path, 2)
     written(tmp_path, {"format": 1})
     with pytest.raises(CheckpointError, match="'parameters' is missing"):
-        read_about(tmp_path, 3)
+        read_metadata(tmp_path, 3)
 
 
 def test_what_a_head_is_for():
@@ -135,7 +135,7 @@ def test_tensors_that_do_not_fit_are_named():
     compare(own, dict(own), "f")
     with pytest.raises(CheckpointError, match="f: missing tensors: b"):
         compare(own, {"a": own["a"]}, "f")
-    with pytest.raises(CheckpointError, match="f: unexplained tensors: c"):
+    with pytest.raises(CheckpointError, match="f: unexpected tensors: c"):
         compare(own, own | {"c": own["b"]}, "f")
     with pytest.raises(CheckpointError, match=r"b is \(7,\), config.json says \(5,\)"):
         compare(own, own | {"b": torch.zeros(7)}, "f")

@@ -93,7 +93,7 @@ def test_a_held_out_part_has_no_copies_even_swapped():
 
     class DataPreview(gf.TextClassifier):
         def _prepare(self, fit):
-            seen["kept"], seen["held"] = fit.examples.X, fit.held[0]
+            seen["kept"], seen["held"] = fit.examples.X, fit.validation[0]
             return super()._prepare(fit)
 
         __init__ = gf.TextClassifier.__init__

@@ -28,7 +28,7 @@ def home(tmp_path_factory) -> Path:
         "fine-tuned": Candidate(
             "tiny, fine-tuned",
             {"model": encoder, "head_start": "solved", "epochs": 1, "lr": 1e-4},
-            learns=True,
+            is_trained=True,
         ),
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +74,7 @@ def test_every_verb_takes_the_winner(home, winner, kind):
 
 def test_the_doctor_speaks_once_however_many_models_train(home, monkeypatch):
     settings = {"model": str(home / "mean"), "head_start": "solved"}
-    dear = Candidate("tiny, fine-tuned", {**settings, "epochs": 1, "lr": 1e-4}, learns=True)
+    dear = Candidate("tiny, fine-tuned", {**settings, "epochs": 1, "lr": 1e-4}, is_trained=True)
     cheap = Candidate("tiny, frozen", {**settings, "train_layers": 0})
     monkeypatch.setattr(auto, "candidates", lambda clf: [cheap, dear])
     monkeypatch.setattr(auto, "ENOUGH", 1)

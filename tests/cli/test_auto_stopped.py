@@ -34,7 +34,7 @@ def small(encoder, monkeypatch):
     known = [
         auto.TFIDF,
         Candidate(NAMES[1], {**solved, "train_layers": 0}),
-        Candidate(NAMES[2], {**solved, "epochs": 2, "batch_size": 8, "lr": 1e-4}, learns=True),
+        Candidate(NAMES[2], {**solved, "epochs": 2, "batch_size": 8, "lr": 1e-4}, is_trained=True),
     ]
     monkeypatch.setattr(auto, "candidates", lambda *given: known)
 
@@ -99,7 +99,7 @@ def test_cross_validation_that_is_stopped_leaves_the_best_so_far(gf, ok, stop, o
 
 
 def test_the_last_fit_of_the_winner_that_is_stopped_leaves_the_next_best(gf, stop, monkeypatch):
-    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: dearer.candidate.learns)
+    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: dearer.candidate.is_trained)
     stop(Progress, "step", calls=2)
     tried = ended_early(gf(*argv("run")), "run")
     assert [one["chosen"] for one in tried] == [True, False, False]

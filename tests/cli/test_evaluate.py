@@ -16,7 +16,7 @@ from glassformer.data.label_sets import LabelSet
 from glassformer.errors import DataError
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.regression import Numbers
-from glassformer.tasks.labelled import unseen, with_known_labels
+from glassformer.tasks.labelled import unseen_labels, with_known_labels
 from glassformer.tasks.text_classification.estimator import TextClassifier
 
 from .tiny import sentences, settings, write_csv
@@ -228,8 +228,8 @@ def test_training_leaves_out_what_it_cannot_judge(ok, refused, tmp_path, split):
 
 def test_of_several_labels_one_that_is_unknown_counts():
     sets = [LabelSet(own) for own in (("a",), (), ("b", "c"), ("a", "c"))]
-    assert unseen(sets, ["a", "b"]) == {2: "c", 3: "c"}
-    assert unseen(["a", "x", "a"], ["a"]) == {1: "x"}
+    assert unseen_labels(sets, ["a", "b"]) == {2: "c", 3: "c"}
+    assert unseen_labels(["a", "x", "a"], ["a"]) == {1: "x"}
 
 
 def test_another_spelling_is_a_known_label():

@@ -139,7 +139,7 @@ def fitted(monkeypatch, together: bool, folder: Path, resume: bool = False):
 
     def look(self, fit, *data):
         if not together and not resume:
-            fit.together = False
+            fit.group_duplicates = False
         found = inner(self, fit, *data)
         held.append(({comparison_key(t) for t in found[0].X}, {comparison_key(t) for t in found[1][0]}))
         return found

@@ -11,7 +11,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import DataError, MalformedTagsWarning
-from glassformer.targets.token_tags import tag_figures
+from glassformer.targets.token_tags import tag_metrics
 from glassformer.tasks.task import TINY
 
 from .every import TEXT, call, ok
@@ -95,7 +95,7 @@ def test_words_with_minus_100_are_neither_learned_nor_judged(tmp_path):
     assert sorted(figures["by_kind"]) == ["loc", "per"]
     kept = [[i for i, tag in enumerate(own) if tag != "-100"] for own in hidden]
     pick = lambda rows: [[own[i] for i in at] for own, at in zip(rows, kept, strict=True)]  # noqa: E731
-    assert figures == tag_figures(pick(hidden), pick(made.predict(WORDS)), "BIO", bootstrap=0)
+    assert figures == tag_metrics(pick(hidden), pick(made.predict(WORDS)), "BIO", bootstrap=0)
     made.save(tmp_path / "model")
     assert gf.load(tmp_path / "model").judge(WORDS, hidden, bootstrap=0) == figures
 

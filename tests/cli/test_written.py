@@ -78,7 +78,7 @@ def test_a_checkpoint(gf, ok, refused, checkpoint, tmp_path):
     np.testing.assert_allclose(found, gf_package.load_pretrained(checkpoint).embed(texts), atol=0.02)
     ok("embed", checkpoint, *texts, "--out", "ask.npy", "--prompt-name", "ask")
     np.testing.assert_array_equal(np.load(tmp_path / "ask.npy"), model.encode(texts, prompt="query : "))
-    assert "no prompt 'aks'. Did you mean 'ask'" in refused(
+    assert "unknown prompt 'aks'. Did you mean 'ask'" in refused(
         "embed", checkpoint, "film", "--out", "x.npy", "--prompt-name", "aks"
     )
     (checkpoint / "modules.json").unlink()

@@ -19,7 +19,7 @@ from glassformer.data.pairs import PairSplit
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.study.review import training_command
-from glassformer.targets.multiclass import ClassificationMeter, no_better_than_one
+from glassformer.targets.multiclass import ClassificationMeter, no_better_than_majority
 from glassformer.tasks.labelled import small_validation
 
 
@@ -101,7 +101,7 @@ def test_a_model_that_always_answers_one_label_is_called_so(right, sentence):
     predicted = np.array([0] * right[0] + [1] * (7 - right[0]) + [1] * right[1] + [0] * (3 - right[1]))
     meter = ClassificationMeter(["a", "b"])
     meter.update(np.eye(2)[predicted], targets)
-    assert no_better_than_one(meter.result(0)) == sentence
+    assert no_better_than_majority(meter.result(0)) == sentence
 
 
 def test_few_validation_examples_are_said():

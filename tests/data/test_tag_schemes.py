@@ -7,7 +7,7 @@ from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import Span, malformed, read_like, read_names, read_tags, repaired, spans_of
 from glassformer.errors import ConfigError, DataError
-from glassformer.targets.token_tags import tag_figures, word_log_loss
+from glassformer.targets.token_tags import tag_metrics, word_log_loss
 
 # "Ann left New York" twice, then two places side by side; the spans are the same in every spelling.
 SPANS = [[("PER", 0, 1), ("LOC", 2, 4)], [("LOC", 0, 2), ("LOC", 2, 3)], []]
@@ -128,7 +128,7 @@ def test_zero_is_never_a_kind():
     reading = read_tags(numbered(BIO), "plain")
     kinds = {kind for own in found(reading) for kind, _, _ in own}
     assert kinds == {"1", "3", "4"}
-    figures = tag_figures(reading.tags, reading.tags, "plain", bootstrap=0)
+    figures = tag_metrics(reading.tags, reading.tags, "plain", bootstrap=0)
     assert sorted(figures["by_kind"]) == ["1", "3", "4"]
 
 
@@ -217,7 +217,7 @@ def test_words_without_a_tag_count_in_no_metric():
     guess = [["B-LOC", "O", "I-LOC", "O", "B-PER"], ["B-LOC", "B-PER", "I-PER", "O"]]
     kept = [[i for i, tag in enumerate(own) if tag != "-100"] for own in truth]
     plain = [[[own[i] for i in at] for own, at in zip(tags, kept, strict=True)] for tags in (truth, guess)]
-    figures = tag_figures(truth, guess, "BIO", bootstrap=7)
+    figures = tag_metrics(truth, guess, "BIO", bootstrap=7)
     assert figures["entity_f1"] == pytest.approx(seqeval.f1_score(*plain))
     assert figures["accuracy"] == seqeval.accuracy_score(*plain) == 4 / 5
     assert (figures["words"], figures["entities"]) == (5, 3)

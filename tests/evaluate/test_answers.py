@@ -9,7 +9,7 @@ from glassformer.data.questions import Answers, Question
 from glassformer.targets.answer_span import (
     ERRORS,
     Candidates,
-    answer_figures,
+    answer_metrics,
     best_spans,
     best_threshold,
     document_frequencies,
@@ -53,7 +53,7 @@ def test_figures_are_those_of_the_library():
     ]
     wanted = text.squad(preds, target)
     truth = [Answers(tuple(own), tuple(at)) for own, at in zip(TRUE, places, strict=True)]
-    found = answer_figures(truth, GIVEN, ["c"] * len(GIVEN), bootstrap=0)
+    found = answer_metrics(truth, GIVEN, ["c"] * len(GIVEN), bootstrap=0)
     assert 100 * found["exact_match"] == pytest.approx(float(wanted["exact_match"]), abs=1e-4)
     assert 100 * found["f1"] == pytest.approx(float(wanted["f1"]), abs=1e-4)
 
@@ -64,7 +64,7 @@ def test_figures_on_paper():
     assert exact_match("Rome", []) == word_f1("Rome", []) == 0.0
     assert word_f1("New York City", ["York"]) == pytest.approx(2 * 1 / (3 + 1))
     truth = [Answers(("Rome",), (0,)), Answers(), Answers(("Oslo",), (0,)), Answers()]
-    found = answer_figures(truth, ["Rome", "Oslo", "", ""], ["a", "a", "b", "c"], bootstrap=50)
+    found = answer_metrics(truth, ["Rome", "Oslo", "", ""], ["a", "a", "b", "c"], bootstrap=50)
     assert (found["n"], found["contexts"], found["exact_match"], found["f1"]) == (4, 3, 0.5, 0.5)
     assert found["unanswerable"] == {"n": 2, "exact_match": 0.5, "f1": 0.5}
     assert (found["errors"]["missed"], found["errors"]["invented"]) == (1, 1)

@@ -11,10 +11,10 @@ from glassformer.evaluate.compare import bootstrap_means, bounds, macro_f1_of
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, wilson
 from glassformer.report import wording
 from glassformer.report.card import _metrics_in
-from glassformer.targets.answer_span import answer_figures
+from glassformer.targets.answer_span import answer_metrics
 from glassformer.targets.multiclass import Classes, ClassificationMeter
 from glassformer.targets.multilabel import LabelSetMeter
-from glassformer.targets.token_tags import tag_figures
+from glassformer.targets.token_tags import tag_metrics
 from glassformer.tasks.classifier import abstention
 
 RARE = (2, 5, 19, 199)  # examples of each class
@@ -131,9 +131,9 @@ def all_or_none(right: bool, n: int) -> dict[str, tuple[float, list[float]]]:
     sets.update(np.eye(2)[guess], np.eye(2)[y])
     tags = [["B-a"]] * n, [["B-a" if right else "B-b"]] * n
     answers = [Answers(("Rome",), (0,))] * n
-    asked = answer_figures(answers, ["Rome" if right else "Oslo"] * n, [str(i) for i in range(n)])
+    asked = answer_metrics(answers, ["Rome" if right else "Oslo"] * n, [str(i) for i in range(n)])
     left = abstention(Classes(), np.eye(2)[guess], y, None, 0.5)
-    found = {"classes": meter.result(), "sets": sets.result(), "tags": tag_figures(*tags, "BIO")}
+    found = {"classes": meter.result(), "sets": sets.result(), "tags": tag_metrics(*tags, "BIO")}
     keys = {"classes": ("accuracy",), "sets": ("accuracy", "micro_f1"), "tags": ("entity_f1",)}
     found |= {"answers": asked, "abstaining": left}
     keys |= {"answers": ("exact_match", "f1"), "abstaining": ("accuracy",)}

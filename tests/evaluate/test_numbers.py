@@ -8,7 +8,7 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.targets.regression import (
     NumberMeter,
-    coverage_figures,
+    coverage_metrics,
     examples_needed,
     half_width,
     intervals,
@@ -104,7 +104,7 @@ def test_intervals_cover_what_they_promise_on_average():
 
 def test_coverage_is_told_of_each_level_that_can_be():
     found, true = np.zeros(4), np.array([0.0, 1.0, 2.0, 30.0])
-    levels = coverage_figures(np.arange(11.0), found, true)
+    levels = coverage_metrics(np.arange(11.0), found, true)
     assert [level["asked"] for level in levels] == [0.8, 0.9, 0.95]
     assert levels[1]["covered"] == 0.75
     assert levels[1]["width"] == 20.0  # the 11th of 11 errors is 10

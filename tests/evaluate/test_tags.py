@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from glassformer.data.tags import Span, repaired, scheme_of, spans_of, tags_of
-from glassformer.targets.token_tags import errors_of, tag_figures
+from glassformer.targets.token_tags import errors_of, tag_metrics
 
 seqeval = pytest.importorskip("seqeval.metrics")
 from seqeval.metrics.sequence_labeling import get_entities  # noqa: E402
@@ -41,7 +41,7 @@ def test_every_figure_is_that_of_seqeval(letters, seed):
     rng = random.Random(seed)
     guess = [[rng.choice((t, t, "O", "B-person", "I-group")) for t in tags] for tags in truth]
     scheme = "BIOES" if "E" in letters else "BIO"
-    found = tag_figures(truth, guess, scheme, bootstrap=0)
+    found = tag_metrics(truth, guess, scheme, bootstrap=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kinds without a prediction
         report = seqeval.classification_report(truth, guess, output_dict=True)
@@ -65,7 +65,7 @@ def test_errors_have_the_names_that_they_deserve():
         ("wrong_kind", "a", "b"),
         ("invented", "c", ""),
     ]
-    found = tag_figures([tags_of(truth, 23, "BIO")], [tags_of(guess, 23, "BIO")], "BIO")
+    found = tag_metrics([tags_of(truth, 23, "BIO")], [tags_of(guess, 23, "BIO")], "BIO")
     assert found["errors"] == {"missed": 1, "invented": 1, "wrong_kind": 2, "wrong_border": 1}
     assert found["errors_by_kind"]["c"] == {"missed": 0, "invented": 1, "wrong_kind": 0, "wrong_border": 0}
     assert (found["precision"], found["recall"]) == (1 / 5, 1 / 5)

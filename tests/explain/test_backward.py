@@ -172,7 +172,7 @@ def test_without_norms_plain_rules_are_gradient_x_input():
         layer.norm1 = layer.norm2 = torch.nn.Identity()
     clf.model_.encoder.final_norm = torch.nn.Identity()
     subject = text_subject(clf, TEXT)
-    answer = lambda model, *states: model.answer(*states).logits  # noqa: E731
+    answer = lambda model, *states: model.apply_heads(*states).logits  # noqa: E731
     found, _ = backward._gradient_x_input(subject, subject.target, PLAIN_RULES, answer)
     np.testing.assert_allclose(found, explain(subject, method="gradient_x_input").scores, atol=1e-6)
 

@@ -184,7 +184,7 @@ from glassformer.nn.kernels import int8, rows
 from glassformer.packing import Packing
 assert kernels.library()._name.startswith(str(levels.LIBRARIES)), kernels.why_not()
 whole = []
-for dtype in filter(kernels.computes, (torch.bfloat16, torch.float32)):
+for dtype in filter(kernels.has_dtype, (torch.bfloat16, torch.float32)):
     draw = lambda *shape: torch.randn(*shape, generator=torch.Generator().manual_seed(3)).to(dtype)
     qkv = draw(171, 3, 2, 48).requires_grad_()
     out = attend(*qkv.unbind(1), Packing((33, 131, 7)), branch="kernel")

@@ -98,7 +98,7 @@ def test_what_it_cannot_show_is_one_line(fitted):
     assert "\n" not in str(error.value)
     with pytest.raises(InputError, match="Hide cells with by=mask"):
         fitted.explain(UNSEEN[0], method="occlusion", by="delete")
-    with pytest.raises(ConfigError, match="no attention to look at"):
+    with pytest.raises(ConfigError, match="no attention weights"):
         fitted.model_(torch.zeros(1, 3, 8, 8), trace=gf.Trace(attentions=True))
 
 

@@ -350,8 +350,8 @@ def test_a_training_of_before_goes_on_as_it_began(tmp_path):
             del found["image_range"]
             return found
 
-        def _settle(self, fit):
-            super()._settle(fit)
+        def _build_preprocessor(self, fit):
+            super()._build_preprocessor(fit)
             self.transform_ = replace(self.transform_, image_range="full")
 
     settings = {**FEW, "epochs": 2, "checkpoint_every": 1}

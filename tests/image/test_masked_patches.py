@@ -89,7 +89,7 @@ def test_paintings_and_loss_are_those_of_transformers():
     with torch.no_grad():
         theirs = peer(x, noise=noise)
         ours = model.losses(x, seen)
-        painted = model.paint(x, seen).view(7, 25, 3, 16).movedim(2, 3).reshape(7, 25, 48)
+        painted = model.reconstruct(x, seen).view(7, 25, 3, 16).movedim(2, 3).reshape(7, 25, 48)
     assert float((painted - theirs.logits).abs().max()) < 1e-5
     assert float((ours.mean() - theirs.loss).abs()) < 1e-5
 
@@ -126,11 +126,11 @@ def test_hidden_pixels_change_no_painting_and_seen_ones_do():
     hidden = torch.ones(7, 15, 1, dtype=torch.bool).scatter(1, seen[:, :, None], False)
     noise = torch.randn_like(rows)
     with torch.no_grad():
-        before = model.paint(x, seen)
+        before = model.reconstruct(x, seen)
         other = join_patches(torch.where(hidden, noise, rows), GRID, PATCH, 3)
-        assert torch.equal(model.paint(other, seen), before)
+        assert torch.equal(model.reconstruct(other, seen), before)
         other = join_patches(torch.where(hidden, rows, noise), GRID, PATCH, 3)
-        assert (model.paint(other, seen) - before).abs().amin((1, 2)).max() > 0
+        assert (model.reconstruct(other, seen) - before).abs().amin((1, 2)).max() > 0
 
 
 def test_a_picture_does_not_see_its_neighbors_in_the_batch():

@@ -119,7 +119,7 @@ def test_a_missing_or_foreign_tensor_is_named(family, tmp_path):
     without = {name: tensor for name, tensor in read.tensors.items() if name != first}
     with pytest.raises(CheckpointError, match=f"missing tensors: {first}"):
         replace(read, tensors=without).build()
-    with pytest.raises(CheckpointError, match="unexplained tensors: stranger"):
+    with pytest.raises(CheckpointError, match="unexpected tensors: stranger"):
         replace(read, tensors={**read.tensors, "stranger": torch.zeros(3)}).build()
 
 

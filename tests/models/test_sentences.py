@@ -224,7 +224,7 @@ def test_order_batches_and_what_is_empty(plain, tmp_path):
     for wrong in ("one text", 3, [None], ["good", 7]):
         with pytest.raises(DataError, match="embed"):
             model.embed(wrong)
-    with pytest.raises(ConfigError, match=r"no prompt 'qury'\. Did you mean 'query'"):
+    with pytest.raises(ConfigError, match=r"unknown prompt 'qury'\. Did you mean 'query'"):
         model.embed(TEXTS, prompt_name="qury")
     ids, packing = torch.tensor([1, 5, 6]), gf.Packing((3,))
     assert model.embed(ids, packing)[0].shape == (3, D)  # ids are still embedded row by row
@@ -243,20 +243,20 @@ def test_nothing_is_left_of_a_text_that_its_prompt_covers():
         ("max", [0.0, 0.0]),
         ("lasttoken", [0.0, 0.0]),
     ):
-        found = Sentences(Pool((mode,))).of_states(states, packing, skip=2)
+        found = Sentences(Pool((mode,))).pool_states(states, packing, skip=2)
         assert found.tolist() == [first, [9.0, 10.0]]
-    found = Sentences(Pool(("weightedmean", "mean_sqrt_len_tokens"))).of_states(states, packing, skip=1)
+    found = Sentences(Pool(("weightedmean", "mean_sqrt_len_tokens"))).pool_states(states, packing, skip=1)
     wanted = torch.tensor([[3.0, 4.0, 3.0, 4.0], [8.2, 9.2, 16 / 2**0.5, 18 / 2**0.5]])
     torch.testing.assert_close(found, wanted)
 
 
 HOSTILE: dict[str, tuple[Any, str]] = {
-    "no list": ({"a": 1}, "modules.json: holds no list"),
+    "no list": ({"a": 1}, "modules.json: is not a list"),
     "too many": (
         [{"type": "sentence_transformers.models.Normalize", "path": ""}] * (MAX_STEPS + 1),
         "at most 16 steps",
     ),
-    "not steps": ([1], "holds no list"),
+    "not steps": ([1], "is not a list"),
     "unknown": (
         ["WeightedLayerPooling"],
         r"modules.json: a step of the kind '.*WeightedLayerPooling' is not supported",
@@ -298,7 +298,9 @@ def test_settings_that_cannot_be(plain, tmp_path):
     check("word_embedding_dimension = 13, the encoder has 12 features", pooling(word_embedding_dimension=13))
     check(r"pooling_mode = \['median'\]", ("Pooling", {"pooling_mode": "median"}))
     check("pooling_mode = ", ("Pooling", {"pooling_mode": ["mean"] * 7}))
-    check("pooling_mode_max_tokens = 1 is not a truth value", ("Pooling", {"pooling_mode_max_tokens": 1}))
+    check(
+        "pooling_mode_max_tokens = 1 is neither true nor false", ("Pooling", {"pooling_mode_max_tokens": 1})
+    )
     check("include_prompt = 'no'", pooling("mean_tokens", include_prompt="no"))
     check("from 11 to 5 features, after 12", pooling(), dense(11, 5, tanh))
     check("to 70,000 features", pooling(), ("Dense", {"in_features": D, "out_features": 70_000}))
@@ -306,7 +308,7 @@ def test_settings_that_cannot_be(plain, tmp_path):
     check("activation_function = 'torch.load'", pooling(), dense(D, 5, "torch.load"))
     check("has no model.safetensors", pooling(), ("Dense", {"in_features": D, "out_features": 5}))
     holed = "Dense", dense(D, 5, tanh, bias=False)[1] | {"bias": True}
-    check("missing or unexplained tensors: linear.bias", pooling(), holed)
+    check("missing or unexpected tensors: linear.bias", pooling(), holed)
     check(
         r"linear.weight is \(5, 12\)",
         pooling(),

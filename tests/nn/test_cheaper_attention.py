@@ -110,7 +110,7 @@ def test_bf16_stays_near_fp32(rows, attention):
 
 def test_bad_input(rows):
     q, k, v = rows
-    with pytest.raises(ConfigError, match="a window of 0 sees nothing"):
+    with pytest.raises(ConfigError, match="the window must be at least 1, got 0"):
         attend_local(q, k, v, PACKING, 0)
     for attention in (lambda *a: attend_local(*a, 3), attend_linear):
         with pytest.raises(ShapeError, match="shapes do not fit"):

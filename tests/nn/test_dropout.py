@@ -7,7 +7,7 @@ import torch
 
 from glassformer.errors import ConfigError
 from glassformer.nn import Dropout, dropout, stochastic_depth
-from glassformer.nn.dropout import keep_mask, zeroed
+from glassformer.nn.dropout import keep_mask, zero_dropped
 from glassformer.packing import Packing
 
 N = 200_003  # prime: no multiple of the four lots that one draw gives
@@ -72,17 +72,17 @@ def test_numbers_are_kept_to_the_bit_or_become_zero(dtype):
     keep = keep_mask(x.shape, 0.4, CPU)
     bits = torch.int16 if x.element_size() == 2 else torch.int32 if x.element_size() == 4 else torch.int64
     for given, mask in ((x, keep), (x.transpose(0, 2), keep.transpose(0, 2)), (x[:, 3], keep[:, 3])):
-        out = zeroed(given, mask)
+        out = zero_dropped(given, mask)
         assert (out.dtype, out.shape) == (dtype, given.shape)
         assert torch.equal(out[mask].view(bits), given[mask].view(bits))  # NaN too
         assert not out[~mask].view(bits).any()
-    assert torch.equal(zeroed(x[0, 1, 0], keep[0, 1, 0]), x[0, 1, 0] * keep[0, 1, 0])  # a single number
+    assert torch.equal(zero_dropped(x[0, 1, 0], keep[0, 1, 0]), x[0, 1, 0] * keep[0, 1, 0])  # a single number
 
 
 def test_other_devices_multiply():
     meta = torch.device("meta")
     x = torch.empty(7, 5, dtype=torch.bfloat16, device=meta)
-    out = zeroed(x, keep_mask((7, 5), 0.3, meta))
+    out = zero_dropped(x, keep_mask((7, 5), 0.3, meta))
     assert (out.dtype, out.shape, out.device) == (torch.bfloat16, (7, 5), meta)
 
 
@@ -102,7 +102,7 @@ def test_numbers_without_bits_of_their_own_are_multiplied():
     complex_ = torch.randn(5, 3, dtype=torch.complex64)
     keep = keep_mask((5, 3), 0.4, CPU)
     for x in (complex_, complex_.conj(), complex_.conj().imag, torch.randn(5, 3).to_sparse()):
-        out = zeroed(x, keep)
+        out = zero_dropped(x, keep)
         assert torch.equal(out.to_dense() if out.is_sparse else out, x.to_dense() * keep)
 
 

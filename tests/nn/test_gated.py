@@ -6,7 +6,7 @@ import torch
 from glassformer.errors import ConfigError
 from glassformer.nn import Encoder, EncoderConfig
 from glassformer.nn.feedforward import GatedFeedForward
-from glassformer.nn.int8 import in_int8, multiplies
+from glassformer.nn.int8 import has_linear_layers, quantized_copy
 from glassformer.nn.kernels import int8
 from glassformer.nn.lora import add_lora, merge
 from glassformer.packing import Packing
@@ -70,10 +70,10 @@ def test_updates_inside_of_a_gate_are_refused():
 @pytest.mark.skipif(bool(int8.why_not()), reason="no kernels in int8")
 def test_its_products_run_in_int8():
     model, x = Model(feed_forward="swiglu", layer_scale=1.0).eval(), torch.randn(11, 16)
-    assert multiplies(model)
+    assert has_linear_layers(model)
     with torch.no_grad():
         wanted = model.encoder(x, Packing((11,)))
-        half = in_int8(model)
+        half = quantized_copy(model)
         found = half.encoder(x.to(int8.compute_dtype()), Packing((11,))).float()
     assert float((found - wanted).norm() / wanted.norm()) < 0.1
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from glassformer.errors import ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.encoder import Encoder, EncoderConfig
-from glassformer.nn.int8 import Int8Linear, in_int8, multiplies, precision_of
+from glassformer.nn.int8 import Int8Linear, has_linear_layers, precision_of, quantized_copy
 from glassformer.nn.kernels import int8, levels, loading, ops
 from glassformer.nn.linear import Linear
 from glassformer.packing import Packing
@@ -169,10 +169,10 @@ def test_an_encoder_keeps_its_states_and_packed_rows_are_those_of_lone_texts(act
     torch.manual_seed(3)
     model = Model(EncoderConfig(48, 2, 3, 67, activation=activation)).eval()
     packing, x = Packing((7, 31, 1, 13)), drawn(52, 48)
-    small = in_int8(model)
+    small = quantized_copy(model)
     assert (precision_of(model), precision_of(small)) == ("fp32", "int8")
-    assert multiplies(model)
-    assert not multiplies(small)
+    assert has_linear_layers(model)
+    assert not has_linear_layers(small)
     x = x.to(next(small.encoder.parameters()).dtype)
     with torch.no_grad():
         near = model.encoder(x.float(), packing)

@@ -32,7 +32,7 @@ def level(request):
 
 def formats() -> Iterator[torch.dtype]:
     """The number formats that the level computes in."""
-    yield from (dtype for dtype in (torch.float32, torch.bfloat16) if kernels.computes(dtype))
+    yield from (dtype for dtype in (torch.float32, torch.bfloat16) if kernels.has_dtype(dtype))
 
 
 def agree(ours: torch.Tensor, exact: torch.Tensor, share: float) -> None:
@@ -211,5 +211,5 @@ def test_a_refusal_says_why(monkeypatch):
     q, wants = torch.zeros(5, 2, 24), "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
     for reason, said in ((None, wants), ("no library", "no library")):
         monkeypatch.setattr(kernels, "why_not", lambda reason=reason: reason)
-        with pytest.raises(ConfigError, match=rf"no kernel for this: {said}(.|\n)*branch=auto"):
+        with pytest.raises(ConfigError, match=rf"no kernel for this call: {said}(.|\n)*branch=auto"):
             attend(q, q, q, Packing((5,)), branch="kernel")

@@ -50,7 +50,7 @@ for rows, out, width in ((257, 16, 16), (521, 48, 80), (300, 400, 784)):
 
 @pytest.mark.slow  # compiles
 @pytest.mark.skipif(
-    not kernels.computes(torch.bfloat16) or shutil.which("cc") is None, reason="no kernels or no cc"
+    not kernels.has_dtype(torch.bfloat16) or shutil.which("cc") is None, reason="no kernels or no cc"
 )
 def test_tiles_compute_the_products(tmp_path):
     emulated = ["-include", str(Path(__file__).with_name("amx_emulated.h")), '-DMADE_OF="emulated"']

@@ -152,7 +152,7 @@ def test_instructions_that_the_system_keeps_are_not_used(monkeypatch):
     kept = SimpleNamespace(**{name: getattr(calls, name) for name in names}, prepare=lambda: 1)
     kept.linear_int8 = SimpleNamespace()  # the library of this processor may have none
     monkeypatch.setattr(loading.ctypes, "CDLL", lambda path: kept)
-    monkeypatch.setattr(loading, "made_of", lambda calls: f"avx2 {levels.fingerprint()}")
+    monkeypatch.setattr(loading, "level_and_fingerprint", lambda calls: f"avx2 {levels.fingerprint()}")
     level = AVX2._replace(title="XY")
     assert loading._open(level) == "the operating system does not allow XY in this process"
 

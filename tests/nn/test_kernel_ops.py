@@ -10,7 +10,7 @@ from glassformer.nn.kernels import loading, ops
 from glassformer.nn.linear import LayerNorm
 from glassformer.packing import Packing
 
-here = pytest.mark.skipif(not kernels.computes(torch.bfloat16), reason="no kernels in bf16")
+here = pytest.mark.skipif(not kernels.has_dtype(torch.bfloat16), reason="no kernels in bf16")
 PACKING = Packing((7, 31, 379))
 
 

@@ -116,7 +116,7 @@ def test_the_kernels_gradients_go_to_what_learns(monkeypatch, learns):
     def by_torch(grad, x, bias):
         return grad.T @ x, grad.sum(0) if bias else None
 
-    monkeypatch.setattr(kernels, "gives_gradient", lambda x, weight: True)
+    monkeypatch.setattr(kernels, "has_gradient", lambda x, weight: True)
     monkeypatch.setattr(kernels, "weight_gradient", by_torch)
     torch.manual_seed(0)
     layer, plain, x = Linear(5, 7), nn.Linear(5, 7), torch.randn(11, 5)
@@ -163,7 +163,7 @@ def test_no_gradient_is_asked_for_where_none_is_wanted(monkeypatch):
         raise AssertionError("asked")
 
     layer = Linear(48, 80).bfloat16()
-    monkeypatch.setattr(kernels, "gives_gradient", never)
+    monkeypatch.setattr(kernels, "has_gradient", never)
     with torch.no_grad():
         layer(torch.randn(300, 48).bfloat16())
     with pytest.raises(AssertionError, match="asked"):
@@ -173,14 +173,14 @@ def test_no_gradient_is_asked_for_where_none_is_wanted(monkeypatch):
 @here
 def test_rows_too_few_sides_too_odd_and_other_numbers_are_torchs():
     weight = torch.zeros(80, 48, dtype=torch.bfloat16)
-    rows = torch.zeros(kernels.FEW_ROWS, 48, dtype=torch.bfloat16)
-    assert kernels.gives_gradient(rows, weight)
-    assert not kernels.gives_gradient(rows[1:], weight)
-    assert not kernels.gives_gradient(rows[:, :40], weight[:, :40])
-    assert not kernels.gives_gradient(rows, weight[:77])
-    assert not kernels.gives_gradient(rows.float(), weight.float())
-    assert not kernels.gives_gradient(rows.expand(3, -1, -1), weight)
-    assert not kernels.gives_gradient(rows.to("meta"), weight)
+    rows = torch.zeros(kernels.MIN_ROWS, 48, dtype=torch.bfloat16)
+    assert kernels.has_gradient(rows, weight)
+    assert not kernels.has_gradient(rows[1:], weight)
+    assert not kernels.has_gradient(rows[:, :40], weight[:, :40])
+    assert not kernels.has_gradient(rows, weight[:77])
+    assert not kernels.has_gradient(rows.float(), weight.float())
+    assert not kernels.has_gradient(rows.expand(3, -1, -1), weight)
+    assert not kernels.has_gradient(rows.to("meta"), weight)
 
 
 def test_its_state_is_that_of_torchs_layer():
@@ -189,7 +189,7 @@ def test_its_state_is_that_of_torchs_layer():
 
 def test_three_gradients_that_lie_together_are_not_copied(monkeypatch):
     """Whatever lies otherwise is put together, and gradients of gradients are torch's."""
-    monkeypatch.setattr(kernels, "computes", lambda dtype: True)
+    monkeypatch.setattr(kernels, "has_dtype", lambda dtype: True)
     torch.manual_seed(0)
     x = torch.randn(7, 3, 2, 5, requires_grad=True)
     wanted, stacked = torch.randn(7, 3, 2, 5), []
@@ -217,5 +217,5 @@ def test_the_bias_is_added_to_the_bit_as_torch_adds_it(monkeypatch):
         assert torch.equal(product(given, inside, bias), nn.functional.linear(given, inside, bias))
     layer = Linear(64, 48).bfloat16()
     assert product(x, layer.weight, layer.bias).requires_grad
-    monkeypatch.setattr(kernels, "computes", lambda dtype: False)
+    monkeypatch.setattr(kernels, "has_dtype", lambda dtype: False)
     assert torch.equal(product(x, weight, bias), nn.functional.linear(x, weight, bias))

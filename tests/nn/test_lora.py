@@ -6,7 +6,7 @@ from torch import nn
 
 from glassformer.errors import ConfigError
 from glassformer.nn import Encoder, EncoderConfig
-from glassformer.nn.lora import ALL, PARTS, LowRank, adapter, add_lora, merge, part_weights, parts_of
+from glassformer.nn.lora import ALL_PARTS, PARTS, LowRank, adapter, add_lora, merge, part_weights, parts_of
 from glassformer.packing import Packing
 
 D = 14
@@ -76,8 +76,8 @@ def test_the_least_and_the_largest_rank(rank):
         (["key", "k", "o"], ("key", "out")),
         (("down",), ("down",)),
         ("output,up", ("out", "up")),
-        ("all-linear", ALL),
-        (("q", "all-linear"), ALL),
+        ("all-linear", ALL_PARTS),
+        (("q", "all-linear"), ALL_PARTS),
     ],
 )
 def test_names_of_layers(targets, parts):
@@ -85,14 +85,16 @@ def test_names_of_layers(targets, parts):
 
 
 def test_names_that_are_none():
-    with pytest.raises(ConfigError, match=r"lora_targets: no linear layer 'valeu'\. Did you mean 'value'"):
+    with pytest.raises(
+        ConfigError, match=r"lora_targets: unknown linear layer 'valeu'\. Did you mean 'value'"
+    ):
         parts_of(("q", "valeu"))
     for none in ((), "", ("q", ""), (3,)):
         with pytest.raises(ConfigError, match="lora_targets"):
             parts_of(none)
 
 
-@pytest.mark.parametrize("targets", [*ALL, "all-linear", ("k", "o"), ("up", "down", "q")])
+@pytest.mark.parametrize("targets", [*ALL_PARTS, "all-linear", ("k", "o"), ("up", "down", "q")])
 def test_every_linear_layer_can_have_updates(targets):
     model, parts = whole(2), parts_of(targets)
     plain = {name: block.clone() for name, block in part_weights(model).items()}

@@ -10,7 +10,7 @@ from glassformer.nn.feedforward import gelu
 from glassformer.nn.kernels import rows
 from glassformer.nn.linear import LayerNorm
 
-here = pytest.mark.skipif(not kernels.computes(torch.bfloat16), reason="no kernels in bf16")
+here = pytest.mark.skipif(not kernels.has_dtype(torch.bfloat16), reason="no kernels in bf16")
 WIDTHS = [(1031, 16), (129, 384), (257, 80), (23, 1552)]  # rows and their width: shares that are full and not
 
 

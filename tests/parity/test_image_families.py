@@ -165,7 +165,7 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
 
     with torch.no_grad():
         assert furthest(model(x, packed=True).logits, theirs) <= 1e-5
-        graph = model.answer_padded(model.embeddings.padded(x), None)
+        graph = model.padded_logits(model.embeddings.padded(x), None)
         assert furthest(graph, theirs) <= 1e-5
         assert furthest(model.classify(model.features(x)), theirs) <= 1e-5
         if kind not in ("vit", "deit"):
@@ -313,7 +313,7 @@ def test_both_heads_of_a_distilled_model_are_there(lacks, tmp_path):
         ("deit", {"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
         ("deit", {"hidden_dropout_prob": 1.0}, "hidden_dropout_prob = 1.0 is not a number from 0 to 1"),
         ("dinov2_with_registers", {"image_size": [23, 46]}, "have a grid that is not square"),
-        ("dinov2_with_registers", {"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is not a truth value"),
+        ("dinov2_with_registers", {"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is neither true nor false"),
         ("dinov2_with_registers", {"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
         ("dinov2_with_registers", {"layerscale_value": -1.0}, "layerscale_value = -1.0 is not a number"),
         ("dinov2_with_registers", {"num_register_tokens": 0}, "num_register_tokens = 0 is not a size"),

@@ -13,7 +13,7 @@ from glassformer.checkpoints.tensors import write_tensors
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import FAMILIES, names_of
 from glassformer.families.pretrained import add_adapter, head_in_hub, save_pretrained
-from glassformer.nn.lora import ALL, LowRank, adapter, add_lora, merge, parts_of
+from glassformer.nn.lora import ALL_PARTS, LowRank, adapter, add_lora, merge, parts_of
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is d
 
 # Of those whose queries, keys and values are three matrices on the Hub.
 OF_THE_HUB = [name for name, family in FAMILIES.items() if family.hub is not None and family.hub.names.fused]
-TARGETS = [*ALL, ("q", "v"), ("k", "o", "down"), "all-linear"]
+TARGETS = [*ALL_PARTS, ("q", "v"), ("k", "o", "down"), "all-linear"]
 RANK, ALPHA = 2, 5.0
 
 
@@ -146,7 +146,7 @@ def test_an_adapter_of_another_model_changes_nothing(base, tmp_path):
             {},
             f"but the model has {last + 1} layers",
         ),
-        ("none", {}, {}, "holds no updates"),
+        ("none", {}, {}, "the adapter has no updates"),
         ("classes", good, {out: torch.ones(5, d)}, r"head.out.weight is \(5, "),
     ):
         save_adapter(tmp_path / name, table, updates, 2, 4.0, head=head)
@@ -176,7 +176,7 @@ def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
     tuned |= {"epochs": 3, "precision": "fp32", "pooling": "first"}
     start = gf.TextClassifier(**{**tuned, "lr": 0.0}).fit(TEXTS, LABELS)
     clf = gf.TextClassifier(**tuned).fit(TEXTS, LABELS)
-    assert len(clf.adapter_) == 2 * len(ALL)
+    assert len(clf.adapter_) == 2 * len(ALL_PARTS)
     clf.save_adapter(tmp_path / "updates")
     clf.set_params(lora_rank=5, lora_alpha=64.0).save_adapter(tmp_path / "later")  # of another fit to come
     for name in ("adapter_config.json", "adapter_model.safetensors"):

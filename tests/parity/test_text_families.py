@@ -43,7 +43,7 @@ KEY_BIAS = re.compile(r"\.(key|k_lin|k)\.bias$")  # its gradient is 0 but for ro
 SINES = "distilbert.embeddings.position_embeddings.weight"  # written anew where no row of it is learned
 HEADS = [(kind, head) for kind in KINDS for head in OPENED_BY if head in FAMILIES[kind].hub.classes]
 # Of config.json, what nothing of ours depends on: ids that the tokenizer knows, the pooling of another head.
-UNKEPT = {"modernbert": {*modernbert.OF_TOKENIZER, "classifier_pooling"}}
+UNKEPT = {"modernbert": {*modernbert.TOKENIZER_KEYS, "classifier_pooling"}}
 CASES = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, range(11))))
 FEW = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, range(4))))
 
@@ -439,7 +439,7 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
     peer = peer_of(kind, 1, "mlm")
     peer.save_pretrained(tmp_path)
     tensors = read_tensors(tmp_path)
-    tied = (modernbert.OF_WORDS if kind == "modernbert" else FAMILIES[kind].hub.names).tied
+    tied = (modernbert.MLM_NAMES if kind == "modernbert" else FAMILIES[kind].hub.names).tied
     weight, *others = tied
     table = peer.get_input_embeddings().weight.detach()
     write_tensors(
@@ -558,7 +558,7 @@ def test_sines_and_cosines_that_are_none_are_refused(tmp_path):
     file = tmp_path / "config.json"
     settings = json.loads(file.read_text())
     file.write_text(json.dumps(settings | {"sinusoidal_pos_embds": 1}))
-    with pytest.raises(CheckpointError, match="sinusoidal_pos_embds = 1 is not a truth value"):
+    with pytest.raises(CheckpointError, match="sinusoidal_pos_embds = 1 is neither true nor false"):
         gf.load_pretrained(tmp_path)
 
 

@@ -221,7 +221,7 @@ FACTS: list[Fact] = [
     Fact(3, NTC, "head", head, [("dropout", 0.1), ("linear", 200, 20), ("dropout", 0.1), ("linear", 20, 2)], "head_input_dropout=0.0"),
     Fact(3, NTC, "no activation in the head", head, [("dropout", 0.1), ("linear", 200, 20), ("dropout", 0.1), ("linear", 20, 2)], "head_activation=relu"),
     Fact(3, NTC, "no averaging", lambda b: b.training.optimizer.average, None, "average=0.9"),
-    Fact(3, NTC, "no word dropout", lambda b: b.objective.hide, None, "word_dropout=0.1"),
+    Fact(3, NTC, "no word dropout", lambda b: b.objective.masking, None, "word_dropout=0.1"),
     # --- 4: masked words and next sentence
     Fact(4, "imdb-mlm-given", "real text", lambda b: b.recipe.data.source, "imdb", "source=europe"),
     Fact(4, "imdb-mlm-given", "15 %, of these 80, 10 and 10", masks, (0.15, 0.8, 0.1), "mask_share=0.3"),

@@ -50,7 +50,7 @@ def test_any_pooling_and_linear_layers_behind_it_are_sums_over_tokens(modes, aft
     how = Sentences(Pool(modes), tuple(steps))
     states = [torch.randn(length, 5) for length in (11, 3)]
     table, score = contributions(how, *states)
-    vectors = [how.of_states(x, Packing((len(x),)))[0] for x in states]
+    vectors = [how.pool_states(x, Packing((len(x),)))[0] for x in states]
     assert table.shape == (11, 3)
     assert score == pytest.approx(float(F.cosine_similarity(*vectors, dim=0)), abs=1e-5)
     assert table.sum() == pytest.approx(score, abs=1e-6)

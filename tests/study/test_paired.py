@@ -10,11 +10,11 @@ from glassformer.study.paired import add_tests
 from glassformer.study.results import sentences
 from glassformer.targets import AnswerSpan, LabelSets, TokenTags
 from glassformer.targets.multilabel import LabelSetMeter
-from glassformer.targets.target import Judged
+from glassformer.targets.target import RunPredictions
 from glassformer.targets.token_tags import SpanCounts
 
 
-def compared(measure: str, *arms: Judged) -> dict:
+def compared(measure: str, *arms: RunPredictions) -> dict:
     """The results of arms with one seed each, the first the baseline."""
     names = [f"arm {i}" for i in range(len(arms))]
     told = [{"name": name} for name in names]
@@ -24,9 +24,9 @@ def compared(measure: str, *arms: Judged) -> dict:
     return about | {"arms": told, "baselines": {}}
 
 
-def of_questions(exact: np.ndarray, f1: np.ndarray, contexts: np.ndarray) -> Judged:
+def of_questions(exact: np.ndarray, f1: np.ndarray, contexts: np.ndarray) -> RunPredictions:
     shares = np.stack([exact, f1], 1).astype(float)
-    return Judged(AnswerSpan(), "d", len(exact), None, shares, groups=contexts)
+    return RunPredictions(AnswerSpan(), "d", len(exact), None, shares, groups=contexts)
 
 
 def test_of_questions_their_texts_are_drawn():
@@ -34,7 +34,7 @@ def test_of_questions_their_texts_are_drawn():
     rng, contexts = np.random.default_rng(0), np.repeat(np.arange(40), 5)
     one, other = (np.repeat(rng.random(40) < 0.5, 5) for _ in range(2))
     answers = [of_questions(own, own, contexts) for own in (one, other)]
-    assert answers[0].drawn == 40
+    assert answers[0].num_units == 40
     results = compared("f1", *answers)
     low, high = results["arms"][0]["f1"]["interval"]
     share = one.mean()
@@ -47,10 +47,10 @@ def test_of_questions_their_texts_are_drawn():
     assert compared("accuracy", *alone)["arms"][1]["p"] < by_accuracy["arms"][1]["p"]
 
 
-def of_tags(made: list[int], exact: list[int], right: list[int]) -> Judged:
+def of_tags(made: list[int], exact: list[int], right: list[int]) -> RunPredictions:
     true, words = np.array([[3], [2], [4], [1]]), np.array([9, 8, 9, 7])
     spans = SpanCounts(true, np.array(made)[:, None], np.array(exact)[:, None], np.array(right), words)
-    return Judged(TokenTags(), "d", 4, None, spans)
+    return RunPredictions(TokenTags(), "d", 4, None, spans)
 
 
 def test_arms_without_one_sentence_all_right_can_differ():
@@ -82,7 +82,7 @@ def test_a_label_that_is_nowhere_counts_as_in_a_runs_own_figure():
     once = np.ones((1, 67), np.float32)
     assert macro_f1_of_sets(y, made[0][None])(once)[0, 0] == pytest.approx(own)
     assert own == pytest.approx(f1_score(y, made[0], average="macro", zero_division=0))
-    answers = [Judged(LabelSets(), "d", len(y), y, m, ("a", "b", "c", "d")) for m in made]
+    answers = [RunPredictions(LabelSets(), "d", len(y), y, m, ("a", "b", "c", "d")) for m in made]
     results = compared("macro_f1", *answers)
     low, high = results["arms"][0]["macro_f1"]["interval"]
     assert low <= results["arms"][0]["macro_f1"]["mean"] <= high

@@ -13,7 +13,7 @@ from glassformer.cli.app import app
 from glassformer.data.tagged import conll, load_tagged
 from glassformer.errors import CheckpointError, InputError
 from glassformer.evaluate.calibrate import calibration_error
-from glassformer.targets.token_tags import tag_figures
+from glassformer.targets.token_tags import tag_metrics
 from glassformer.tasks.load import load
 
 NAMES, PLACES, VERBS = ("Ann", "Bo", "Cy", "Di"), ("Rome", "Oslo", "Bonn"), ("saw", "left", "likes")
@@ -76,12 +76,12 @@ def test_runs_of_another_split_are_refused(work):
 
 
 def test_the_bootstrap_of_one_run_is_that_of_its_own_figures(work):
-    """Percentiles of resampled sentences: as ``tag_figures`` draws them, up to the draws."""
+    """Percentiles of resampled sentences: as ``tag_metrics`` draws them, up to the draws."""
     results = call("compare", work / "a", work / "c", "--json")
     (first, _) = json.loads(results[results.index("{") :])["arms"]
     truth = load_tagged(work / "a" / "predictions.conll", tags_column="2").splits["train"].tags
     made = load_tagged(work / "a" / "predictions.conll", tags_column="3").splits["train"].tags
-    mine = tag_figures(truth, made, "BIO", bootstrap=4000)["entity_f1_interval"]
+    mine = tag_metrics(truth, made, "BIO", bootstrap=4000)["entity_f1_interval"]
     assert first["entity_f1"]["interval"] == pytest.approx(mine, abs=0.04)
 
 

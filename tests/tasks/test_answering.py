@@ -24,7 +24,7 @@ from glassformer.data.windows import QuestionRows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.inputs.questions import Questions
 from glassformer.inputs.rows import InputRequest, Row, layout_of
-from glassformer.targets.answer_span import answer_figures
+from glassformer.targets.answer_span import answer_metrics
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.task import TINY
 from glassformer.train.objectives import AnswerSpans
@@ -305,7 +305,7 @@ def test_the_word_nan_is_an_answer_where_it_stands_in_the_context():
 def test_contexts_are_told_apart_without_a_table_as_wide_as_the_longest():
     contexts = ["a" * 200_003, *(f"text {i % 7}" for i in range(499))]
     tracemalloc.start()
-    found = answer_figures([Answers()] * 500, [""] * 500, contexts, bootstrap=0)
+    found = answer_metrics([Answers()] * 500, [""] * 500, contexts, bootstrap=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found["contexts"] == 8

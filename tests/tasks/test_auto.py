@@ -10,7 +10,7 @@ from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
 from glassformer.tasks import auto
-from glassformer.tasks.auto import Candidate, asks_for_encoder
+from glassformer.tasks.auto import Candidate, needs_encoder
 from glassformer.train.callbacks import Callback, Interrupted
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "it", "rained", "and")
@@ -36,7 +36,7 @@ def tried(folder, monkeypatch):
         Candidate(
             "tiny, fine-tuned",
             {"model": folder, "head_start": "solved", "epochs": 1, "lr": 1e-4},
-            learns=True,
+            is_trained=True,
         ),
     ]
     monkeypatch.setattr(auto, "candidates", lambda clf: small)
@@ -88,7 +88,7 @@ def test_a_dearer_model_must_be_ahead_by_the_margin(tried, monkeypatch):
         return np.eye(2)[said]
 
     found = iter([outputs(10), outputs(10), outputs(2)])
-    monkeypatch.setattr(auto.Search, "_cross_validated", lambda self, candidate: {0.0: next(found)})
+    monkeypatch.setattr(auto.Search, "_cross_validate", lambda self, candidate: {0.0: next(found)})
     clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
     assert [record["chosen"] for record in clf.tried_] == [False, False, True]
     found = iter([outputs(2), outputs(2), outputs(2)])
@@ -168,7 +168,7 @@ def test_an_encoder_that_does_not_know_the_language_is_not_fine_tuned_from_behin
     ],
 )
 def test_settings_that_only_an_encoder_has_name_the_encoder(settings, encoder):
-    assert asks_for_encoder(gf.TextClassifier("auto", **settings)) == encoder
+    assert needs_encoder(gf.TextClassifier("auto", **settings)) == encoder
 
 
 def test_every_kind_of_target(tried, tmp_path):
@@ -200,7 +200,7 @@ def test_callbacks_hear_what_each_candidate_reached(tried):
     reached = [line for line in notes.lines if "accuracy" in line]
     assert [line.split(":")[0] for line in reached] == [candidate.name for candidate in tried]
     expected = [line for line in notes.lines if line not in reached]
-    assert len(expected) == sum(candidate.learns for candidate in tried)
+    assert len(expected) == sum(candidate.is_trained for candidate in tried)
     assert all(re.fullmatch(r".+: at most about \d+ (s|min)", line) for line in expected)
 
 

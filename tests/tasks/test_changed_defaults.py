@@ -51,4 +51,4 @@ def test_a_folder_that_names_none_has_those_from_before(tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in TASKS if hasattr(TASKS[name].estimator(), "head_start")])
 def test_a_stopped_training_goes_on_with_those_from_before(name):
-    assert TASKS[name].estimator()._before()["head_start"] == "random"
+    assert TASKS[name].estimator()._old_defaults()["head_start"] == "random"

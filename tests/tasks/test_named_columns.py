@@ -524,11 +524,13 @@ def test_truth_values_of_other_estimators(fitted, tmp_path):
 
 def test_a_folder_of_before_answers_numbers(tmp_path):
     about = {"targets": None, "temperature": 1.0, "threshold": None}
-    from glassformer.targets import kind_saved
+    from glassformer.targets import target_from_metadata
 
-    assert kind_saved(about, "here").truth is False
-    assert kind_saved(about | {"truth_values": True}, "here").truth is True
-    assert kind_saved(about | {"targets": "label-matrix", "truth_values": True}, "here").truth is True
+    assert target_from_metadata(about, "here").truth is False
+    assert target_from_metadata(about | {"truth_values": True}, "here").truth is True
+    assert (
+        target_from_metadata(about | {"targets": "label-matrix", "truth_values": True}, "here").truth is True
+    )
 
 
 # --- scikit-learn's tools ------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class Ratings(Classes):
         "mae": Plain("MAE in ranks", lower=True, limits=(0.0, np.inf)),
         **{key: metric for key, metric in Classes.metrics.items() if key != "accuracy"},
     }
-    leads: ClassVar[Sequence[str]] = ("accuracy", "within_one")
+    main_metrics: ClassVar[Sequence[str]] = ("accuracy", "within_one")
     in_terminal: ClassVar[Sequence[str]] = ("accuracy", "accuracy_interval", "within_one", "mae", "seconds")
     in_folds: ClassVar[Sequence[str]] = ("accuracy", "within_one", "mae")
     each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "within_one", "mae", "log_loss")
@@ -134,9 +134,9 @@ class Ratings(Classes):
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable:
         return CumulativeCrossEntropy(train.label_smoothing)
 
-    def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         losses, _ = CumulativeCrossEntropy()(torch.from_numpy(logits), torch.from_numpy(targets))
-        return super().figures(clf, logits, targets) | {"loss": float(losses.mean())}
+        return super().validation_metrics(clf, logits, targets) | {"loss": float(losses.mean())}
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         return median(probabilities)
@@ -148,17 +148,19 @@ class Ratings(Classes):
     def meter(self, classes: list[Any], *, curves: bool = True) -> RatingMeter:
         return RatingMeter(classes, curves=curves)
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {"targets": "ratings"}
 
-    def wrote(self, folder: Path) -> bool:  # a file that other classes have too
-        return super().wrote(folder) and self.gave(read_object(folder / "metrics.json").get("test") or {})
+    def has_file(self, folder: Path) -> bool:  # a file that other classes have too
+        return super().has_file(folder) and self.has_scores(
+            read_object(folder / "metrics.json").get("test") or {}
+        )
 
     def script(self, form: str) -> str:
         return SCRIPTS[form]
 
-    def left_out(self, clf: Any) -> list[str]:
-        return ["median", *super().left_out(clf)]
+    def not_exported(self, clf: Any) -> list[str]:
+        return ["median", *super().not_exported(clf)]
 
 
 SCRIPTS = {
@@ -369,7 +371,7 @@ def test_ratings_are_calibrated_and_compared(run, capsys):
     assert "predicted by their median" in capsys.readouterr().err
     own = targets.target_in(run)
     assert isinstance(own, Ratings)
-    judged = own.read_judged(run)
+    judged = own.read_run(run)
     known = json.loads((run / "metrics.json").read_text())["test"]
     assert np.mean(judged.truth == judged.predicted) == known["accuracy"]
     Path("copy/metrics.json").unlink()

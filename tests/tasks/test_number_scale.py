@@ -14,8 +14,8 @@ import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.data.numbers import number_findings, off_scale, on_scale, wide_span
 from glassformer.errors import DataError
-from glassformer.targets import kind_on_hub
-from glassformer.targets.regression import NumberMeter, Numbers, bounds_around, coverage_figures, half_width
+from glassformer.targets import target_from_hub
+from glassformer.targets.regression import NumberMeter, Numbers, bounds_around, coverage_metrics, half_width
 from glassformer.tasks.task import TINY as SIZES
 
 SMALL = SIZES | {"batch_size": 5, "epochs": 5, "min_count": 1, "max_length": 16, "lr": 0.02}
@@ -69,8 +69,8 @@ def test_folders_keep_the_scale(fitted, tmp_path):
 
 def test_other_programs_are_told_of_the_logarithm():
     of_hub = {"problem_type": "regression", "id2label": {"0": "log(number)"}}
-    assert kind_on_hub(of_hub, 1) == Numbers(scale="log")
-    assert kind_on_hub(of_hub | {"id2label": {"0": "LABEL_0"}}, 1) == Numbers()
+    assert target_from_hub(of_hub, 1) == Numbers(scale="log")
+    assert target_from_hub(of_hub | {"id2label": {"0": "LABEL_0"}}, 1) == Numbers()
 
 
 @pytest.mark.parametrize("bad", [0.0, -3.0])
@@ -106,7 +106,7 @@ def test_figures_of_a_scale():
     assert found["mae"] == pytest.approx(np.e**3 / 2)
     assert found["ratios"]["median_factor"] == pytest.approx(np.sqrt(2))
     np.testing.assert_allclose(bounds_around([3.0], np.log(2), "log"), [[1.5, 6.0]])
-    (level,) = coverage_figures([np.log(2)] * 9, [1.0, 1.0, 4.0], [1.9, 2.1, 3.0], (0.9,), "log")
+    (level,) = coverage_metrics([np.log(2)] * 9, [1.0, 1.0, 4.0], [1.9, 2.1, 3.0], (0.9,), "log")
     assert (level["covered"], level["width"]) == (pytest.approx(2 / 3), pytest.approx(1.5))
     assert level["factor"] == pytest.approx(2.0)
 

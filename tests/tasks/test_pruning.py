@@ -9,7 +9,7 @@ import torch
 import glassformer as gf
 from glassformer.errors import BadValueError, InputError, NotForThisModelError
 from glassformer.nn.feedforward import GatedFeedForward
-from glassformer.tasks.adapters import _keep, unit_importance
+from glassformer.tasks.adapters import _keep_units, unit_importance
 from glassformer.tasks.load import load
 
 TEXTS = ["a wonderful film", "a dull film", "it was not dull", "wonderful , it was not"] * 4
@@ -50,7 +50,7 @@ def test_of_a_gated_network_both_halves_lose_a_unit():
     with torch.no_grad():
         network.down.weight[:, [0, 4, 5, 10]] = 0
         whole = network(x)
-        _keep(network, torch.tensor([1, 2, 3, 6, 7, 8, 9]))
+        _keep_units(network, torch.tensor([1, 2, 3, 6, 7, 8, 9]))
         torch.testing.assert_close(network(x), whole)
     assert network.up.weight.shape == (14, 5)
 

@@ -112,7 +112,7 @@ class MeanLength(Estimator, MeanFit):
     """The mean length of some texts: an estimator without a network."""
 
     RECIPE, SAVED_STATE = MeanRecipe, ("train_seconds",)
-    ALONE = "a mean needs one process"
+    SINGLE_PROCESS_REASON = "a mean needs one process"
 
     def fit(self, texts, *, checkpoints=None, resume=False, callbacks=()):
         self.mean_ = float(np.mean([len(text) ** self.power for text in texts]))

@@ -10,13 +10,13 @@ from tests.stopping import StopAt
 import glassformer as gf
 from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarning
 from glassformer.train.config import (
+    AUTO_KEYS,
     BATCHES,
-    CHOSEN,
-    GIVEN_STEPS,
     KINDS,
     MIN_STEPS,
+    TOTAL_STEPS,
     ClassifierFitConfig,
-    chosen,
+    auto_values,
     warn_of_high_rate,
 )
 
@@ -35,18 +35,18 @@ def steps(values: dict, given: dict, examples: int) -> int:
 
 
 def test_many_classes_want_a_higher_rate_and_more_steps_from_a_solved_head():
-    few, many = (chosen(ClassifierFitConfig(), "solved", 384, 9001, classes) for classes in (2, 77))
+    few, many = (auto_values(ClassifierFitConfig(), "solved", 384, 9001, classes) for classes in (2, 77))
     assert (few["lr"], few["epochs"]) == (1e-4, 2)
     assert (many["lr"], many["epochs"]) == (4e-4, 4)
-    assert chosen(ClassifierFitConfig(), "solved", 384, 9001, 151)["lr"] == 4e-4  # and no more
-    assert chosen(ClassifierFitConfig(), "pretrained", 384, 9001, 77) == few
+    assert auto_values(ClassifierFitConfig(), "solved", 384, 9001, 151)["lr"] == 4e-4  # and no more
+    assert auto_values(ClassifierFitConfig(), "pretrained", 384, 9001, 77) == few
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "solved head"])
 @pytest.mark.parametrize("examples", [2, 7, 64, 97, 1009, 10_007, 1_000_003])
 def test_every_number_of_examples_gets_steps_enough_and_not_too_many(kind, examples):
-    out = chosen(ClassifierFitConfig(), kind, 384, examples)
-    assert set(out) == set(CHOSEN)
+    out = auto_values(ClassifierFitConfig(), kind, 384, examples)
+    assert set(out) == set(AUTO_KEYS)
     assert ClassifierFitConfig(**out).lr == out["lr"]  # within the ranges of a recipe
     assert out["batch_size"] in BATCHES
     if examples >= 37:
@@ -57,23 +57,23 @@ def test_every_number_of_examples_gets_steps_enough_and_not_too_many(kind, examp
 
 
 def test_a_solved_head_has_nothing_to_learn_unless_it_is_told_to():
-    out = chosen(ClassifierFitConfig(), "solved head", 384, 97)
+    out = auto_values(ClassifierFitConfig(), "solved head", 384, 97)
     assert (out["lr"], out["epochs"], out["warmup"]) == (0.0, 1, 0.0)
-    assert chosen(ClassifierFitConfig(epochs=5), "solved head", 384, 97)["lr"] == KINDS["head"].lr
+    assert auto_values(ClassifierFitConfig(epochs=5), "solved head", 384, 97)["lr"] == KINDS["head"].lr
 
 
 @pytest.mark.parametrize("given", [{"epochs": 3}, {"epochs": 1}, {"epochs": 7, "lr": 1e-3}])
 @pytest.mark.parametrize("examples", [64, 97, 1009])
 def test_batches_make_up_for_few_epochs(given, examples):
-    out = chosen(ClassifierFitConfig(**given), "encoder", 128, examples)
+    out = auto_values(ClassifierFitConfig(**given), "encoder", 128, examples)
     assert not set(out) & set(given)
     smallest = out["batch_size"] == BATCHES[-1]
-    assert steps(out, given, examples) >= GIVEN_STEPS or smallest
+    assert steps(out, given, examples) >= TOTAL_STEPS or smallest
 
 
 def test_what_is_given_stays():
     given = {"epochs": 2, "lr": 3e-4, "batch_size": 5, "warmup": 0.0}
-    assert chosen(ClassifierFitConfig(**given), "pretrained", 384, 97) == {}
+    assert auto_values(ClassifierFitConfig(**given), "pretrained", 384, 97) == {}
 
 
 def test_wider_models_get_lower_rates():
@@ -85,7 +85,7 @@ def test_wider_models_get_lower_rates():
 
 
 def test_batches_by_tokens_stay_so():
-    out = chosen(ClassifierFitConfig(batch_size=0), "encoder", 128, 97)
+    out = auto_values(ClassifierFitConfig(batch_size=0), "encoder", 128, 97)
     assert "batch_size" not in out
     assert out["epochs"] > 3
 
@@ -114,13 +114,13 @@ def test_a_saved_encoder_counts_as_pretrained(tmp_path):
 
 def test_what_was_chosen_is_kept_shown_and_chosen_again(tmp_path):
     clf = gf.TextClassifier("encoder-mini", **SMALL).fit(TEXTS[:37], LABELS[:37])
-    assert set(clf.chosen_) == set(CHOSEN)
+    assert set(clf.chosen_) == set(AUTO_KEYS)
     assert clf.lr is None  # parameters stay as they were given
     loaded = gf.load(clf.save(tmp_path / "m"))
     assert loaded.chosen_ == clf.chosen_
     (tmp_path / "r.toml").write_text(clf.to_recipe("r"))
     told = gf.TextClassifier.from_recipe(tmp_path / "r.toml")
-    assert {key: getattr(told, key) for key in CHOSEN} == clf.chosen_
+    assert {key: getattr(told, key) for key in AUTO_KEYS} == clf.chosen_
     told.set_params(threads=1).fit(TEXTS[:37], LABELS[:37])
     assert told.chosen_ == {}
     assert np.array_equal(
@@ -183,7 +183,7 @@ def test_the_defaults_learn_what_a_bag_of_words_learns(model, given):
 
 
 def test_hostile_values_of_what_was_chosen(tmp_path):
-    from glassformer.checkpoints.settings import chosen as read
+    from glassformer.checkpoints.settings import resolved_settings as read
 
     assert read({}, "x") == {}
     for wrong in (
@@ -201,7 +201,7 @@ def test_hostile_values_of_what_was_chosen(tmp_path):
 @pytest.mark.parametrize("given", [{}, {"batch_size": 0}, {"batch_size": 32}, {"batch_size": 5}])
 @pytest.mark.parametrize("accumulate", [1, 3, 8])
 def test_accumulated_batches_are_one_step(given, accumulate):
-    out = given | chosen(ClassifierFitConfig(accumulate=accumulate, **given), "pretrained", 384, 37)
+    out = given | auto_values(ClassifierFitConfig(accumulate=accumulate, **given), "pretrained", 384, 37)
     each = (out["batch_size"] or 32) * accumulate
     assert out["epochs"] * -(-37 // each) >= MIN_STEPS
 

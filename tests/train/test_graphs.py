@@ -23,7 +23,7 @@ from glassformer.nn import attention
 from glassformer.packing import Packing
 from glassformer.train import graphs, loop
 from glassformer.train.graphs import FixedPacking, Graphs, Sizes
-from glassformer.train.objectives import Hiding, ImageClassification, with_gradients
+from glassformer.train.objectives import ImageClassification, InputMasking, with_gradients
 
 
 def dense_varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k):
@@ -199,7 +199,7 @@ def test_a_capture_draws_no_random_numbers(make_rig, as_on_gpu):
     """A training that goes on from a checkpoint captures anew: its dropout must be that of one that was not stopped."""
     states = []
     for failing in (False, True):
-        rig = make_rig(objective={"hide": Hiding(0.3, token=4)})
+        rig = make_rig(objective={"masking": InputMasking(0.3, mask_id=4)})
         index = rig.stream.steps(0)[0][0]
 
         def capture(function, failing=failing):
@@ -249,7 +249,9 @@ def test_a_capture_that_fails_leaves_the_gradients_of_the_step(make_rig, as_on_g
         torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("keys", [{"hide": Hiding(0.3, token=4, first=False)}, {"damp_repeats": 0.5}])
+@pytest.mark.parametrize(
+    "keys", [{"masking": InputMasking(0.3, mask_id=4, mask_first=False)}, {"damp_repeats": 0.5}]
+)
 def test_what_recipes_do_can_be_captured(make_rig, as_on_gpu, keys):
     """Hidden words and damped repeats read no value on the host, which a trace would refuse."""
     rig = make_rig(objective={k: v for k, v in keys.items() if k != "damp_repeats"})

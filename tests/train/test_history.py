@@ -52,16 +52,16 @@ def test_what_comes_out_is_what_went_in(count):
 def test_it_comes_back_from_a_checkpoint():
     wanted = records(23)
     history = History(wanted)
-    again = History.restored(json.loads(json.dumps(history.rest())), history.tensors())
+    again = History.restore(json.loads(json.dumps(history.other_records())), history.tensors())
     assert json.dumps(list(again)) == json.dumps(wanted)
     again.append(step(99))
     history.append(step(99))
     assert again == history
-    assert History.restored(wanted, {}) == wanted  # as checkpoints of format 1 have it
+    assert History.restore(wanted, {}) == wanted  # as checkpoints of format 1 have it
 
 
 def test_a_step_takes_few_bytes():
     history = History(step(i) for i in range(1000))
     assert sum(t.numel() * t.element_size() for t in history.tensors().values()) == 48_000
-    assert history.rest() == {"places": [], "others": []}
+    assert history.other_records() == {"places": [], "others": []}
     assert np.isclose(history.tensors()["history/loss"].sum(), sum(r["loss"] for r in history))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from glassformer.data.batching import TextBatch
 from glassformer.errors import ConfigError
 from glassformer.packing import Packing
-from glassformer.train.objectives import Classification, Hiding, class_weights
+from glassformer.train.objectives import Classification, InputMasking, class_weights
 
 N, C = 13, 5
 TARGETS = np.random.default_rng(3).integers(0, C, N)
@@ -161,7 +161,7 @@ def test_words_are_hidden_at_their_share(protect):
     model = Fixed(torch.zeros(701, C))
     data = batch(index, length=11)
     before = data.ids.clone()
-    Classification(TARGETS, hide=Hiding(0.3, token=4, first=not protect))(model, data)
+    Classification(TARGETS, masking=InputMasking(0.3, mask_id=4, mask_first=not protect))(model, data)
     hidden = model.ids != before
     assert bool((model.ids[hidden] == 4).all())
     assert torch.equal(data.ids, before)  # the batch itself stays as it is
@@ -169,7 +169,7 @@ def test_words_are_hidden_at_their_share(protect):
     for part, n in ((hidden[~first], 7010), (hidden[first], 701)):
         wanted = 0.0 if protect and n == 701 else 0.3
         assert abs(float(part.float().mean()) - wanted) <= 5 * (0.21 / n) ** 0.5 * (wanted > 0)
-    Classification(TARGETS, hide=Hiding(0.3, token=4, first=not protect))(model, data)
+    Classification(TARGETS, masking=InputMasking(0.3, mask_id=4, mask_first=not protect))(model, data)
     assert not torch.equal(model.ids != before, hidden)  # others at the next step
 
 
@@ -177,7 +177,7 @@ def test_maskable_hides_any_share_of_half_of_the_texts():
     torch.manual_seed(5)
     packing = Packing((97,) * 701)
     ids = torch.arange(97).repeat(701)
-    hidden = Hiding(maskable=True, token=500, kept=(0, 96)).tokens(ids, packing) == 500
+    hidden = InputMasking(maskable=True, mask_id=500, special_ids=(0, 96)).tokens(ids, packing) == 500
     shares = hidden.view(701, 97)[:, 1:-1].float().mean(1)
     assert not hidden.view(701, 97)[:, [0, 96]].any()  # special tokens
     some = shares[shares > 0]
@@ -190,7 +190,7 @@ def test_maskable_hides_any_share_of_half_of_the_texts():
 def test_maskable_hides_whole_patches_of_half_of_the_images():
     torch.manual_seed(5)
     pixels = torch.rand(307, 3, 13, 10) + 1
-    out = Hiding(maskable=True).patches(pixels, (4, 5))  # the last row of patches is cut
+    out = InputMasking(maskable=True).patches(pixels, (4, 5))  # the last row of patches is cut
     assert ((out == pixels) | (out == 0)).all()
     cells = [out[:, :, i : i + 4, j : j + 5] == 0 for i in (0, 4, 8, 12) for j in (0, 5)]
     assert all((cell.flatten(1).all(1) == cell.flatten(1).any(1)).all() for cell in cells)

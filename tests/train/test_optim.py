@@ -10,7 +10,7 @@ from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
 from glassformer.train.config import ClassifierFitConfig, FitConfig
-from glassformer.train.optim import MasterOptimizer, decays, learning_rate
+from glassformer.train.optim import MasterOptimizer, has_weight_decay, learning_rate
 from glassformer.train.state import Training
 
 V = 31
@@ -178,7 +178,7 @@ def test_an_infinite_clip_is_no_clip():
 
 def test_what_decays():
     model = build(head="classification", pooling="pooler")
-    decayed = {name for name, p in model.named_parameters() if decays(name, p)}
+    decayed = {name for name, p in model.named_parameters() if has_weight_decay(name, p)}
     wanted = {"embeddings.tokens.weight", "pooling.dense.weight", "head.out.weight"}
     for i in range(2):
         wanted |= {
@@ -210,7 +210,7 @@ def test_every_parameter_has_its_rate_and_decay(decay, embedding_lr):
         else:
             wanted = 0.5
         assert rate == pytest.approx(wanted), name
-        assert wd == (0.2 if decays(name, p) else 0.0), name
+        assert wd == (0.2 if has_weight_decay(name, p) else 0.0), name
 
 
 def test_frozen_weights_stay():
@@ -253,8 +253,8 @@ def test_the_mean_reaches_over_a_third_of_the_run_at_most(steps, wanted):
     optimizer = MasterOptimizer(build(), config, torch.float32)
     Training(build(), optimizer, config, steps)
     assert optimizer.decay == pytest.approx(wanted)
-    assert optimizer._share_of_newest() == pytest.approx(1.0)  # the first step is all of it
-    assert optimizer._share_of_newest() == pytest.approx((1 - wanted) / (1 - wanted**2))
+    assert optimizer._newest_weight() == pytest.approx(1.0)  # the first step is all of it
+    assert optimizer._newest_weight() == pytest.approx((1 - wanted) / (1 - wanted**2))
 
 
 def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():

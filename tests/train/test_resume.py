@@ -9,7 +9,7 @@ from tests.stopping import without_clock
 from glassformer.checkpoints.native import list_states
 from glassformer.errors import CheckpointError
 from glassformer.train.loop import run
-from glassformer.train.objectives import Hiding
+from glassformer.train.objectives import InputMasking
 
 STEPS, STOP, BEST = 60, 42, 30
 KEYS = {"epochs": 12, "dropout": 0.3, "evaluate_every": 2, "early_stopping": 6, "average": 0.9, "accumulate": 2,
@@ -25,7 +25,9 @@ def evaluate(rig):
 
 
 def build(make_rig, dtype):
-    return make_rig(evaluate=evaluate, dtype=dtype, **KEYS, objective={"hide": Hiding(0.2, token=4)})
+    return make_rig(
+        evaluate=evaluate, dtype=dtype, **KEYS, objective={"masking": InputMasking(0.2, mask_id=4)}
+    )
 
 
 def everything(rig):
@@ -101,7 +103,7 @@ def test_a_checkpoint_goes_on_by_the_rule_of_ties_it_began_with(make_rig, tmp_pa
                 break
         if made == "before" and stop == 7:
             rig.training.best_step, rig.training.ties = 5, "first"
-            rig.training.LATER = {}  # what is not written
+            rig.training.NEW_KEYS = {}  # what is not written
         rig.training.save(tmp_path / str(stop))
         rig = make_rig(epochs=4, evaluate=unsure_first)
         rig.training.load(tmp_path / str(stop))
@@ -113,12 +115,12 @@ def test_a_checkpoint_goes_on_by_the_rule_of_ties_it_began_with(make_rig, tmp_pa
 
 def test_the_time_of_every_leg_counts(make_rig, tmp_path):
     first = make_rig().training
-    first.earlier = 1000.0  # of a leg before this one
+    first.seconds_before = 1000.0  # of a leg before this one
     first.save(tmp_path)
     second = make_rig().training
     assert 0 < second.seconds_spent < 1000
     second.load(tmp_path)
-    assert 1000 < second.earlier <= second.seconds_spent
+    assert 1000 < second.seconds_before <= second.seconds_spent
     assert first.seconds_spent - 1000 > 0
 
 

@@ -11,14 +11,14 @@ from glassformer.audit.checks import CHECKS, Checked
 from glassformer.audit.predicted import Predicted
 from glassformer.evaluate.metrics import interval, percent
 from glassformer.runtime import machine_facts, versions
-from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.callbacks import Count, no_progress
 
 
 def audit(
     predicted: Predicted,
     *,
     checks: Sequence[str] | None = None,
-    count: Count = uncounted,
+    count: Count = no_progress,
     log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Run all checks of a model's predictions on labeled examples; trains nothing.

@@ -28,7 +28,7 @@ from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import percent
 from glassformer.explain.faithfulness import HIDING, LEAST
 from glassformer.explain.methods import default_method, explain_input
-from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.callbacks import Count, no_progress
 
 SHOWN = 5  # examples that a finding lists
 RESAMPLES = 1000
@@ -87,7 +87,7 @@ def places(p: Predicted, rows: Sequence[int] | np.ndarray) -> tuple[str, ...]:
 # --- performance --------------------------------------------------------------------------------------
 
 
-def performance(p: Predicted, count: Count = uncounted) -> Checked:
+def performance(p: Predicted, count: Count = no_progress) -> Checked:
     """The metric with its interval, compared with a model that always predicts the same."""
     metric = metric_of(p)
     value = metric.value(p.scores)
@@ -148,7 +148,7 @@ def _label_map(p: Predicted) -> list[Finding]:
     return [Finding("warning", "label-map", message, len(swapped), fix=fix)]
 
 
-def calibration(p: Predicted, count: Count = uncounted) -> Checked:
+def calibration(p: Predicted, count: Count = no_progress) -> Checked:
     """Whether probabilities agree with accuracy."""
     result = partial(Checked, "calibration")
     if p.gives_numbers or p.targets.ndim > 1:
@@ -168,7 +168,7 @@ def calibration(p: Predicted, count: Count = uncounted) -> Checked:
     return result(findings, values)
 
 
-def slices(p: Predicted, count: Count = uncounted) -> Checked:
+def slices(p: Predicted, count: Count = no_progress) -> Checked:
     """Slices with more errors than the other examples."""
     parts = slices_of(p)
     significant_slices = significant(parts, more_errors(p.wrong), p.wrong) if parts else []
@@ -199,7 +199,7 @@ def slices(p: Predicted, count: Count = uncounted) -> Checked:
 # --- the data -----------------------------------------------------------------------------------------
 
 
-def data(p: Predicted, count: Count = uncounted) -> Checked:
+def data(p: Predicted, count: Count = no_progress) -> Checked:
     """Duplicates, contradictory labels, class imbalance, lost accents, and labels that look wrong."""
     keys, labels = copy_keys(p.split), list(map(str, p.split.labels))
     members: dict[str, list[int]] = defaultdict(list)
@@ -297,7 +297,7 @@ def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
     return [Finding("warning", "wrong-labels", message, round(wrong_share * len(p)), places(p, order), fix)]
 
 
-def leaks(p: Predicted, count: Count = uncounted) -> Checked:
+def leaks(p: Predicted, count: Count = no_progress) -> Checked:
     """Examples that the model was trained on, including copies."""
     result = partial(Checked, "leaks")
     if p.train is None:
@@ -325,7 +325,7 @@ SAMPLE = 500  # examples to change
 FALL = 0.1  # fall of the metric from which a finding is a warning
 
 
-def robustness(p: Predicted, count: Count = uncounted, most: int = SAMPLE) -> Checked:
+def robustness(p: Predicted, count: Count = no_progress, most: int = SAMPLE) -> Checked:
     """How much the metric falls under changes that preserve the meaning."""
     result = partial(Checked, "robustness")
     rows = _sample(len(p), most)
@@ -391,7 +391,7 @@ GRID = 4  # regions per side of an image
 PER_CLASS = 12  # images per class whose regions are copied
 
 
-def shortcuts(p: Predicted, count: Count = uncounted) -> Checked:
+def shortcuts(p: Predicted, count: Count = no_progress) -> Checked:
     """Words or image regions that flip other examples to a class when inserted."""
     result = partial(Checked, "shortcuts")
     if p.gives_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
@@ -508,7 +508,7 @@ def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
 # --- explanations ---------------------------------------------------------------------------------------
 
 
-def faithfulness(p: Predicted, count: Count = uncounted, most: int = LEAST) -> Checked:
+def faithfulness(p: Predicted, count: Count = no_progress, most: int = LEAST) -> Checked:
     """Whether explanations of the model pass the faithfulness test on some inputs."""
     result = partial(Checked, "faithfulness")
     method = default_method(p.clf)

@@ -130,7 +130,7 @@ def parts_of(clf: Any, example: Any, target: Any = None) -> list[tuple[str, floa
 
 def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
     """The words or patches whose share of the explanation of ``b``'s prediction changed most."""
-    label = None if a.gives_numbers or b.clf.kind_.binary else b.labels_of(b.chosen[i : i + 1])[0]
+    label = None if a.gives_numbers or b.clf.kind_.is_multilabel else b.labels_of(b.chosen[i : i + 1])[0]
     shares: list[dict[str, float]] = []
     try:
         for p in (a, b):

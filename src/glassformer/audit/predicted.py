@@ -23,7 +23,7 @@ from glassformer.tasks.labelled import column_as_text, load_other, with_known_la
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.task import Log, RunContext
-from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.callbacks import Count, no_progress
 
 FURTHEST = 0.2  # share of predicted numbers that count as errors
 
@@ -105,7 +105,7 @@ def predict(
     columns: Mapping[str, str] | None = None,
     on_bad_row: str | None = None,
     log: Log = lambda line: None,
-    count: Count = uncounted,
+    count: Count = no_progress,
 ) -> Predicted:
     """Predict labeled examples with a model.
 

@@ -7,8 +7,8 @@ manifest with sizes and SHA-256 sums comes last, and one rename makes it visible
 
 If the process is killed between any two of these steps, the old folder stays readable. If the system can
 exchange two names (Linux, local disks), a reader never finds the folder missing. Several processes may save
-to one path: each writes a separate folder, these are put in place one after the other, and the last one
-stays.
+to the same path: each writes a separate folder, these are put in place one after the other, and the last
+one stays.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from glassformer.reading import open_regular, read_regular, unique_keys
 
 
 README, GENERATED_README = "README.md", "README.generated.md"
-UNSEALED = {README, GENERATED_README}  # files that a manifest does not list
-MOST_BYTES = 4 * 2**20
+UNLISTED = {README, GENERATED_README}  # files that a manifest does not list
+MAX_CARD_BYTES = 4 * 2**20
 _CHECKSUM_LINE = re.compile(r"\n<!-- card ([0-9a-f]{64}): edit freely, an edited card is kept -->\n\Z")
 
 
@@ -71,13 +71,13 @@ def with_checksum(text: str) -> str:
 def is_generated(path: Path) -> bool:
     """Whether a file is a card that has not been edited since it was written."""
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_CARD_BYTES:
             return False
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):
         return False
-    found = _CHECKSUM_LINE.search(text)
-    return found is not None and hashlib.sha256(text[: found.start()].encode()).hexdigest() == found[1]
+    match = _CHECKSUM_LINE.search(text)
+    return match is not None and hashlib.sha256(text[: match.start()].encode()).hexdigest() == match[1]
 
 
 def card_path(folder: Path) -> Path:
@@ -86,23 +86,23 @@ def card_path(folder: Path) -> Path:
     return path if not path.exists() or is_generated(path) else folder / GENERATED_README
 
 
-def keep_edited_card(old: Path, fresh: Path) -> None:
+def keep_edited_card(old: Path, new: Path) -> None:
     """Copy the user's ``README.md`` of a folder to the folder that will replace it."""
     path = old / README
     if not path.is_file() or path.is_symlink() or is_generated(path):
         return
-    if (fresh / README).exists():
-        (fresh / README).replace(fresh / GENERATED_README)
-    shutil.copyfile(path, fresh / README)
+    if (new / README).exists():
+        (new / README).replace(new / GENERATED_README)
+    shutil.copyfile(path, new / README)
 
 
 # --- the user's files -----------------------------------------------------------------------------
 
 
-def keep_user_files(old: Path, fresh: Path, is_listed: Callable[[str], bool]) -> None:
+def keep_user_files(old: Path, new: Path, is_listed: Callable[[str], bool]) -> None:
     """Move the user's files of a folder to the folder that will replace it.
 
-    Files are hard-linked and need no extra space. Files of ``fresh`` with the same name take precedence, and
+    Files are hard-linked and need no extra space. Files of ``new`` with the same name take precedence, and
     links stay links. If a file cannot be linked or copied, a warning (``NotKeptWarning``) is raised and the
     save continues.
 
@@ -110,32 +110,32 @@ def keep_user_files(old: Path, fresh: Path, is_listed: Callable[[str], bool]) ->
         is_listed: True for names that are not kept: those in the old manifest, and temporary ones.
     """
     with suppress(OSError):
-        keep_edited_card(old, fresh)
-    for place in _others(old, is_listed):
+        keep_edited_card(old, new)
+    for name in _user_files(old, is_listed):
         try:
-            _take_over(old / place, fresh / place)
+            _link_or_copy(old / name, new / name)
         except OSError as error:
-            what = f"{old / place} could not be kept when {old} was saved again: {error.strerror}"
+            what = f"{old / name} could not be kept when {old} was saved again: {error.strerror}"
             warnings.warn(what, NotKeptWarning, stacklevel=5)
 
 
-def _others(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
+def _user_files(old: Path, is_listed: Callable[[str], bool]) -> Iterator[Path]:
     """The user's files, links, empty folders and unreadable folders."""
     for folder, folders, files in os.walk(old):
-        inside = Path(folder).relative_to(old)
-        # A folder that is a link, or that cannot be read, is kept as a whole.
+        parent = Path(folder).relative_to(old)
+        # A folder that is a link, or that cannot be read, is kept without reading it.
         paths = {name: Path(folder) / name for name in folders}
-        whole = [n for n, p in paths.items() if p.is_symlink() or not os.access(p, os.R_OK | os.X_OK)]
-        folders[:] = [name for name in folders if name not in whole]
-        for name in [*files, *whole]:
-            place = inside / name
-            if not is_listed(place.as_posix()) and place.as_posix() not in UNSEALED:
-                yield place
-        if not folders and not files and not whole and folder != str(old):
-            yield inside
+        unread = [n for n, p in paths.items() if p.is_symlink() or not os.access(p, os.R_OK | os.X_OK)]
+        folders[:] = [name for name in folders if name not in unread]
+        for name in [*files, *unread]:
+            relative = parent / name
+            if not is_listed(relative.as_posix()) and relative.as_posix() not in UNLISTED:
+                yield relative
+        if not folders and not files and not unread and folder != str(old):
+            yield parent
 
 
-def _take_over(path: Path, target: Path) -> None:
+def _link_or_copy(path: Path, target: Path) -> None:
     if os.path.lexists(target):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -144,9 +144,9 @@ def _take_over(path: Path, target: Path) -> None:
     elif path.is_dir() and os.access(path, os.R_OK | os.X_OK):
         target.mkdir()
     else:
-        for way in (os.link, shutil.copy2):  # some file systems have no hard links
+        for method in (os.link, shutil.copy2):  # some file systems have no hard links
             with suppress(OSError):
-                way(path, target)
+                method(path, target)
                 return
         os.rename(path, target)  # an unreadable folder, for example another user's
 
@@ -156,21 +156,21 @@ def _take_over(path: Path, target: Path) -> None:
 # Reading a folder that may be replaced meanwhile.
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 MANIFEST = "manifest.json"
-TRIES = 20  # attempts of a reader while the folder is saved again
-LOOKS = 4  # retries after a read error while the folder is missing or changed less than SETTLED s ago
-SETTLED = 2.0
+ATTEMPTS = 20  # attempts of a reader while the folder is saved again
+RETRIES = 4  # retries after a read error while the folder is missing or changed less than STABLE_SECONDS ago
+STABLE_SECONDS = 2.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
 
 
-def exchange(one: Path, two: Path) -> bool:
+def exchange(first: Path, second: Path) -> bool:
     """Exchange the names of two folders in one step; returns False if this system or disk cannot."""
     call = _renameat2()
     return (
         call is not None
-        and call(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(two), RENAME_EXCHANGE) == 0
+        and call(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) == 0
     )
 
 
@@ -186,23 +186,23 @@ def _renameat2() -> Any:
     return call
 
 
-def read_consistently(path: Path, read: Callable[[], Found]) -> Found:
+def read_consistently(path: Path, read: Callable[[], Result]) -> Result:
     """Call ``read`` until the folder ``path`` did not change meanwhile, so that all data are from one save.
 
     Raises:
         CheckpointError: the folder is saved faster than it can be read; or an error of ``read``.
     """
-    for turn in range(TRIES):
-        before = _stamp(path)
+    for attempt in range(ATTEMPTS):
+        stamp = _stamp(path)
         try:
-            found = read()
+            result = read()
         except Exception:
-            if _stamp(path) == before and (turn >= LOOKS or _stays(path)):
+            if _stamp(path) == stamp and (attempt >= RETRIES or _is_stable(path)):
                 raise
         else:
-            if _stamp(path) == before:
-                return found
-        time.sleep(0.002 * turn)
+            if _stamp(path) == stamp:
+                return result
+        time.sleep(0.002 * attempt)
     raise CheckpointError("keeps changing while it is being read", where=str(path), fix="Try again")
 
 
@@ -220,14 +220,14 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe with this name must not block
 
 
-def _stays(path: Path) -> bool:
+def _is_stable(path: Path) -> bool:
     """Whether the folder has been at this path for a while, with or without a manifest.
 
     If names cannot be exchanged, a folder is missing for a moment between the two renames of a save; a reader
     may then mistake the save for a killed one and restore the old folder.
     """
     try:
-        return not 0 <= time.time() - os.stat(path).st_ctime < SETTLED
+        return not 0 <= time.time() - os.stat(path).st_ctime < STABLE_SECONDS
     except OSError:  # it may be missing for a moment
         return False
 
@@ -273,26 +273,26 @@ def write_folder(
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = temporary_name(path)
-        with ExitStack() as held:
+        draft = temporary_name(path)
+        with ExitStack() as locks:
             with moving(path.parent):
                 _sweep(path.parent, path.name)
                 if os.path.lexists(path):
                     _check_replaceable(path, overwrite)
-                fresh.mkdir()
-                held.enter_context(alive(fresh))
+                draft.mkdir()
+                locks.enter_context(alive(draft))
             try:
-                writer(fresh)
-                _seal(fresh, dict(extra or {}))
+                writer(draft)
+                _write_manifest(draft, dict(extra or {}))
                 with moving(path.parent):
                     if os.path.lexists(path):  # another process may have created it meanwhile
                         listed = {MANIFEST, *_check_replaceable(path, overwrite)}
                         keep_user_files(
-                            path, fresh, lambda name: name in listed or is_temporary(Path(name).name)
+                            path, draft, lambda name: name in listed or is_temporary(Path(name).name)
                         )
-                    _publish(fresh, path)
-            finally:  # the new folder if it could not be put in place, or the old one
-                shutil.rmtree(fresh, ignore_errors=True)
+                    _publish(draft, path)
+            finally:  # removes the draft if it could not be put in place, or the old folder after an exchange
+                shutil.rmtree(draft, ignore_errors=True)
     return path
 
 
@@ -314,7 +314,7 @@ def verify_folder(path: str | Path, *, contents: bool = True) -> dict[str, Any]:
     restore_folder(path)
     manifest = _read_manifest(path)
     for name, expected in sorted(manifest["files"].items()):
-        file = _inside(path, name)
+        file = _listed_path(path, name)
         try:
             info = os.stat(file)
         except OSError:
@@ -324,13 +324,13 @@ def verify_folder(path: str | Path, *, contents: bool = True) -> dict[str, Any]:
         if info.st_size != expected["size"]:
             what = f"was changed: {info.st_size:,} bytes instead of {expected['size']:,}"
             raise IncompleteError(what, where=str(file), fix=_SAVE_AGAIN)
-        if contents and _sum_of(file) != expected["sha256"]:
+        if contents and _checksum(file) != expected["sha256"]:
             what = "is damaged: its SHA-256 is not the one in the manifest"
             raise IncompleteError(what, where=str(file), fix=_SAVE_AGAIN)
     return manifest
 
 
-def _sum_of(file: Path) -> str:
+def _checksum(file: Path) -> str:
     try:
         return file_sha256(file)
     except OSError as error:
@@ -347,12 +347,12 @@ def restore_folder(path: str | Path) -> None:
     if os.path.lexists(path):
         return
     with suppress(OSError):  # another process was faster, or we may not write: the caller reports it
-        found = filter(None, map(_LEFTOVER.fullmatch, os.listdir(path.parent)))
-        backups = [path.parent / match[0] for match in found if (match[1], match[3]) == (path.name, "old")]
+        matches = filter(None, map(_LEFTOVER.fullmatch, os.listdir(path.parent)))
+        backups = [path.parent / match[0] for match in matches if (match[1], match[3]) == (path.name, "old")]
         backups.sort(key=lambda backup: backup.lstat().st_mtime_ns)
-        earlier = path.parent / f".{path.name}.old"
-        if backups or _is_marked(earlier):
-            os.rename(backups[-1] if backups else earlier, path)
+        old_name = path.parent / f".{path.name}.old"
+        if backups or _is_marked(old_name):
+            os.rename(backups[-1] if backups else old_name, path)
 
 
 def _is_marked(folder: Path) -> bool:
@@ -381,17 +381,17 @@ def models_below(folder: Path, *marks: str) -> str:
 
     A run is listed instead of the model in it.
     """
-    found: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
     for depth in ("*", "*/*"):
-        for mark in marks if len(found) <= MAX_NAMED else ():
+        for mark in marks if len(folders) <= MAX_NAMED else ():
             files = islice(sorted(islice(folder.glob(f"{depth}/{mark}"), MAX_SEARCHED)), MAX_NAMED + 1)
-            homes = (file.parent for file in files)
-            found |= dict.fromkeys(
-                home.parent if home.name == "model" and home.parent != folder else home for home in homes
+            parents = (file.parent for file in files)
+            folders |= dict.fromkeys(
+                home.parent if home.name == "model" and home.parent != folder else home for home in parents
             )
-    found.pop(folder, None)
-    shown = ", ".join(map(str, list(found)[:MAX_NAMED]))
-    return shown + (", ..." if len(found) > MAX_NAMED else "")
+    folders.pop(folder, None)
+    text = ", ".join(map(str, list(folders)[:MAX_NAMED]))
+    return text + (", ..." if len(folders) > MAX_NAMED else "")
 
 
 def temporary_name(path: Path) -> Path:
@@ -441,30 +441,30 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         GlassformerError: the disk is full, read-only ...; the old file stays untouched.
     """
-    fresh = temporary_name(path)
+    draft = temporary_name(path)
     with disk_errors(path):
         try:
-            yield fresh
-            with open(fresh, "rb+") as file:
+            yield draft
+            with open(draft, "rb+") as file:
                 os.fsync(file.fileno())
-            os.replace(fresh, path)
+            os.replace(draft, path)
             _sync_folder(path.parent)
         finally:
             with suppress(OSError):
-                fresh.unlink(missing_ok=True)
+                draft.unlink(missing_ok=True)
 
 
 def replace_text(path: Path, text: str) -> None:
     """Replace a text file atomically, see ``replacing``."""
-    with replacing(path) as fresh:
-        fresh.write_text(readable(text), encoding="utf-8")
+    with replacing(path) as draft:
+        draft.write_text(readable(text), encoding="utf-8")
 
 
 def unshare(path: Path) -> None:
     """Replace ``path`` by a copy before it is written to, if it is also hard-linked elsewhere."""
     if path.stat().st_nlink > 1:
-        with replacing(path) as fresh:
-            shutil.copy2(path, fresh)
+        with replacing(path) as draft:
+            shutil.copy2(path, draft)
 
 
 def file_sha256(path: str | Path) -> str:
@@ -525,7 +525,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
     return list(files)
 
 
-def _seal(folder: Path, extra: dict[str, Any]) -> None:
+def _write_manifest(folder: Path, extra: dict[str, Any]) -> None:
     """Sync every file and folder, then write the manifest that lists the files."""
     files: dict[str, dict[str, Any]] = {}
     folders = [folder]
@@ -538,7 +538,7 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 size = os.fstat(file.fileno()).st_size
                 os.fsync(file.fileno())
-            if (name := item.relative_to(folder).as_posix()) not in UNSEALED:
+            if (name := item.relative_to(folder).as_posix()) not in UNLISTED:
                 files[name] = {"size": size, "sha256": digest}
         else:
             raise CheckpointError("only plain files can be saved", where=str(item))
@@ -551,17 +551,17 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
         _sync_folder(item)
 
 
-def _publish(fresh: Path, target: Path) -> None:
-    """Exchange ``fresh`` and ``target``; in two steps if the system cannot exchange names."""
-    backup = fresh.with_suffix(".old")
-    while not (target.exists() and exchange(fresh, target)):
+def _publish(draft: Path, target: Path) -> None:
+    """Exchange ``draft`` and ``target``; in two steps if the system cannot exchange names."""
+    backup = draft.with_suffix(".old")
+    while not (target.exists() and exchange(draft, target)):
         if target.exists():
             os.rename(target, backup)
         try:
-            os.rename(fresh, target)
+            os.rename(draft, target)
             break
         except OSError as error:
-            # A reader that saw no folder at this moment may have restored the old one: try again.
+            # A reader that saw no folder at this moment may have restored the old folder: try again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 restore_folder(target)
                 raise
@@ -598,7 +598,7 @@ MODEL_FILES = (
 )
 
 
-def no_folder(path: str | Path) -> NoSuchModelError:
+def missing_folder_error(path: str | Path) -> NoSuchModelError:
     """The error for a missing model folder."""
     fix = GIVE_A_MODEL
     if is_named(path):
@@ -616,7 +616,7 @@ def check_is_model(folder: Path) -> None:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     file = folder / MANIFEST
     if not folder.is_dir():
-        raise no_folder(folder)
+        raise missing_folder_error(folder)
     if not os.path.lexists(file):
         raise IncompleteError("is missing: the folder is incomplete", where=str(file), fix=_SAVE_AGAIN)
     raw = _read_bounded(file, MAX_JSON_BYTES)
@@ -643,11 +643,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _listed_path(folder: Path, name: str) -> Path:
     """The path of a listed file, which must be a plain relative name inside the folder."""
     parts = PurePosixPath(name).parts
-    plain = bool(parts) and PurePosixPath(name).as_posix() == name and not name.startswith("/")
-    if not plain or ".." in parts or any(c in name for c in "\\:\0"):
+    is_plain = bool(parts) and PurePosixPath(name).as_posix() == name and not name.startswith("/")
+    if not is_plain or ".." in parts or any(c in name for c in "\\:\0"):
         what = f"lists {name!r}, which is not a plain name inside the folder"
         raise CheckpointError(what, where=str(folder / MANIFEST), fix="Do not use this checkpoint")
     file = folder

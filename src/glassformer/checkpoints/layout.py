@@ -49,28 +49,30 @@ PROBLEMS = {
 OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout", "sides")
 
 
-def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str) -> Model:
+def restore(
+    model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str
+) -> Model:
     """Create a model from a config, and load its tensors.
 
-    Names and shapes are compared before memory is allocated, because a config may ask for too much.
+    Names and shapes are compared before memory is allocated, because a config may describe too large a model.
 
     Raises:
         CheckpointError: tensors do not match (the message names them), or the config is not valid.
     """
-    compare(outline(model_class, config, len(tensors), where).state_dict(), tensors, where)
-    model = blank(model_class, config, where)
+    compare(on_meta(model_class, config, len(tensors), where).state_dict(), tensors, where)
+    model = uninitialized(model_class, config, where)
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return model
 
 
-def blank(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
-    """A model with allocated but uninitialized tensors, to be loaded."""
+def uninitialized(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
+    """Create a model with allocated but uninitialized tensors, to be loaded."""
     with _NoInitialization():
-        return made(model_class, config, where)
+        return create_model(model_class, config, where)
 
 
-def outline(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
-    """The model on the meta device: names and shapes of its tensors, without memory.
+def on_meta(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
+    """Create the model on the meta device: names and shapes of its tensors, without memory.
 
     Raises:
         CheckpointError: more layers than ``num_tensors``, or the config is not valid.
@@ -81,17 +83,17 @@ def outline(model_class: Callable[[Any], Model], config: Any, num_tensors: int, 
             what = f"{layers:,} layers, but the weights hold {num_tensors} tensors"
             raise CheckpointError(what, where=f"{where}/config.json")
     with torch.device("meta"), _NoInitialization():
-        return made(model_class, config, where)
+        return create_model(model_class, config, where)
 
 
-def made(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
+def create_model(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
     """Create a model; raises CheckpointError if the config is not valid."""
     try:
         return model_class(config)
     except InputError:
         raise
     except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
-        what = f"no model can be made of it: {reason(error)}"
+        what = f"no model can be built from this config: {reason(error)}"
         raise CheckpointError(what, where=f"{where}/config.json") from None
 
 
@@ -123,9 +125,9 @@ def _check_numbers(config: Any, where: str) -> None:
             _check_numbers(value, where)
             continue
         low, high = RANGES.get(field.name, (-MAX_NUMBER, MAX_NUMBER))
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, int | float) and not low <= one <= high:
-                what = f"{field.name} = {shown(one)} is not between {low:g} and {high:g}"
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int | float) and not low <= number <= high:
+                what = f"{field.name} = {shown(number)} is not between {low:g} and {high:g}"
                 raise CheckpointError(what, where=f"{where}/config.json")
     if (grid := getattr(config, "grid", None)) is not None and grid[0] * grid[1] > MAX_PATCHES:
         raise CheckpointError(f"images of {grid[0] * grid[1]:,} patches", where=f"{where}/config.json")
@@ -136,16 +138,16 @@ def reason(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def compare(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str) -> None:
+def compare(ours: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str) -> None:
     """Raise CheckpointError if a tensor is missing, unexpected or has another shape."""
-    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    for what, names in (("missing", missing), ("unexplained", extra)):
+    missing, unexpected = sorted(ours.keys() - tensors.keys()), sorted(tensors.keys() - ours.keys())
+    for what, names in (("missing", missing), ("unexpected", unexpected)):
         if names:
             raise CheckpointError(listing(f"{what} tensors", names), where=where)
     for name, tensor in tensors.items():
-        if tensor.shape != own[name].shape:
+        if tensor.shape != ours[name].shape:
             raise CheckpointError(
-                f"{name} is {tuple(tensor.shape)}, config.json says {tuple(own[name].shape)}", where=where
+                f"{name} is {tuple(tensor.shape)}, config.json says {tuple(ours[name].shape)}", where=where
             )
 
 
@@ -196,15 +198,15 @@ def write(
     write_tensors(folder, {k: v.float() for k, v in tensors.items()}, max_shard_bytes=max_shard_bytes)
 
 
-def write_beside(
+def write_split(
     folder: Path,
     settings: dict[str, Any],
     config: Any,
     encoder: dict[str, Tensor],
-    rest: dict[str, Tensor],
+    head_tensors: dict[str, Tensor],
     max_shard_bytes: int | None,
 ) -> None:
     """Write an encoder in the Hub's layout, and our pooling and head to ``head.safetensors``."""
     settings["glassformer"] = {k: v for k in OWN_KEYS if (v := getattr(config, k, None)) is not None}
-    write_tensors(folder, rest, name="head")
+    write_tensors(folder, head_tensors, name="head")
     write(folder, settings, encoder, max_shard_bytes)

@@ -4,8 +4,8 @@
 
 The kernel holds the lock (``flock``) and releases it when the process ends, also after a crash or a kill; the
 file that then remains locks nothing. On file systems without such locks the note in the file decides: a
-process of this machine that has ended no longer counts, one of another machine counts until the file is
-removed. Readers take no lock.
+note of an ended process of this machine no longer counts, a note of another machine counts until the file
+is removed. Readers take no lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOCK = ".lock"
 MAX_NOTE_BYTES = 4096  # a longer note is read up to here
 LOCK_ATTEMPTS = 10  # 20 ms apart: another process may hold the lock only to test whether it is free
 MOVE_ATTEMPTS = 1200  # 50 ms apart: another process may need that long to move a folder into its place
-_HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+LOCKED_ERRORS = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 def try_lock(handle: int) -> bool | None:
@@ -46,7 +46,7 @@ def try_lock(handle: int) -> bool | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return False if error.errno in _HELD else None
+        return False if error.errno in LOCKED_ERRORS else None
     return True
 
 
@@ -59,15 +59,15 @@ def writing(folder: str | Path) -> Iterator[Path]:
         GlassformerError: the folder or its lock cannot be created.
     """
     folder = Path(folder)
-    made = [path for path in (folder.absolute(), *folder.absolute().parents) if not os.path.lexists(path)]
-    handle = _take(folder)
+    created = [path for path in (folder.absolute(), *folder.absolute().parents) if not os.path.lexists(path)]
+    handle = _acquire(folder)
     try:
         yield folder
     finally:
-        _release(folder, handle, made)
+        _release(folder, handle, created)
 
 
-def refuse_held(folder: str | Path) -> None:
+def check_unlocked(folder: str | Path) -> None:
     """Raise ConfigError if another process holds the lock of ``folder``; creates nothing."""
     path = Path(folder) / LOCK
     try:
@@ -76,23 +76,23 @@ def refuse_held(folder: str | Path) -> None:
         return
     try:
         for _ in range(LOCK_ATTEMPTS):
-            if _ours(handle):
+            if _try_acquire(handle):
                 return
             time.sleep(0.02)
-        if _same(handle, path):
-            raise _refusal(Path(folder), handle)
+        if _is_same_file(handle, path):
+            raise _in_use_error(Path(folder), handle)
     finally:
         os.close(handle)
 
 
-def holds_nothing(folder: Path) -> bool:
+def is_empty_folder(folder: Path) -> bool:
     """Whether a folder is empty but for a lock file that a killed process may have left."""
     return all(name == LOCK for name in os.listdir(folder))
 
 
 @contextmanager
 def moving(folder: Path) -> Iterator[None]:
-    """Keep other processes from creating, moving or removing folders in ``folder``; wait for others."""
+    """Keep other processes from creating, moving or removing folders in ``folder``; may wait a minute."""
     handle = _open_folder(folder)
     try:
         for _ in range(MOVE_ATTEMPTS):
@@ -127,7 +127,7 @@ def is_alive(folder: Path, pid: int) -> bool:
         return False
     try:
         free = try_lock(handle)
-        return _exists(pid) if free is None else not free
+        return _process_exists(pid) if free is None else not free
     finally:
         os.close(handle)
 
@@ -137,8 +137,8 @@ def is_alive(folder: Path, pid: int) -> bool:
 _SAFE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def _take(folder: Path) -> int:
-    path, refused = folder / LOCK, 0
+def _acquire(folder: Path) -> int:
+    path, attempts = folder / LOCK, 0
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -150,14 +150,14 @@ def _take(folder: Path) -> int:
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise CannotWriteError(f"{path}: is not a plain file; remove it")
-            if not _ours(handle):
-                refused += 1
-                if refused > LOCK_ATTEMPTS:
-                    raise _refusal(folder, handle)
+            if not _try_acquire(handle):
+                attempts += 1
+                if attempts > LOCK_ATTEMPTS:
+                    raise _in_use_error(folder, handle)
                 time.sleep(0.02)
-            elif _same(handle, path) and os.fstat(handle).st_nlink > 1:
+            elif _is_same_file(handle, path) and os.fstat(handle).st_nlink > 1:
                 path.unlink()  # also hard-linked elsewhere: the next turn creates a new file
-            elif _same(handle, path):
+            elif _is_same_file(handle, path):
                 _write_note(handle, path)
                 return handle
         except BaseException:
@@ -166,28 +166,28 @@ def _take(folder: Path) -> int:
         os.close(handle)  # locked by another process, or removed before its holder released it: try again
 
 
-def _ours(handle: int) -> bool:
+def _try_acquire(handle: int) -> bool:
     """Whether we now hold this open lock file; without locks, whether its note says that it is free."""
-    free = try_lock(handle)
-    if free is not None:
-        return free
+    locked = try_lock(handle)
+    if locked is not None:
+        return locked
     note = _read_note(handle)
     if not note or (note.get("pid"), note.get("host")) == (os.getpid(), socket.gethostname()):
         return True
-    return note.get("host") == socket.gethostname() and not _exists(note.get("pid"))
+    return note.get("host") == socket.gethostname() and not _process_exists(note.get("pid"))
 
 
-def _release(folder: Path, handle: int, made: list[Path]) -> None:
+def _release(folder: Path, handle: int, created: list[Path]) -> None:
     path = folder / LOCK
     with suppress(OSError):
-        if _same(handle, path):
+        if _is_same_file(handle, path):
             path.unlink()
-        for one in made:
-            one.rmdir()  # fails if something was written there
+        for path in created:
+            path.rmdir()  # fails if something was written there
     os.close(handle)
 
 
-def _same(handle: int, path: Path) -> bool:
+def _is_same_file(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
@@ -196,11 +196,11 @@ def _same(handle: int, path: Path) -> bool:
 
 def _write_note(handle: int, path: Path) -> None:
     program = Path(sys.argv[0] or "python")
-    words = [program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]]
+    command = [program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]]
     note = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "command": shlex.join(words)[:500],
+        "command": shlex.join(command)[:500],
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     try:
@@ -221,20 +221,20 @@ def _read_note(handle: int) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _refusal(folder: Path, handle: int) -> ConfigError:
+def _in_use_error(folder: Path, handle: int) -> ConfigError:
     note = _read_note(handle)
-    who = f"process {note['pid']}" if "pid" in note else "another process"
+    process = f"process {note['pid']}" if "pid" in note else "another process"
     if note.get("host") and note["host"] != socket.gethostname():
-        who += f" on {note['host']}"
+        process += f" on {note['host']}"
     since = f" since {note['since']}" if "since" in note else ""
     command = f" ({note['command']})" if note.get("command") else ""
     fix = "Wait until it has ended, stop it, or choose another folder"
     if try_lock(handle) is None:
         fix += f"; if it has ended, remove {folder / LOCK}"
-    return RunInUseError(f"is being written by {who}{since}{command}", where=str(folder), fix=fix)
+    return RunInUseError(f"is being written by {process}{since}{command}", where=str(folder), fix=fix)
 
 
-def _exists(pid: Any) -> bool:
+def _process_exists(pid: Any) -> bool:
     """Whether a process with this PID runs on this machine."""
     if type(pid) is not int or pid <= 0 or os.name == "nt":
         return os.name == "nt"

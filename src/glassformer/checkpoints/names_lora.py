@@ -1,7 +1,7 @@
 """LoRA adapters in PEFT's format: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
 Tensor names are those of the Hub's checkpoints. If later releases of ``transformers`` use other module names
-(``NameTable.newer``), tensors are saved under both names, so that ``peft`` opens the folder with any release.
+(``NameTable.new_names``), tensors are saved under both, so that ``peft`` opens the folder with any release.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.names import NameTable, layered, listing
+from glassformer.checkpoints.names import NameTable, layer_patterns, listing
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, NoSuchModelError, NotForThisModelError
@@ -24,7 +24,7 @@ from glassformer.finite import json_text
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
 QKV = "encoder.layers.{i}.attention.qkv"
 # part of an encoder layer in ``nn.lora`` -> our name of its linear layer
-OURS = {
+LAYER_NAMES = {
     "out": "encoder.layers.{i}.attention.out",
     "up": "encoder.layers.{i}.feed_forward.up",
     "down": "encoder.layers.{i}.feed_forward.down",
@@ -87,15 +87,15 @@ def save_adapter(
     if QKV not in table.fused:
         what = "PEFT's format has no names for separate query, key and value updates of a fused matrix"
         raise NotForThisModelError(what, where="adapter", fix="Save the whole model")
-    sets = _names(table)
+    name_sets = _names(table)
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
         layers = max(layers, int(layer) + 1)
         parts += [part] if part not in parts else []
-        for names in sets:
+        for names in name_sets:
             stem = f"{table.prefix if with_prefix else ''}{names[part].format(i=layer)}"
             tensors[f"{ROOT}{stem}.lora_{matrix}.weight"] = tensor
-    whole = {name.rpartition(".")[0] for name in head or {}}
+    trained = {name.rpartition(".")[0] for name in head or {}}
     settings = {
         "peft_type": "LORA",
         "r": rank,
@@ -107,7 +107,7 @@ def save_adapter(
         "inference_mode": True,
         "fan_in_fan_out": False,
         "base_model_name_or_path": None,
-        "modules_to_save": sorted(stem.removeprefix(table.prefix) for stem in whole) or None,
+        "modules_to_save": sorted(stem.removeprefix(table.prefix) for stem in trained) or None,
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(json_text(settings, indent=2, ascii=True) + "\n", encoding="utf-8")
@@ -118,27 +118,27 @@ def save_adapter(
 def _names(table: NameTable) -> list[dict[str, str]]:
     """Part -> name of its layer: on the Hub, and in later releases of ``transformers`` if different."""
 
-    def of(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
+    def by_part(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
         thirds = dict(zip(("query", "key", "value"), fused.get(QKV, ()), strict=False))
-        return thirds | {part: single[ours] for part, ours in OURS.items() if ours in single}
+        return thirds | {part: single[ours] for part, ours in LAYER_NAMES.items() if ours in single}
 
-    later = {ours: name for ours, name in table.newer.items() if isinstance(name, str)}
-    threes = {ours: names for ours, names in table.newer.items() if not isinstance(names, str)}
-    return [names for names in (of(table.fused, table.encoder), of(threes, later)) if names]
+    newer = {ours: name for ours, name in table.new_names.items() if isinstance(name, str)}
+    qkv = {ours: names for ours, names in table.new_names.items() if not isinstance(names, str)}
+    return [names for names in (by_part(table.fused, table.encoder), by_part(qkv, newer)) if names]
 
 
 def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
     """``target_modules``: name suffixes that only match these parts; full names if there are none."""
     out: list[str] = []
     for names in _names(table):
-        taken = [names[part] for part in parts]
-        own = list(names.values())
-        others = {*own, *table.encoder.values(), *table.heads.values()} - {*taken}
-        for name in taken:
+        targets = [names[part] for part in parts]
+        names_here = list(names.values())
+        other_names = {*names_here, *table.encoder.values(), *table.heads.values()} - {*targets}
+        for name in targets:
             words = name.partition("{i}.")[2].split(".")
-            ends = (".".join(words[-n:]) for n in range(1, len(words) + 1))
-            alone = [end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others)]
-            out += alone[:1] or [name.format(i=layer) for layer in range(layers)]
+            suffixes = (".".join(words[-n:]) for n in range(1, len(words) + 1))
+            unique = [end for end in suffixes if not any(f".{o}".endswith(f".{end}") for o in other_names)]
+            out += unique[:1] or [name.format(i=layer) for layer in range(layers)]
     return list(dict.fromkeys(out))
 
 
@@ -147,7 +147,7 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
 
     Args:
         table: name table of the encoder's family.
-        from_hub: converts fully trained layers to our names; None: by the table.
+        from_hub: converts fully trained layers to our names; None: ``table`` does.
 
     Raises:
         CheckpointError: another kind of adapter, invalid settings, or tensors that are missing, unexpected or
@@ -158,18 +158,18 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
         raise NoSuchModelError("no such folder", where=str(folder), fix=f"Name the folder with {CONFIG}")
     settings = read_json(folder / CONFIG, MAX_BYTES)
     kind = settings.get("peft_type")
-    odd = [key for key in UNSUPPORTED if settings.get(key)]
-    if kind != "LORA" or odd or settings.get("bias", "none") not in (None, "none"):
-        what = f"{odd[0]} = {shown(settings[odd[0]])}" if odd else f"bias = {shown(settings.get('bias'))}"
+    bad = [key for key in UNSUPPORTED if settings.get(key)]
+    if kind != "LORA" or bad or settings.get("bias", "none") not in (None, "none"):
+        what = f"{bad[0]} = {shown(settings[bad[0]])}" if bad else f"bias = {shown(settings.get('bias'))}"
         what = what if kind == "LORA" else f"peft_type = {shown(kind)}"
         raise CheckpointError(f"only plain LORA is supported, not {what}", where=where)
     rank, alpha = number(settings, "r", where), real(settings, "lora_alpha", where, 8.0)
     scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
-    found, rest = _split_tensors(
+    updates, head = _split_tensors(
         read_tensors(folder, WEIGHTS), table, str(folder), from_hub or table.from_hub
     )
-    for slot in {key[:-2] for key in found}:
-        sides = [found.get(f"{slot}.{side}") for side in "AB"]
+    for slot in {key[:-2] for key in updates}:
+        sides = [updates.get(f"{slot}.{side}") for side in "AB"]
         if sides[0] is None or sides[1] is None:
             side = "A" if sides[0] is None else "B"
             raise CheckpointError(f"missing tensor: lora_{side} of {slot}", where=str(folder))
@@ -179,7 +179,7 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
         ):
             shapes = f"{tuple(sides[0].shape)} and {tuple(sides[1].shape)}"
             raise CheckpointError(f"the updates of {slot} are {shapes}, the rank {rank}", where=str(folder))
-    return Adapter(found, rank, alpha, scale, rest)
+    return Adapter(updates, rank, alpha, scale, head)
 
 
 def _split_tensors(
@@ -187,28 +187,28 @@ def _split_tensors(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Split tensors into LoRA updates and fully trained layers, under our names."""
     slots = {name: part for names in _names(table) for part, name in names.items()}
-    found: dict[str, Tensor] = {}
-    whole: dict[str, Tensor] = {}
-    unexplained = []
+    updates: dict[str, Tensor] = {}
+    trained: dict[str, Tensor] = {}
+    unexpected = []
     for key, tensor in tensors.items():
         stem, _, side = key.removesuffix(".weight").rpartition(".lora_")
-        patterns = layered(stem.removeprefix(ROOT).removeprefix(table.prefix))
+        patterns = layer_patterns(stem.removeprefix(ROOT).removeprefix(table.prefix))
         known = ((name, layer) for name, layer in patterns if name in slots and 0 < len(layer) < 7)
         name, layer = next(known, ("", ""))
         if not key.startswith(ROOT) or not tensor.is_floating_point():
-            unexplained.append(key)
+            unexpected.append(key)
         elif stem and side in ("A", "B") and name in slots:
             slot = f"{int(layer)}.{slots[name]}.{side}"
-            if slot in found and not found[slot].equal(tensor):
+            if slot in updates and not updates[slot].equal(tensor):
                 raise CheckpointError(f"holds two different updates of {slot}", where=where)
-            found[slot] = tensor.float()
+            updates[slot] = tensor.float()
         elif stem:
-            unexplained.append(key)
+            unexpected.append(key)
         else:
-            whole[key.removeprefix(ROOT)] = tensor.float()
-    if unexplained:
-        raise CheckpointError(listing("unexplained tensors", unexplained), where=where)
-    rest: dict[str, Any] = from_hub(whole, where) if whole else {}
-    if deep := [name for name in rest if not name.startswith(("head.", "pooling."))]:
-        raise CheckpointError(listing("whole layers of the encoder", deep), where=where)
-    return found, rest
+            trained[key.removeprefix(ROOT)] = tensor.float()
+    if unexpected:
+        raise CheckpointError(listing("unexpected tensors", unexpected), where=where)
+    head: dict[str, Any] = from_hub(trained, where) if trained else {}
+    if inner := [name for name in head if not name.startswith(("head.", "pooling."))]:
+        raise CheckpointError(listing("fully trained layers of the encoder", inner), where=where)
+    return updates, head

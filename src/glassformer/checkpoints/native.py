@@ -4,7 +4,7 @@
                                  state.json          every other value
                                  manifest.json       sizes and SHA-256 sums, written last
 
-If the newest one is damaged, the one before is used.
+If the newest checkpoint is damaged, the previous one is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from glassformer.checkpoints.files import (
     verify_folder,
     write_folder,
 )
-from glassformer.checkpoints.locks import refuse_held
+from glassformer.checkpoints.locks import check_unlocked
 from glassformer.checkpoints.settings import count
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NewerFormatError, RunInUseError
@@ -38,7 +38,7 @@ from glassformer.finite import json_text, restored
 # 1: records of all steps in state.json. 2: their numbers among the tensors. All formats stay readable.
 STATE_FORMAT = 2
 _STEP = re.compile(r"step-(\d{8,})")
-_ASIDE = re.compile(r"\.(step-\d{8,})\.(?:.*\.)?old")  # see ``restore_folder``
+_BACKUP = re.compile(r"\.(step-\d{8,})\.(?:.*\.)?old")  # see ``restore_folder``
 
 
 class LoadedState(NamedTuple):
@@ -103,10 +103,10 @@ def list_states(folder: str | Path) -> list[tuple[int, Path]]:
     if not folder.is_dir():
         return []
     for name in os.listdir(folder):
-        if aside := _ASIDE.fullmatch(name):
-            restore_folder(folder / aside[1])
-    found = [(match, folder / name) for name in os.listdir(folder) if (match := _STEP.fullmatch(name))]
-    return sorted((int(match[1]), path) for match, path in found if path.is_dir())
+        if backup := _BACKUP.fullmatch(name):
+            restore_folder(folder / backup[1])
+    matches = [(match, folder / name) for name in os.listdir(folder) if (match := _STEP.fullmatch(name))]
+    return sorted((int(match[1]), path) for match, path in matches if path.is_dir())
 
 
 def newest_state(folder: str | Path) -> str:
@@ -119,9 +119,9 @@ def load_state(folder: str | Path) -> LoadedState:
     """Load the newest complete checkpoint; damaged ones are skipped and listed in ``skipped``.
 
     Raises:
-        CheckpointError: there is no complete checkpoint; the message has the error of the newest one.
-        NewerFormatError: a later version wrote the newest one. Older ones are not used instead, because the
-            next save would remove the newer one.
+        CheckpointError: there is no complete checkpoint; the message has the error of the newest checkpoint.
+        NewerFormatError: a later version wrote the newest checkpoint. Older ones are not used instead,
+            because the next save would remove the newest one.
     """
     folder = Path(folder)
     skipped: list[tuple[Path, str]] = []
@@ -132,15 +132,15 @@ def load_state(folder: str | Path) -> LoadedState:
                 raise CheckpointError(f"holds step {manifest['extra'].get('step')}", where=str(path))
             version = count(manifest["extra"], "format", str(path), 1)
             if version > STATE_FORMAT:
-                newer = f"has format {version}; this version reads up to {STATE_FORMAT}"
-                raise NewerFormatError(newer, where=str(path), fix=UPDATE)
+                what = f"has format {version}; this version reads up to {STATE_FORMAT}"
+                raise NewerFormatError(what, where=str(path), fix=UPDATE)
             missing = {"state.json", "state.safetensors"} - manifest["files"].keys()
             if missing:
                 raise CheckpointError(f"has no {min(missing)}", where=str(path))
             return LoadedState(
                 step, read_tensors(path, "state"), restored(read_json(path / "state.json")), path, skipped
             )
-        except NewerFormatError:  # with an older one, the next save would remove the newer one
+        except NewerFormatError:  # after resuming from an older one, the next save would remove it
             raise
         except CheckpointError as error:
             skipped.append((path, str(error)))
@@ -160,41 +160,41 @@ def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
         return None
 
 
-OTHER_DATA = "was made with other training data: they have changed since"
+OTHER_DATA = "was made with other training data: the data have changed since"
 
 
-def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def check_fingerprint(loaded: LoadedState, current: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Raise CheckpointError, with the first difference, if a checkpoint has other data or settings.
 
     Args:
-        before: values of settings for checkpoints that are older than the setting.
+        defaults: values of settings that did not exist when the checkpoint was written.
     """
-    theirs = {key: before[key] for key in ours if key in before} | found.state.get("fingerprint", {})
+    saved = {key: defaults[key] for key in current if key in defaults} | loaded.state.get("fingerprint", {})
     # Settings first, because many of them change the data, too.
-    for key in sorted(ours.keys() | theirs.keys(), key=lambda key: (key == "data_sha256", key)):
-        if key == "data_sha256" and ours.get(key) != theirs.get(key):
+    for key in sorted(current.keys() | saved.keys(), key=lambda key: (key == "data_sha256", key)):
+        if key == "data_sha256" and current.get(key) != saved.get(key):
             raise CheckpointError(
                 OTHER_DATA,
-                where=str(found.path),
+                where=str(loaded.path),
                 fix="Put the data back as they were, or start a new run",
             )
-        if ours.get(key) != theirs.get(key):
-            made = f"with {key} = {theirs[key]!r}" if key in theirs else f"without {key}"
-            now = f"now it is {ours[key]!r}" if key in ours else "but now it is not set"
+        if current.get(key) != saved.get(key):
+            old = f"with {key} = {saved[key]!r}" if key in saved else f"without {key}"
+            new = f"now it is {current[key]!r}" if key in current else "but now it is not set"
             raise CheckpointError(
-                f"was made {made}, {now}",
-                where=str(found.path),
+                f"was made {old}, {new}",
+                where=str(loaded.path),
                 fix="Resume with the settings of the first run, or start a new run",
             )
 
 
 def _remove_old(folder: Path, newest: int, keep_last: int) -> None:
-    kept = 1
+    num_kept = 1
     for step, path in reversed(list_states(folder)):
         if step == newest:
             continue
-        if step < newest and kept < keep_last and _looks_complete(path):
-            kept += 1
+        if step < newest and num_kept < keep_last and _looks_complete(path):
+            num_kept += 1
             continue
         # Renamed first, so that a kill during removal does not leave an incomplete checkpoint in the list.
         os.rename(path, temporary_name(path))
@@ -239,15 +239,15 @@ def refuse_unfinished(folder: str | Path) -> None:
             f"Copy it back, or train again: {resume_command(folder)}",
         )
         raise IncompleteError(what, where=str(folder), fix=fix)
-    what = f"training is not finished ({reached(folder)}), so there is no model yet"
+    what = f"training is not finished ({progress(folder)}), so there is no model yet"
     try:
-        refuse_held(folder)
+        check_unlocked(folder)
     except ConfigError:  # locked by the process that trains it
         raise RunInUseError(what, where=str(folder), fix="It is being trained: wait until it ends") from None
     raise RunInUseError(what, where=str(folder), fix=f"Continue with: {resume_command(folder)}")
 
 
-def reached(folder: Path) -> str:
+def progress(folder: Path) -> str:
     """The step of the newest checkpoint of a run and, if known, the total number of steps."""
     states = list_states(folder / "checkpoints")
     if not states:

@@ -19,7 +19,7 @@ FORMAT = 1
 CLEAN = ("none", "html", "words", "syllables", "trim")
 
 
-def about_ngrams(ngrams: Ngrams) -> dict[str, Any]:
+def ngrams_metadata(ngrams: Ngrams) -> dict[str, Any]:
     """All values except the IDF weights, for JSON."""
     return {
         "format": FORMAT,
@@ -34,7 +34,7 @@ def about_ngrams(ngrams: Ngrams) -> dict[str, Any]:
 
 def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
     """Write both files into a folder."""
-    text = json_text(about_ngrams(ngrams), indent=0) + "\n"
+    text = json_text(ngrams_metadata(ngrams), indent=0) + "\n"
     (folder / FILE).write_text(text, encoding="utf-8")
     write_tensors(folder, {"idf": torch.from_numpy(ngrams.idf)}, name=IDF)
 
@@ -42,24 +42,24 @@ def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
 def read_ngrams(folder: str | Path) -> Ngrams:
     """Read files of ``write_ngrams``."""
     folder = Path(folder)
-    where, about = str(folder / FILE), read_json(folder / FILE)
-    if about.get("format") != FORMAT:
-        raise CheckpointError(f"has the format {shown(about.get('format'))}, not {FORMAT}", where=where)
-    grams: dict[str, Any] = {key: about.get(key) for key in ("words", "characters")}
+    where, metadata = str(folder / FILE), read_json(folder / FILE)
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"has the format {shown(metadata.get('format'))}, not {FORMAT}", where=where)
+    grams: dict[str, Any] = {key: metadata.get(key) for key in ("words", "characters")}
     for key, value in grams.items():
         if not isinstance(value, list) or not all(isinstance(gram, str) for gram in value):
             raise CheckpointError(f"{key!r} is not a list of texts", where=where)
-    flags: dict[str, Any] = {key: about.get(key) for key in ("lowercase", "strip_accents", "pairs")}
+    flags: dict[str, Any] = {key: metadata.get(key) for key in ("lowercase", "strip_accents", "pairs")}
     for key, value in flags.items():
         if not isinstance(value, bool):
             raise CheckpointError(f"{key} = {shown(value)} is not true or false", where=where)
-    clean = about.get("clean")
+    clean = metadata.get("clean")
     if clean not in CLEAN:
         raise CheckpointError(f"clean = {shown(clean)} is not known", where=where, fix=", ".join(CLEAN))
     count = len(grams["words"]) + len(grams["characters"])
     idf = read_tensors(folder, IDF).get("idf")
-    fits = idf is not None and idf.dtype == torch.float64 and idf.shape == (count,)
-    if idf is None or not fits or not bool(idf.isfinite().all()):
+    has_weights = idf is not None and idf.dtype == torch.float64 and idf.shape == (count,)
+    if idf is None or not has_weights or not bool(idf.isfinite().all()):
         what = f"has no weight for each of the {count:,} n-grams"
         raise CheckpointError(what, where=str(folder / f"{IDF}.safetensors"), fix="Save it again")
     return Ngrams(grams["words"], grams["characters"], idf.numpy().copy(), clean=clean, **flags)

@@ -103,30 +103,30 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
     where, steps = str(folder / MODULES), _read_steps(folder / MODULES)
     kinds = [kind for kind, _ in steps]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) & {"Transformer", "Pooling"} or steps[0][1]:
-        given = ", ".join(kinds) or "none"
-        what = f"the steps are {given}; expected: Transformer (in this folder), Pooling, and then others"
+        names = ", ".join(kinds) or "none"
+        what = f"the steps are {names}; expected: Transformer (in this folder), Pooling, and then others"
         raise UnsupportedModelError(what, where=where, fix=_USE_ENCODER)
     pool = _read_pooling(folder / steps[1][1], d_model)
-    after: list[Dense | Normalize] = []
+    layers: list[Dense | Normalize] = []
     width = d_model * len(pool.modes)
     for kind, path in steps[2:]:
         if kind == "Dense":
             step = _read_dense(folder / path, width)
             width = len(step.weight)
-            after.append(step)
+            layers.append(step)
         else:
-            after.append(_read_normalize(folder / path) if path else Normalize())
+            layers.append(_read_normalize(folder / path) if path else Normalize())
     check_cut(folder, _USE_ENCODER)
     length, lowercase = _read_lengths(folder)
     prompts, default, truncate, similarity = _read_prompts(folder / PROMPTS)
-    return Sentences(pool, tuple(after), length, lowercase, prompts, default, folder, truncate, similarity)
+    return Sentences(pool, tuple(layers), length, lowercase, prompts, default, folder, truncate, similarity)
 
 
-def _refuse_others(settings: Mapping[str, Any], read: Sequence[str], kind: str, where: str) -> None:
+def _check_known(settings: Mapping[str, Any], used_keys: Sequence[str], kind: str, where: str) -> None:
     """Raise CheckpointError for a setting that is neither used nor known to be harmless."""
     for key, value in settings.items():
-        if key not in read and key not in HARMLESS[kind] and value not in (None, False, "", [], {}):
-            fix = f"Known: {', '.join(read)}. {_USE_ENCODER}"
+        if key not in used_keys and key not in HARMLESS[kind] and value not in (None, False, "", [], {}):
+            fix = f"Known: {', '.join(used_keys)}. {_USE_ENCODER}"
             raise UnsupportedModelError(
                 f"the setting {key} = {shown(value)} is not supported", where=where, fix=fix
             )
@@ -141,10 +141,10 @@ def _read_steps(file: Path) -> list[tuple[str, str]]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"is not valid JSON: {error}", where=str(file)) from None
     if not isinstance(steps, list) or len(steps) > MAX_STEPS or not all(isinstance(s, dict) for s in steps):
-        raise CheckpointError(f"holds no list of at most {MAX_STEPS} steps", where=str(file))
-    found = []
+        raise CheckpointError(f"is not a list of at most {MAX_STEPS} steps", where=str(file))
+    result = []
     for step in steps:
-        _refuse_others(step, (), MODULES, str(file))
+        _check_known(step, (), MODULES, str(file))
         kind, path = text(step, "type", str(file), ""), text(step, "path", str(file), "")
         name = kind.rpartition(".")[2]
         if not kind.startswith(PACKAGE) or name not in KINDS:
@@ -158,14 +158,14 @@ def _read_steps(file: Path) -> list[tuple[str, str]]:
             )
         if name in ("Pooling", "Dense") and not path:
             raise CheckpointError(f"the step {name} has no folder", where=str(file))
-        found.append((name, path))
-    return found
+        result.append((name, path))
+    return result
 
 
 def _flag(settings: Mapping[str, Any], key: str, where: str, default: bool) -> bool:
     value = settings.get(key, default)
     if not isinstance(value, bool):
-        raise CheckpointError(f"{key} = {shown(value)} is not a truth value", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is neither true nor false", where=where)
     return value
 
 
@@ -173,7 +173,7 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
     where = str(folder / "config.json")
     settings = read_json(where, MAX_BYTES)
     widths = ("embedding_dimension", "word_embedding_dimension")
-    _refuse_others(settings, (*widths, "pooling_mode", *OLD_MODES, "include_prompt"), "Pooling", where)
+    _check_known(settings, (*widths, "pooling_mode", *OLD_MODES, "include_prompt"), "Pooling", where)
     for key in widths:
         if key in settings and number(settings, key, where) != d_model:
             raise CheckpointError(f"{key} = {settings[key]}, the encoder has {d_model} features", where=where)
@@ -191,7 +191,7 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
     return Pool(tuple(modes), _flag(settings, "include_prompt", where, True))
 
 
-def _of_sentence(settings: Mapping[str, Any], where: str) -> None:
+def _check_ends(settings: Mapping[str, Any], where: str) -> None:
     """Raise CheckpointError if a step reads or writes anything but the sentence embedding."""
     for key in ENDS:
         if settings.get(key) not in (None, "sentence_embedding"):
@@ -202,17 +202,17 @@ def _read_normalize(folder: Path) -> Normalize:
     where = str(folder / "config.json")
     if (folder / "config.json").exists():
         settings = read_json(where, MAX_BYTES)
-        _of_sentence(settings, where)
-        _refuse_others(settings, ENDS, "Normalize", where)
+        _check_ends(settings, where)
+        _check_known(settings, ENDS, "Normalize", where)
     return Normalize()
 
 
 def _read_dense(folder: Path, width: int) -> Dense:
     where = str(folder / "config.json")
     settings = read_json(where, MAX_BYTES)
-    _of_sentence(settings, where)
-    read = ("in_features", "out_features", "activation_function", "bias", "use_residual", *ENDS)
-    _refuse_others(settings, read, "Dense", where)
+    _check_ends(settings, where)
+    used_keys = ("in_features", "out_features", "activation_function", "bias", "use_residual", *ENDS)
+    _check_known(settings, used_keys, "Dense", where)
     inner, outer = number(settings, "in_features", where), number(settings, "out_features", where)
     if inner != width or outer > MAX_WIDTH:
         what = f"a dense layer from {inner:,} to {outer:,} features, after {width:,} ({MAX_WIDTH:,} at most)"
@@ -229,14 +229,14 @@ def _read_dense(folder: Path, width: int) -> Dense:
     if residual and inner != outer:
         shapes["residual.weight"] = (outer, inner)
     tensors = read_tensors(folder)
-    if odd := sorted(shapes.keys() ^ tensors.keys()):
-        raise CheckpointError(listing("missing or unexplained tensors", odd), where=str(folder))
+    if different := sorted(shapes.keys() ^ tensors.keys()):
+        raise CheckpointError(listing("missing or unexpected tensors", different), where=str(folder))
     for key, tensor in tensors.items():
         if tuple(tensor.shape) != shapes[key] or not tensor.is_floating_point():
             what = f"{key} is {tuple(tensor.shape)} of {tensor.dtype}, config.json says {shapes[key]}"
             raise CheckpointError(what, where=str(folder))
-    kept: dict[str, Tensor] = {key: tensor.float() for key, tensor in tensors.items()}
-    return Dense(kept["linear.weight"], kept.get("linear.bias"), name, residual, kept.get("residual.weight"))
+    fp32: dict[str, Tensor] = {key: tensor.float() for key, tensor in tensors.items()}
+    return Dense(fp32["linear.weight"], fp32.get("linear.bias"), name, residual, fp32.get("residual.weight"))
 
 
 def _read_lengths(folder: Path) -> tuple[int | None, bool]:
@@ -245,15 +245,15 @@ def _read_lengths(folder: Path) -> tuple[int | None, bool]:
     file = next((file for file in files if file.exists()), None)
     settings = {} if file is None else read_json(file, MAX_BYTES)
     where = str(file)
-    read = {"max_seq_length": None, "do_lower_case": None} | REQUIRED
-    _refuse_others(settings, (*read, *LOADING_KEYS), SETTINGS, where)
+    used_keys = {"max_seq_length": None, "do_lower_case": None} | REQUIRED
+    _check_known(settings, (*used_keys, *LOADING_KEYS), SETTINGS, where)
     for key, expected in REQUIRED.items():
         if settings.get(key) not in (None, expected):
             raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
     for key in LOADING_KEYS:
         options = section({key: settings.get(key) or {}}, key, where)
-        if odd := sorted(options.keys() - LOADING):
-            what = f"{key} has {odd[0]} = {shown(options[odd[0]])}, which is not supported"
+        if unknown := sorted(options.keys() - LOADING):
+            what = f"{key} has {unknown[0]} = {shown(options[unknown[0]])}, which is not supported"
             raise UnsupportedModelError(what, where=where, fix=_USE_ENCODER)
     lowercase = _flag(settings, "do_lower_case", where, False)
     if settings.get("max_seq_length") is None:
@@ -264,8 +264,8 @@ def _read_lengths(folder: Path) -> tuple[int | None, bool]:
 def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, str]:
     """The prompts, the name of the default one, ``truncate_dim`` and ``similarity_fn_name``."""
     settings = read_json(file, MAX_BYTES) if file.exists() else {}
-    read = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "model_type")
-    _refuse_others(settings, read, PROMPTS, str(file))
+    used_keys = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "model_type")
+    _check_known(settings, used_keys, PROMPTS, str(file))
     if settings.get("model_type") not in (None, "SentenceTransformer"):
         what = f"model_type = {shown(settings['model_type'])}: it does not return one vector per text"
         raise UnsupportedModelError(what, where=str(file), fix=_USE_ENCODER)
@@ -278,16 +278,16 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, s
         truncate = number(settings, "truncate_dim", str(file))
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict) or len(prompts) > MAX_PROMPTS:
-        raise CheckpointError(f"'prompts' is not a table of at most {MAX_PROMPTS}", where=str(file))
-    found = {name: "" if prompt is None else prompt for name, prompt in prompts.items()}
-    for name, prompt in found.items():
+        raise CheckpointError(f"'prompts' must be an object of at most {MAX_PROMPTS}", where=str(file))
+    texts = {name: "" if prompt is None else prompt for name, prompt in prompts.items()}
+    for name, prompt in texts.items():
         if not isinstance(prompt, str) or len(prompt) > MAX_PROMPT:
             what = f"the prompt {shown(name)} is not a text of at most {MAX_PROMPT:,} characters"
             raise CheckpointError(what, where=str(file))
     default = settings.get("default_prompt_name")
-    if default is not None and (not isinstance(default, str) or default not in {"query", "document", *found}):
+    if default is not None and (not isinstance(default, str) or default not in {"query", "document", *texts}):
         raise CheckpointError(f"default_prompt_name = {shown(default)} is not a prompt", where=str(file))
-    return found, default, truncate, similarity
+    return texts, default, truncate, similarity
 
 
 def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
@@ -297,13 +297,13 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
         config: config of the encoder.
     """
 
-    def put(name: str, value: Any) -> None:
+    def save(name: str, value: Any) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json_text(value, indent=2, ascii=True) + "\n", encoding="utf-8")
 
     kinds = ["Transformer", "Pooling", *(type(step).__name__ for step in sentences.after)]
     paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
-    put(
+    save(
         MODULES,
         [
             {"idx": i, "name": str(i), "path": path, "type": f"{PACKAGE}models.{kind}"}
@@ -316,7 +316,7 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
         tuple(mode for mode in POOLS if mode in pool.modes) != pool.modes
     ):  # booleans cannot represent this order
         modes = {"pooling_mode": list(pool.modes)}
-    put(
+    save(
         f"{paths[1]}/config.json",
         {"word_embedding_dimension": config.encoder.d_model, **modes, "include_prompt": pool.include_prompt},
     )
@@ -324,11 +324,11 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
         if isinstance(step, Dense):
             _write_dense(step, folder / path)
     length = token_limit(config.embedding, sentences.max_length)
-    put(SETTINGS, {"max_seq_length": length, "do_lower_case": sentences.lowercase})
+    save(SETTINGS, {"max_seq_length": length, "do_lower_case": sentences.lowercase})
     prompts = {"prompts": dict(sentences.prompts), "default_prompt_name": sentences.default_prompt}
     other_settings = {"truncate_dim": sentences.truncate_dim, "similarity_fn_name": sentences.similarity}
     defaults = {"truncate_dim": None, "similarity_fn_name": COSINE}
-    put(PROMPTS, prompts | {key: value for key, value in other_settings.items() if value != defaults[key]})
+    save(PROMPTS, prompts | {key: value for key, value in other_settings.items() if value != defaults[key]})
 
 
 def _write_dense(step: Dense, folder: Path) -> None:

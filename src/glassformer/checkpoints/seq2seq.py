@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.layout import compare, made, outline
+from glassformer.checkpoints.layout import compare, create_model, on_meta
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
@@ -50,10 +50,10 @@ def load_seq2seq(folder: str | Path) -> Any:
     where, tensors = f"{folder}/config.json", read_tensors(folder)
     config = build(config_class, section(settings, "architecture", where), where)
     compare(
-        dict(outline(model_class, config, len(tensors), str(folder)).named_parameters()), tensors, str(folder)
+        dict(on_meta(model_class, config, len(tensors), str(folder)).named_parameters()), tensors, str(folder)
     )
-    model = made(model_class, config, str(folder))
-    own = dict(model.named_parameters())
+    model = create_model(model_class, config, str(folder))
+    parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
-        own[name].data.copy_(tensor)
+        parameters[name].data.copy_(tensor)
     return model.eval()

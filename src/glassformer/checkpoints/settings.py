@@ -15,7 +15,7 @@ ABOUT = "glassformer.json"
 MAX_CHOSEN = 64
 
 
-def about_in(folder: str | Path) -> tuple[Path, dict[str, Any]]:
+def metadata_in(folder: str | Path) -> tuple[Path, dict[str, Any]]:
     """The folder of a model saved by glassformer (for a run, the one in it), and its ``glassformer.json``;
     if there is none, the folder itself and an empty dict.
 
@@ -23,7 +23,7 @@ def about_in(folder: str | Path) -> tuple[Path, dict[str, Any]]:
         CheckpointError: the file is not a JSON object.
     """
     folder = Path(folder)
-    inner = next((at for at in (folder, folder / "model") if (at / ABOUT).is_file()), None)
+    inner = next((path for path in (folder, folder / "model") if (path / ABOUT).is_file()), None)
     return (folder, {}) if inner is None else (inner, read_json(inner / ABOUT))
 
 
@@ -82,7 +82,7 @@ def text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
     return value
 
 
-def read_about(folder: Path, newest: int) -> dict[str, Any]:
+def read_metadata(folder: Path, newest: int) -> dict[str, Any]:
     """Read ``glassformer.json``; values that all estimators have are checked, and missing ones get defaults.
 
     Args:
@@ -93,36 +93,36 @@ def read_about(folder: Path, newest: int) -> dict[str, Any]:
         NewerFormatError: a later version wrote it.
     """
     where = str(folder / ABOUT)
-    about = read_json(where)
-    version = count(about, "format", where)
+    metadata = read_json(where)
+    version = count(metadata, "format", where)
     if version > newest:
         raise NewerFormatError(
             f"format {version} is newer than this version reads ({newest})", where=where, fix=UPDATE
         )
-    return about | {
-        "parameters": with_device_here(section(about, "parameters", where), folder),
-        "kind": text(about, "kind", where, "TextClassifier"),
-        "weights_source": text(about, "weights_source", where, "unknown"),
-        "chosen": chosen(about, where),
-        "best_step": count(about, "best_step", where),
-        "train_seconds": real(about, "train_seconds", where, 0.0),
-        "truncated": count(about, "truncated", where),
-        "chunks": count(about, "chunks", where),
+    return metadata | {
+        "parameters": with_device_here(section(metadata, "parameters", where), folder),
+        "kind": text(metadata, "kind", where, "TextClassifier"),
+        "weights_source": text(metadata, "weights_source", where, "unknown"),
+        "chosen": resolved_settings(metadata, where),
+        "best_step": count(metadata, "best_step", where),
+        "train_seconds": real(metadata, "train_seconds", where, 0.0),
+        "truncated": count(metadata, "truncated", where),
+        "chunks": count(metadata, "chunks", where),
     }
 
 
-def chosen(about: dict[str, Any], where: str) -> dict[str, Any]:
+def resolved_settings(metadata: dict[str, Any], where: str) -> dict[str, Any]:
     """Values that ``fit`` chose for unset settings; empty for old folders.
 
     Raises:
         CheckpointError: not numbers from 0 to 10 million, or too many.
     """
-    found = section({"chosen": {}} | about, "chosen", where)
-    values = list(found.values())
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in values)
-    if len(values) > MAX_CHOSEN or not numbers:
+    chosen = section({"chosen": {}} | metadata, "chosen", where)
+    values = list(chosen.values())
+    valid = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in values)
+    if len(values) > MAX_CHOSEN or not valid:
         raise CheckpointError("'chosen' holds values that are not settings", where=where)
-    return found
+    return chosen
 
 
 def check_parameters(configs: Callable[[], Any], folder: Path) -> None:

@@ -61,9 +61,9 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
         except _BAD_FILE as error:
             raise _damaged(file, error) from None
         if expected is not None and part.keys() != expected:
-            odd = sorted(part.keys() ^ expected)[0]
-            side = "lists" if odd in expected else "does not list"
-            what = f"the index {side} {odd!r} in this shard, but the shard disagrees"
+            tensor = sorted(part.keys() ^ expected)[0]
+            side = "lists" if tensor in expected else "does not list"
+            what = f"the index {side} {tensor!r} in this shard, but the shard disagrees"
             raise CheckpointError(what, where=str(file), fix=_FETCH_AGAIN)
         tensors.update(part)
     return tensors
@@ -141,36 +141,36 @@ def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]
         return [(single, None)]
     ending = ".safetensors"
     if not index.is_file():
-        zipped = folder / f"pytorch_{name}.bin"
+        pytorch_file = folder / f"pytorch_{name}.bin"
         index, ending = folder / f"pytorch_{name}.bin.index.json", ".bin"
-        if zipped.is_file():
-            return [(zipped, None)]
+        if pytorch_file.is_file():
+            return [(pytorch_file, None)]
         if not index.is_file():
             raise _no_weights(folder, single)
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError("has no 'weight_map'", where=str(index), fix=_FETCH_AGAIN)
-    placed: dict[str, set[str]] = {}
+    shards: dict[str, set[str]] = {}
     for tensor, file_name in weight_map.items():
-        plain = isinstance(file_name, str) and not set(file_name) & set("/\\:\0")
-        if not plain or not file_name.endswith(ending):
+        is_plain = isinstance(file_name, str) and not set(file_name) & set("/\\:\0")
+        if not is_plain or not file_name.endswith(ending):
             what = f"places {tensor!r} in {file_name!r}, which is not a {ending[1:]} file of this folder"
             raise CheckpointError(what, where=str(index), fix="Do not use this checkpoint")
-        placed.setdefault(file_name, set()).add(tensor)
-    for file_name in sorted(placed):
+        shards.setdefault(file_name, set()).add(tensor)
+    for file_name in sorted(shards):
         if not (folder / file_name).is_file():
             raise IncompleteError("is missing", where=str(folder / file_name), fix=_FETCH_AGAIN)
-    return [(folder / file_name, placed[file_name]) for file_name in sorted(placed)]
+    return [(folder / file_name, shards[file_name]) for file_name in sorted(shards)]
 
 
-def _no_weights(folder: Path, wanted: Path) -> CheckpointError:
+def _no_weights(folder: Path, expected: Path) -> CheckpointError:
     if not folder.is_dir():
         return NoSuchModelError("no such folder", where=str(folder))
     pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
     if pickled:
         what = f"{pickled[0]} is pickled: reading it could run any code, so it is refused"
         return PickleError(what, where=str(folder), fix=CONVERT)
-    return IncompleteError(f"has no {wanted.name}, nor an index of shards", where=str(folder))
+    return IncompleteError(f"has no {expected.name}, nor an index of shards", where=str(folder))
 
 
 def _check_header(file: Path) -> None:
@@ -179,8 +179,8 @@ def _check_header(file: Path) -> None:
         size = os.fstat(opened.fileno()).st_size
         start, brace = opened.read(8), opened.read(1)
     # The length of a 640-byte header looks like a pickle (protocol 2), but "{" follows it.
-    whole = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
-    pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not whole
+    is_header = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
+    pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not is_header
     if pickled or start[:4] == b"PK\x03\x04":
         raise PickleError("holds a pickle, despite its name", where=str(file), fix=CONVERT)
     if start == b"version ":

@@ -63,7 +63,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Described:
+class TensorSpec:
     """Description of a tensor: its storage and layout."""
 
     storage: Storage
@@ -92,10 +92,10 @@ def read_zip(file: Path) -> dict[str, Tensor]:
         with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
             entries = _check_entries(archive, file)
             root = next(name for name in entries if name.endswith("/data.pkl")).removesuffix("data.pkl")
-            found = _interpreted(archive.read(entries[f"{root}data.pkl"]), file)
+            value = _interpret(archive.read(entries[f"{root}data.pkl"]), file)
             if root + "byteorder" in entries and archive.read(entries[root + "byteorder"]) != b"little":
                 raise CheckpointError("has numbers in another byte order", where=str(file))
-            return _tensors(_state(found, file), archive, entries, root, file)
+            return _tensors(_state(value, file), archive, entries, root, file)
     except zipfile.BadZipFile as error:
         with open_regular(file) as opened:
             start = opened.read(8)
@@ -119,13 +119,13 @@ def _check_entries(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.Zi
     if len(infos) > MAX_ENTRIES:
         what = f"has {len(infos):,} entries"
     elif len(entries) < len(infos):
-        what = "has two entries of one name"
+        what = "has two entries with the same name"
     elif len(pickles) != 1:
         what = "is not a file of torch.save: it has no data.pkl"
     elif any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
         what = "has compressed or encrypted entries, which torch.save does not write"
     elif any(info.file_size != info.compress_size for info in infos):
-        what = "has entries of two sizes"
+        what = "has entries whose two sizes differ"
     elif sum(info.file_size for info in infos) > size:
         what = "has entries that overlap, or that are larger than the file"
     elif entries[pickles[0]].file_size > MAX_PICKLE_BYTES:
@@ -138,19 +138,19 @@ def _check_entries(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.Zi
 # --- the machine --------------------------------------------------------------------------------------
 
 
-def _interpreted(code: bytes, file: Path) -> Any:
+def _interpret(code: bytes, file: Path) -> Any:
     """The object that a pickle of tensors describes; nothing is called."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     try:
         for step, (opcode, argument, _) in enumerate(pickletools.genops(code)):
             if opcode.name == "STOP":
-                (found,) = stack
-                return found
+                (value,) = stack
+                return value
             if step > MAX_STEPS:
-                raise _Refused(f"{step:,} opcodes")
+                raise _Unsupported(f"{step:,} opcodes")
             _execute(opcode.name, argument, stack, memo)
-    except _Refused as error:
+    except _Unsupported as error:
         what = f"asks for {str(error)[:80]}, which no weights need: nothing was run"
         raise PickleError(what, where=str(file), fix="Do not use this checkpoint") from None
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -159,7 +159,7 @@ def _interpreted(code: bytes, file: Path) -> Any:
     raise CheckpointError("its description of tensors has no end", where=str(file))
 
 
-class _Refused(Exception):
+class _Unsupported(Exception):
     """Something that tensors do not need."""
 
 
@@ -184,10 +184,10 @@ def _execute(opcode: str, argument: Any, stack: list[Any], memo: dict[int, Any])
                 raise ValueError("the stack is empty")
             stack[-count:] = [tuple(stack[-count:])]
         case "GLOBAL":
-            stack.append(_named(*argument.split(" ", 1)))
+            stack.append(_global(*argument.split(" ", 1)))
         case "STACK_GLOBAL":
             name, module = stack.pop(), stack.pop()
-            stack.append(_named(str(module), str(name)))
+            stack.append(_global(str(module), str(name)))
         case "BINPERSID":
             stack.append(_storage(*stack.pop()))
         case "REDUCE":
@@ -196,7 +196,7 @@ def _execute(opcode: str, argument: Any, stack: list[Any], memo: dict[int, Any])
         case "BUILD":  # the state of a dictionary (versions of its modules), which is not needed
             stack.pop()
             if not isinstance(stack[-1], dict):
-                raise _Refused("the state of an object")
+                raise _Unsupported("the state of an object")
         case "SETITEM" | "SETITEMS":
             pairs = _above_mark(stack) if opcode == "SETITEMS" else [stack.pop(), stack.pop()][::-1]
             if not isinstance(stack[-1], dict):
@@ -213,27 +213,27 @@ def _execute(opcode: str, argument: Any, stack: list[Any], memo: dict[int, Any])
         case "BINGET" | "LONG_BINGET":
             stack.append(memo[argument])
         case _:
-            raise _Refused(f"the opcode {opcode}")
+            raise _Unsupported(f"the opcode {opcode}")
 
 
 def _above_mark(stack: list[Any]) -> list[Any]:
     """Pop the values above the last mark, and the mark."""
-    at = len(stack) - 1 - stack[::-1].index(MARK)
-    found = stack[at + 1 :]
-    del stack[at:]
-    return found
+    mark = len(stack) - 1 - stack[::-1].index(MARK)
+    values = stack[mark + 1 :]
+    del stack[mark:]
+    return values
 
 
-def _named(module: str, name: str) -> Name:
+def _global(module: str, name: str) -> Name:
     if (module, name) not in GLOBALS:
-        raise _Refused(f"{module}.{name}")
+        raise _Unsupported(f"{module}.{name}")
     return Name(module, name)
 
 
 def _storage(kind: Any, storage: Any, key: Any, _: Any, count: Any) -> Storage:
     """The storage of a persistent id."""
     if kind != "storage" or not isinstance(storage, Name) or storage.name not in DTYPES:
-        raise _Refused("something else than numbers")
+        raise _Unsupported("something else than numbers")
     if not isinstance(key, str) or not isinstance(count, int) or count < 0:
         raise ValueError("a storage without a key or a size")
     return Storage(DTYPES[storage.name], key, count)
@@ -242,20 +242,20 @@ def _storage(kind: Any, storage: Any, key: Any, _: Any, count: Any) -> Storage:
 def _result(name: Any, arguments: Any) -> Any:
     """The result of a call; only three calls are known, and none is executed."""
     if not isinstance(name, Name):
-        raise _Refused("a call of a value")
+        raise _Unsupported("a call of a value")
     if name.name == "OrderedDict" and arguments in ((), ([],)):
         return {}
     if name.name == "_rebuild_parameter":
-        if not isinstance(arguments[0], Described):
+        if not isinstance(arguments[0], TensorSpec):
             raise ValueError("a parameter of something else than a tensor")
         return arguments[0]
     if name.name == "_rebuild_tensor_v2":
         storage, offset, size, stride = arguments[:4]
-        return _described(storage, offset, size, stride)
-    raise _Refused(f"a call of {name.name}")
+        return _describe(storage, offset, size, stride)
+    raise _Unsupported(f"a call of {name.name}")
 
 
-def _described(storage: Any, offset: Any, size: Any, stride: Any) -> Described:
+def _describe(storage: Any, offset: Any, size: Any, stride: Any) -> TensorSpec:
     numbers = [offset, *size, *stride]
     if not isinstance(storage, Storage) or not all(type(n) is int and 0 <= n < 2**48 for n in numbers):
         raise ValueError("a tensor of impossible sizes")
@@ -264,51 +264,51 @@ def _described(storage: Any, offset: Any, size: Any, stride: Any) -> Described:
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else -1
     if last >= storage.count or math.prod(size) > storage.count:
         raise ValueError("a tensor that exceeds its storage")
-    return Described(storage, offset, tuple(size), tuple(stride))
+    return TensorSpec(storage, offset, tuple(size), tuple(stride))
 
 
 # --- tensors --------------------------------------------------------------------------------------------
 
 
-def _state(found: Any, file: Path) -> dict[str, Described]:
+def _state(found: Any, file: Path) -> dict[str, TensorSpec]:
     """The state dict, which may be in a larger dictionary: name -> description."""
     for key in ("state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
     if not isinstance(found, dict) or not found:
         raise CheckpointError("holds no dictionary of tensors", where=str(file))
-    odd = [
-        key for key, value in found.items() if not isinstance(key, str) or not isinstance(value, Described)
+    not_tensors = [
+        key for key, value in found.items() if not isinstance(key, str) or not isinstance(value, TensorSpec)
     ]
-    if odd:
-        raise CheckpointError(f"{str(odd[0])[:80]!r} is not a tensor", where=str(file))
+    if not_tensors:
+        raise CheckpointError(f"{str(not_tensors[0])[:80]!r} is not a tensor", where=str(file))
     return found
 
 
 def _tensors(
-    state: dict[str, Described],
+    state: dict[str, TensorSpec],
     archive: zipfile.ZipFile,
     entries: dict[str, zipfile.ZipInfo],
     root: str,
     file: Path,
 ) -> dict[str, Tensor]:
     """Create the tensors; those with the same storage share memory."""
-    read: dict[tuple[str, torch.dtype], Tensor] = {}
+    storages: dict[tuple[str, torch.dtype], Tensor] = {}
     out = {}
     for name, described in state.items():
         storage = described.storage
         slot = storage.key, storage.dtype
-        if slot not in read:
+        if slot not in storages:
             info, needed = entries.get(f"{root}data/{storage.key}"), storage.count * storage.dtype.itemsize
             if info is None or info.file_size != needed:
                 has = "are missing" if info is None else f"have {info.file_size:,} bytes, not {needed:,}"
                 what = f"the numbers of {name[:80]!r} {has}"
                 raise CheckpointError(what, where=str(file), fix="Fetch it again, whole")
             content = bytearray(archive.read(info))  # read checks the checksum
-            read[slot] = (
+            storages[slot] = (
                 torch.frombuffer(content, dtype=storage.dtype)
                 if content
                 else torch.empty(0, dtype=storage.dtype)
             )
-        out[name] = read[slot].as_strided(described.size, described.stride, described.offset)
+        out[name] = storages[slot].as_strided(described.size, described.stride, described.offset)
     return out

@@ -18,9 +18,9 @@ import numpy as np
 from glassformer.checkpoints.files import disk_errors, missing_run_hint, temporary_name
 from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NoSuchModelError, PickleError
 
-PACKED = (".gz", ".bz2", ".xz", ".zip")  # other programs would try to unpack files with these names
-LONGEST = 1_000_000  # bytes of a word or of the first line; more means another kind of file
-TRIED = 100  # lines to check whether a file is text or binary
+COMPRESSED = (".gz", ".bz2", ".xz", ".zip")  # other programs would try to unpack files with these names
+MAX_BYTES = 1_000_000  # bytes of a word or of the first line; more means another kind of file
+SAMPLE_LINES = 100  # lines to check whether a file is text or binary
 _FORMAT = "Expected: a first line of two numbers (words and dim), then one line per word with its numbers"
 
 
@@ -37,7 +37,7 @@ def write_word2vec_format(
             name of a compressed file; or the path is not a file.
     """
     path = Path(path)
-    if path.suffix in PACKED:
+    if path.suffix in COMPRESSED:
         raise CheckpointError(
             "compressed files are not supported",
             where=str(path),
@@ -98,8 +98,8 @@ def read_word2vec_format(
     if data is None:
         raise NoSuchModelError("no such file", where=str(path), fix=missing_run_hint(path))
     data = data.removeprefix(codecs.BOM_UTF8)
-    _refuse_packed(data, path)
-    head, _, _ = data[:LONGEST].partition(b"\n")
+    _check_not_compressed(data, path)
+    head, _, _ = data[:MAX_BYTES].partition(b"\n")
     count, dim = _first_line(head, data, path)
     body = len(head) + 1
     if binary is None:
@@ -114,9 +114,9 @@ def read_word2vec_format(
     )
     if len(set(words)) != len(words):
         rows: dict[str, int] = {}
-        again = next(i for i, word in enumerate(words) if rows.setdefault(word, i) != i)
-        what = f"the word {words[again]!r} occurs twice, first at {rows[words[again]] + first}"
-        raise CheckpointError(what, where=f"{path}, {unit} {again + first}", fix=fix)
+        duplicate = next(i for i, word in enumerate(words) if rows.setdefault(word, i) != i)
+        what = f"the word {words[duplicate]!r} occurs twice, first at {rows[words[duplicate]] + first}"
+        raise CheckpointError(what, where=f"{path}, {unit} {duplicate + first}", fix=fix)
     if not np.isfinite(vectors).all():
         row = int(np.argmin(np.isfinite(vectors).all(1)))
         what = f"the vector of {words[row]!r} holds NaN or infinity"
@@ -124,7 +124,7 @@ def read_word2vec_format(
     return tuple(words), vectors
 
 
-def _refuse_packed(data: bytes, path: Path) -> None:
+def _check_not_compressed(data: bytes, path: Path) -> None:
     """Raise an error for compressed files and pickles, with a command that converts them."""
     if data.startswith(b"\x1f\x8b"):
         out = path.with_suffix("") if path.suffix == ".gz" else path.with_name(path.name + ".unpacked")
@@ -136,14 +136,14 @@ def _refuse_packed(data: bytes, path: Path) -> None:
     if data[:1] == b"\x80" and data[1:2] in (b"\2", b"\3", b"\4", b"\5"):  # pickle and its protocol
         code = (
             f"from gensim.models import KeyedVectors as K; m = K.load({str(path)!r}); "
-            f"getattr(m, 'wv', m).save_word2vec_format({_beside(path)!r})"
+            f"getattr(m, 'wv', m).save_word2vec_format({_converted_path(path)!r})"
         )
         what = "is a pickle, perhaps of gensim: opening it can run any code"
         fix = f"If you trust it, convert it with gensim: python -c {quote(code)}"
         raise PickleError(what, where=str(path), fix=fix)
 
 
-def _beside(path: Path) -> str:
+def _converted_path(path: Path) -> str:
     """The path for a converted copy."""
     return str(path.with_name(path.stem + ".word2vec.txt"))
 
@@ -156,7 +156,7 @@ def _first_line(head: bytes, data: bytes, path: Path) -> tuple[int, int]:
             words = data.rstrip().count(b"\n") + 1  # with or without a final line break
             line = f"{words} {len(parts) - 1}"
             fix = f"GloVe files lack the first line; add '{line}': "
-            fix += f"(echo '{line}'; cat {quote(str(path))}) > {quote(_beside(path))}"
+            fix += f"(echo '{line}'; cat {quote(str(path))}) > {quote(_converted_path(path))}"
         raise CheckpointError("is not in word2vec's format", where=f"{path}, line 1", fix=fix)
     count, dim = map(int, parts)
     if not 1 <= dim <= 100_000 or count < 1:
@@ -174,8 +174,8 @@ def _are_numbers(fields: Sequence[bytes]) -> bool:
 
 def _looks_binary(data: bytes, body: int, dim: int) -> bool:
     """Whether no line is a word with its numbers, and some bytes cannot be text."""
-    sample = data[body : body + LONGEST]
-    for line in sample.split(b"\n", TRIED)[:TRIED]:
+    sample = data[body : body + MAX_BYTES]
+    for line in sample.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES]:
         fields = line.split()
         if len(fields) == dim + 1 and _are_numbers(fields[1:]):
             return False
@@ -187,7 +187,7 @@ def _looks_binary(data: bytes, body: int, dim: int) -> bool:
 
 
 def _read_text(
-    data: bytes, body: int, count: int, dim: int, path: Path, wanted: int
+    data: bytes, body: int, count: int, dim: int, path: Path, limit: int
 ) -> tuple[list[str], np.ndarray]:
     try:
         lines = data[body:].decode("utf-8").split("\n")
@@ -199,7 +199,7 @@ def _read_text(
     while lines and not lines[-1].strip():
         lines.pop()
 
-    def wrong(i: int, what: str) -> CheckpointError:
+    def error_at(i: int, what: str) -> CheckpointError:
         word, where = lines[i].split(" ", 1)[0][:40], f"{path}, line {i + 2}"
         fix = "Correct the line (one space before each number), or the dim in the first line"
         if i == len(lines) - 1 < count - 1:
@@ -207,48 +207,48 @@ def _read_text(
         return CheckpointError(f"{what} after {word!r}, expected {dim} numbers", where=where, fix=fix)
 
     for i, line in enumerate(lines):  # before allocating memory for a wrong first line
-        if (found := line.rstrip().count(" ")) != dim:
-            raise wrong(i, f"{found} numbers")
+        if (count_here := line.rstrip().count(" ")) != dim:
+            raise error_at(i, f"{count_here} numbers")
     if len(lines) != count:
         fix = "Download it again, or correct the first line"
         raise CheckpointError(
             f"{len(lines):,} words, the first line says {count:,}", where=str(path), fix=fix
         )
-    words, vectors = [], np.empty((wanted, dim), np.float32)
-    for i, line in enumerate(lines[:wanted]):
+    words, vectors = [], np.empty((limit, dim), np.float32)
+    for i, line in enumerate(lines[:limit]):
         word, _, numbers = line.rstrip().partition(" ")
         try:
             if "_" in numbers:  # valid in Python's numbers, but not here
                 raise ValueError
             vectors[i] = numbers.split(" ")
         except ValueError:
-            raise wrong(i, "something that is not a number") from None
+            raise error_at(i, "something that is not a number") from None
         if not word:
             raise CheckpointError(
-                "no word before the numbers", where=f"{path}, line {i + 2}", fix="Add the word"
+                "there is no word before the numbers", where=f"{path}, line {i + 2}", fix="Add the word"
             )
         words.append(word)
     return words, vectors
 
 
 def _read_binary(
-    data: bytes, body: int, count: int, dim: int, path: Path, wanted: int
+    data: bytes, body: int, count: int, dim: int, path: Path, limit: int
 ) -> tuple[list[str], np.ndarray]:
     size = 4 * dim
     if (len(data) - body) // (size + 2) < count:  # before allocating memory for a wrong first line
         raise IncompleteError(
             f"is too short for {count:,} words of {dim} numbers", where=str(path), fix="Download it again"
         )
-    words, vectors = [], np.empty((wanted, dim), np.float32)
-    place = body
-    for i in range(wanted):
-        space = data.find(b" ", place, place + LONGEST)
+    words, vectors = [], np.empty((limit, dim), np.float32)
+    position = body
+    for i in range(limit):
+        space = data.find(b" ", position, position + MAX_BYTES)
         if space < 0 or space + 1 + size > len(data):
             raise IncompleteError(
                 f"ends in word {i + 1:,} of {count:,}", where=str(path), fix="Download it again"
             )
         try:
-            words.append(data[place:space].lstrip(b"\n").decode("utf-8"))
+            words.append(data[position:space].lstrip(b"\n").decode("utf-8"))
         except UnicodeDecodeError:
             raise CheckpointError(
                 f"word {i + 1:,} is not UTF-8",
@@ -256,9 +256,9 @@ def _read_binary(
                 fix="Check that it is word2vec's binary format",
             ) from None
         vectors[i] = np.frombuffer(data, "<f4", dim, space + 1)
-        place = space + 1 + size
+        position = space + 1 + size
     # Do not misread another kind of file.
-    if wanted == count and data[place : place + LONGEST].strip():
+    if limit == count and data[position : position + MAX_BYTES].strip():
         what = f"continues after the {count:,} words of {dim} numbers in the first line"
         raise CheckpointError(what, where=str(path), fix="Check that it is word2vec's binary format")
     return words, vectors

@@ -44,7 +44,7 @@ def show_calibration(result: dict[str, Any], run: Path) -> None:
     from glassformer.targets import target_of
 
     target = target_of(result["splits"][result["chosen_by"]]["before"])
-    second = next(key for key in target.leads if key != "accuracy")
+    second = next(key for key in target.main_metrics if key != "accuracy")
     metric_names = [target.metrics[key].name for key in ("accuracy", second)]
     columns = ("", "calib. error", "95 % interval", "log loss", *metric_names)  # within 80 characters
     per_label = isinstance(result["temperature"], list)

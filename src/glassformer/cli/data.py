@@ -106,7 +106,7 @@ def read_as(
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
     _, target = parts_of(task)
-    report = KINDS[kind].examine(target.examined(dataset), model, max_length, recipe)
+    report = KINDS[kind].examine(target.doctor_input(dataset), model, max_length, recipe)
     report = replace(report, findings=[*report.findings, *target.findings(splits, recipe.train)])
     return report, dataset, kind
 

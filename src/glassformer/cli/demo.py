@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.checkpoints.locks import refuse_held
+from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.options import flag
 from glassformer.cli.output import AS_JSON, as_dict, say, say_json, show_run, show_table
 from glassformer.cli.train import train
@@ -112,7 +112,7 @@ def clear(folder: Path) -> None:
     if not is_demo or read_toml(config).get("name") not in DEMOS:
         fix = "Move it away, or run the demo in another folder"
         raise ExistsError("already exists and is not an earlier demo", where=str(folder), fix=fix)
-    refuse_held(folder)
+    check_unlocked(folder)
     shutil.rmtree(folder)
 
 

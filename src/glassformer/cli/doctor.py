@@ -174,8 +174,8 @@ def _contents(checkpoint: Any) -> Iterator[Line]:
 
 
 def _head(checkpoint: Any) -> str:
-    if checkpoint.other:
-        return f"for {checkpoint.other}"
+    if checkpoint.foreign_task:
+        return f"for {checkpoint.foreign_task}"
     if checkpoint.head != "classification":
         heads = {"mlm": "masked words", "pretraining": "masked words and next sentence"}
         return heads.get(checkpoint.head, "none")
@@ -267,23 +267,23 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
 
 
 def _fine_tuning(checkpoint: Any) -> str:
-    from glassformer.tasks.build import own_pooling
+    from glassformer.tasks.build import checkpoint_pooling
     from glassformer.tasks.image_classification.estimator import usual_pooling
 
     if checkpoint.family.configure is not None:
         return "all of it under a new head"
     texts, hub = checkpoint.family.model.reads == "texts", checkpoint.family.hub
-    pooling = own_pooling(checkpoint) if texts else usual_pooling(checkpoint)
+    pooling = checkpoint_pooling(checkpoint) if texts else usual_pooling(checkpoint)
     use = f"{pooling} pooling under a new linear head"
     if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
         return use
-    return f"{use} (transformers opens the encoder; with {hub.opens_whole()} it opens the head too)"
+    return f"{use} (transformers opens the encoder; with {hub.loadable_head()} it opens the head too)"
 
 
 def _embed(checkpoint: Any) -> Line:
     """The line on ``embed``."""
     from glassformer.checkpoints.sentences import sentences_of
-    from glassformer.tasks.build import usual_pooling
+    from glassformer.tasks.build import default_pooling
 
     encoder = getattr(checkpoint.config, "encoder", None)
     modules = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
@@ -291,7 +291,7 @@ def _embed(checkpoint: Any) -> Line:
         return Line("note", "embed", f"not possible: {modules}")
     if encoder is None or modules is None:
         pooling = (
-            "the input of its head" if encoder is None else f"{usual_pooling(checkpoint.config)} pooling"
+            "the input of its head" if encoder is None else f"{default_pooling(checkpoint.config)} pooling"
         )
         return Line("note", "embed", f"no modules.json: only after fitting a classifier ({pooling})")
     steps = ["+".join(modules.pool.modes), *(type(step).__name__ for step in modules.after)]

@@ -156,7 +156,7 @@ def _show(run: Path, metrics: dict[str, Any], verdict: str) -> None:
     from glassformer.targets import target_of
 
     tables = {"numbers": show_regression_metrics, "similarity": show_similarities}
-    show = show_similarities if "found" in metrics else tables.get(target_of(metrics).told_as)
+    show = show_similarities if "found" in metrics else tables.get(target_of(metrics).terminal_layout)
     if "greedy" in metrics:
         show_translation_scores(str(run), {"": metrics})
     elif "masked" in metrics:

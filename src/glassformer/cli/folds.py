@@ -93,18 +93,18 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     """Print one row per fold, mean and standard deviation, and the metrics of all predictions together."""
     from glassformer.report.metrics import cells, fold_table, heads
     from glassformer.targets import target_of
-    from glassformer.targets.multiclass import no_better_than_one
+    from glassformer.targets.multiclass import no_better_than_majority
 
     scores = metrics["test"]
     target, n = target_of(scores), scores.get("n", scores.get("pairs"))
     show("out-of-fold", fold_table(metrics, short=True))
-    keys, digits = target.told(metrics.get("measure") or "accuracy"), target.digits(n)
+    keys, digits = target.summary_metrics(metrics.get("measure") or "accuracy"), target.digits(n)
     named_values = zip(heads(keys, target), cells(scores, keys, target, digits), strict=True)
     summary = ", ".join(f"{called} {value}" for called, value in named_values)
     if scores.get(f"{keys[-1]}_interval"):
         summary += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
     say(f"all {n:,} {target.predictions}: {summary}")
-    if "per_class" in scores and (comparison := no_better_than_one(scores)):
+    if "per_class" in scores and (comparison := no_better_than_majority(scores)):
         note(f"these predictions are {comparison}")
     say(f"predictions: {predictions_of(folder)}")
     say(f"report: {folder / 'report.html'}")

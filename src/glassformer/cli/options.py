@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import typer
 
 from glassformer.checkpoints.files import models_below
-from glassformer.checkpoints.locks import refuse_held
+from glassformer.checkpoints.locks import check_unlocked
 from glassformer.cli.output import note, say, show_table
 from glassformer.config import choices_in, meaning_of, nearest, takes_none
 from glassformer.config.synonyms import as_key, our_key
@@ -84,7 +84,7 @@ def refuse_finished(folder: Path | None) -> None:
     with suppress(OSError):  # an invalid name is reported when the folder is created
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
-        refuse_held(folder)  # first report a process that is writing there, then the run
+        check_unlocked(folder)  # first report a process that is writing there, then the run
         fix = f"Choose another: --out {unused_path(folder)}. (--resume only continues an interrupted run)"
         raise ExistsError("the output folder holds a finished run", where=str(folder), fix=fix)
 

@@ -272,11 +272,11 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
         rows = [(name, model_scores), *parts, *metrics["baselines"].items()]
         digits, columns = target.digits(scores["n"]), columns_of(scores, measure)
         say()
-        examples = f"{scores['n']:,} {split_name} {noun}{target.sized(scores)}"
+        examples = f"{scores['n']:,} {split_name} {noun}{target.size_note(scores)}"
         title = f"{recipe.name}: {examples}, {metrics['seconds']['total']:.0f} s in all"
         head = "" if target.labels_given else "model"
         show(title, metric_table(rows, columns, digits, head, short=True))
-        for line in LINES_BELOW[target.told_as](scores, metrics, name, noun):
+        for line in LINES_BELOW[target.terminal_layout](scores, metrics, name, noun):
             say(line)
     for line in interval_lines(metrics.get("intervals") or []):
         say(line)
@@ -310,9 +310,9 @@ def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
 
 
 def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun: str) -> Iterator[str]:
-    from glassformer.targets.multiclass import no_better_than_one
+    from glassformer.targets.multiclass import no_better_than_majority
 
-    if comparison := no_better_than_one(scores):
+    if comparison := no_better_than_majority(scores):
         note(f"{name} is {comparison}")
     yield verdict_of(metrics, noun)
     if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):

@@ -43,7 +43,7 @@ from glassformer.process import READING
 from glassformer.tasks.catalog import TASKS, load_recipe, recipe_names, task_with_target
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.text_classification.recipe import Recipe
-from glassformer.train.config import no_class_weight
+from glassformer.train.config import class_weight_error
 
 HELD_OUT = 0.1  # share of each split that a file lacks
 
@@ -84,7 +84,7 @@ def check_values(recipe: Any) -> None:
     """Raise ConfigError for values that would otherwise fail much later, in training."""
     weight = getattr(getattr(recipe, "train", None), "class_weight", None)
     if isinstance(weight, str) and weight != "balanced":
-        raise no_class_weight(weight)
+        raise class_weight_error(weight)
     model = getattr(recipe, "model", None)
     if (d_model := getattr(model, "d_model", None)) and (heads := getattr(model, "num_heads", None)):
         check_heads(d_model, heads)
@@ -385,10 +385,10 @@ def own_recipe(
 def _for_images(recipe: Any) -> dict[str, Any]:
     """Defaults that depend on the image model: section -> key -> value."""
     from glassformer.inputs.images import has_fixed_features, is_image_architecture
-    from glassformer.tasks.auto import SCRATCH, asks_for_encoder
+    from glassformer.tasks.auto import SCRATCH, needs_encoder
 
     name, values = recipe.model.model, {}
-    if name == AUTO and asks_for_encoder(TASKS[recipe.task].estimator.from_recipe(recipe)):
+    if name == AUTO and needs_encoder(TASKS[recipe.task].estimator.from_recipe(recipe)):
         name = SCRATCH.name
         values["model"] = {"model": name}
     if has_fixed_features(name):
@@ -459,7 +459,7 @@ def with_held_out(recipe: Any, settings: Sequence[str], run_folder: Path | None)
 
 def held_out_line(recipe: Any) -> str | None:
     """A line on what is held out of the user's tagged words or questions; None: nothing."""
-    noun, sizes = TASKS[recipe.task].target.held_out_of, []
+    noun, sizes = TASKS[recipe.task].target.split_units, []
     for split in ("validation", "test"):
         size = getattr(recipe.data, f"{split}_size", None)
         sizes += [f"{size:.0%} for {split}" if size < 1 else f"{size:g} for {split}"] if size else []

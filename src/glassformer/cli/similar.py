@@ -88,10 +88,10 @@ DOUBLES = 0.8  # default lowest cosine of near-duplicates
 def open_embedder(model: str) -> Any:
     """Open the embedder of a run or folder, or a checkpoint by its name."""
     from glassformer.checkpoints.native import refuse_unfinished
-    from glassformer.checkpoints.settings import about_in
+    from glassformer.checkpoints.settings import metadata_in
 
     folder = Path(model)
-    if about_in(folder)[1]:
+    if metadata_in(folder)[1]:
         return load_kind(folder, "similar")
     refuse_unfinished(folder)
     from glassformer.tasks.similarity.estimator import Embedder

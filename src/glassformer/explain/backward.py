@@ -54,7 +54,9 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
     rules = Rules(
         lambda scores: _Softmax.apply(scores, temperature), (0.25, 0.25, 0.5), lambda f, h: f(h), 0.5
     )
-    scores, _ = _gradient_x_input(subject, target, rules, lambda model, *states: model.answer(*states).logits)
+    scores, _ = _gradient_x_input(
+        subject, target, rules, lambda model, *states: model.apply_heads(*states).logits
+    )
     return Scores(scores, settings={"temperature": temperature})
 
 
@@ -144,7 +146,7 @@ def _attended(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, 
 def _fed(network: Any, x: Tensor, rules: Rules) -> Tensor:
     if isinstance(network, GatedFeedForward):
         gate, up = network.up(x).chunk(2, -1)
-        gate = network.gated(gate)
+        gate = network.apply_gate(gate)
         product = (
             gate.detach() * up if rules.gate is None else _shared(gate, rules.gate) * _shared(up, rules.gate)
         )
@@ -169,7 +171,7 @@ def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
     if model.spans is not None:
         if (dense := model.spans.dense) is None:
             return model.spans(states)
-        hidden = _by_slope(ACTIVATIONS[model.spans.hidden], dense(states))
+        hidden = _by_slope(ACTIVATIONS[model.spans.activation], dense(states))
         return model.spans.out(_normed(model.spans.norm, hidden))
     if isinstance(model.pooling, Pooler):
         pooled = _by_slope(torch.tanh, model.pooling.dense(first_rows(states, packing)))
@@ -177,7 +179,7 @@ def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
     if isinstance(model.pooling, FirstNormPooling):
         return _linear_head(model.head, _normed(model.pooling.norm, first_rows(states, packing)))
     if isinstance(model.pooling, UnitPooling):
-        pooled, scaled = model.pooling.each(states, packing), model.pooling(states, packing)
+        pooled, scaled = model.pooling.pooling(states, packing), model.pooling(states, packing)
         pooled = pooled * (scaled.norm(dim=1) / pooled.norm(dim=1)).detach()[:, None]
         return _linear_head(model.head, pooled)
     return _linear_head(model.head, model.pooling(states, packing))

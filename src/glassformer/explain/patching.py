@@ -77,7 +77,7 @@ def patch_subjects(clean: Subject, corrupted: Subject) -> Patched:
     layers, heads = model.encoder.steps, model.encoder.config.num_heads
 
     def measure(states: Tensor, count: int) -> np.ndarray:
-        logits = model.answer(states, clean.packing(count)).logits.double().cpu().numpy()
+        logits = model.apply_heads(states, clean.packing(count)).logits.double().cpu().numpy()
         return logits[:, clean.target] - logits[:, corrupted.target]
 
     own, mixed = _run(model, clean, heads), _run(model, corrupted, heads)

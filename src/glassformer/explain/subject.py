@@ -187,7 +187,7 @@ class RowView(nn.Module):
 
     def answer(self, states: Tensor, packing: Packing) -> ModelOutput:
         """Logits ``[B, C]`` of states ``[N, D]``."""
-        return self._chosen(self.model.answer(states, packing), packing)
+        return self._chosen(self.model.apply_heads(states, packing), packing)
 
     def _chosen(self, out: ModelOutput, packing: Packing) -> ModelOutput:
         out.logits = self.chosen(out.logits, packing.first_rows)  # type: ignore[arg-type]  # there is a head
@@ -223,7 +223,7 @@ def whole_map(maps: Sequence[Tensor]) -> Tensor:
 def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     """The share of each row in the pooled vector, ``[T]``."""
     if isinstance(pooling, PairPooling):  # both texts have the same share
-        return np.concatenate([rows_read(pooling.each, out, n) for n in out.packing.lengths]) / 2
+        return np.concatenate([rows_read(pooling.text_pooling, out, n) for n in out.packing.lengths]) / 2
     weights = np.full(length, 1.0 / length)
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
@@ -249,7 +249,7 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
 def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
     """Probabilities ``[C]`` of one input, the number of the label to explain, and the label itself."""
     finite(logits, "logits")
-    if not clf.kind_.joint:
+    if not clf.kind_.single_label:
         probabilities = clf.chances(logits[None].double().cpu().numpy())[0]
     else:
         probabilities = torch.softmax(logits.double() / clf.temperature_, 0).cpu().numpy()
@@ -339,7 +339,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         probabilities,
         temperature=clf.temperature_,
         judge=judge,
-        to_probabilities=None if clf.kind_.joint else clf.chances,
+        to_probabilities=None if clf.kind_.single_label else clf.chances,
         lengths=lengths,
         spread=spread_of(clf, label),
         operators=text_operators(clf),
@@ -360,7 +360,7 @@ def several_said(clf: Any, probabilities: np.ndarray) -> list[str]:
     """A note on all predicted labels (multi-label), or on abstention."""
     if hasattr(clf, "abstains") and clf.abstains(probabilities[None])[0]:
         return [f"no label is given: its probability is below {clf.abstain_below_:g}"]
-    return [f"labels given: {clf.decide(probabilities[None])[0]}"] if clf.kind_.binary else []
+    return [f"labels given: {clf.decide(probabilities[None])[0]}"] if clf.kind_.is_multilabel else []
 
 
 def _unread(clf: Any, text: str) -> list[str]:
@@ -430,7 +430,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         grid=grid,
         temperature=clf.temperature_,
         judge=judge,
-        to_probabilities=None if clf.kind_.joint else clf.chances,
+        to_probabilities=None if clf.kind_.single_label else clf.chances,
         spread=spread_of(clf, label),
         operators=("mask", "mean", "blur", "shuffle"),
         shown={

@@ -147,11 +147,11 @@ def export_hf(
         result["clean"] = getattr(clf, "clean", "none")
         if not kind.ANSWERS:  # embedders: the width
             result.update(kind.counts(expected))
-        if left_out := kind.left_out():
+        if left_out := kind.not_exported():
             result["left_out"] = left_out
         hub = family_of(given.config).hub
         if not whole and hub is not None:
-            result["whole_with"] = hub.opens_whole()
+            result["whole_with"] = hub.loadable_head()
         if card is not None:
             of_sentences = kind.LIBRARY == "sentence-transformers"
             opener = "SentenceTransformer" if of_sentences else opens_as

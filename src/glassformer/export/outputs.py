@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.ngrams import FILE, about_ngrams
+from glassformer.checkpoints.ngrams import FILE, ngrams_metadata
 from glassformer.config import plain
 from glassformer.data.questions import Question
 from glassformer.data.spreadsheet import csv_dicts, csv_plain
@@ -40,7 +40,7 @@ from glassformer.export.plain_ngrams import features, numbered
 from glassformer.families.pretrained import load_pretrained
 from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Sentences, lowercased
-from glassformer.nn.pairs import tells_sides
+from glassformer.nn.pairs import distinguishes_texts
 
 BATCH = 16
 LONG = 300  # maximum words of a random text for models without a maximum length
@@ -231,14 +231,14 @@ class Labels(Outputs):
     def about(self) -> dict[str, Any]:
         clf = self.clf
         labels = {"labels": list(map(str, clf.classes_.tolist())), "threshold": plain(clf.threshold_)}
-        return labels | clf.kind_.about_export(clf)
+        return labels | clf.kind_.export_metadata(clf)
 
     def chosen(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """The logits of a graph's outputs; for regressors, the standardized numbers.
 
         For regressors, a graph could have exact logits but rounded numbers, so the numbers are compared.
         """
-        return self.clf.kind_.standardized(outputs[1]) if self.numbers else outputs[0]
+        return self.clf.kind_.standardize(outputs[1]) if self.numbers else outputs[0]
 
     def network(self) -> Any:
         return self.clf.in_own_unit()
@@ -253,7 +253,7 @@ class Labels(Outputs):
         return self.clf.kind_.max_abs_difference(after, self.clf.kind_.export_outputs(before))
 
     def left_out(self) -> list[str]:
-        return self.clf.kind_.left_out(self.clf)
+        return self.clf.kind_.not_exported(self.clf)
 
 
 class TextLabels(Labels):
@@ -294,7 +294,7 @@ class TextLabels(Labels):
     def graph(self) -> Graph:
         clf = self.clf
         module = PaddedText(clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.probabilities_of)
-        told_apart = clf.reads_pairs and tells_sides(clf.model_.config)
+        told_apart = clf.reads_pairs and distinguishes_texts(clf.model_.config)
         return token_graph(module, self.OUTPUTS, clf.max_length, told_apart)
 
     def write_files(self, folder: Path) -> None:
@@ -352,7 +352,7 @@ class NgramLabels(TextLabels):
         return Graph(module, example, self.OUTPUTS, dynamic)
 
     def write_files(self, folder: Path) -> None:
-        about = about_ngrams(self.clf.tokenizer_) | {"idf": self.clf.tokenizer_.idf.tolist()}
+        about = ngrams_metadata(self.clf.tokenizer_) | {"idf": self.clf.tokenizer_.idf.tolist()}
         (folder / FILE).write_text(json_text(about, indent=0) + "\n", encoding="utf-8")
 
     def about(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class PaddedTokens(nn.Module):
     def __init__(self, model: Any, max_length: int):
         super().__init__()
         self.model = model
-        if (places := model.embeddings.fixed_places(max_length)) is not None:
+        if (places := model.embeddings.fixed_positions(max_length)) is not None:
             self.register_buffer("places", places, persistent=False)
 
     def embedded(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
@@ -73,7 +73,7 @@ class PaddedText(PaddedTokens):
         if getattr(self.model.config, "sides", None) and token_type_ids is not None:
             logits = self.of_sides(input_ids, mask, token_type_ids)
         else:
-            logits = self.model.answer_padded(self.embedded(input_ids, attention_mask, token_type_ids), mask)
+            logits = self.model.padded_logits(self.embedded(input_ids, attention_mask, token_type_ids), mask)
         return logits, self.to_probabilities(logits, self.temperature)
 
     def of_sides(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ class PaddedPictures(nn.Module):
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """uint8 pixels -> logits and probabilities, ``[B, C]`` each."""
-        logits = self.model.answer_padded(
+        logits = self.model.padded_logits(
             self.model.embeddings.padded((pixels.float() - self.mean) / self.std), None
         )
         return logits, self.to_probabilities(logits, self.temperature)

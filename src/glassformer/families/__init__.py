@@ -75,10 +75,10 @@ def family_named(kind: Any) -> Family | None:
 
 
 def names_of(config: Any) -> NameTable:
-    """The Hub's tensor names for a model with this config; if it has none, those of a family with the same
-    config class."""
-    like = [family_of(config), *(f for f in FAMILIES.values() if f.config is type(config))]
-    return next(family.hub.names for family in like if family.hub is not None)
+    """The Hub's tensor names for a model with this config; if its family has none, those of another family
+    with the same config class."""
+    families = [family_of(config), *(f for f in FAMILIES.values() if f.config is type(config))]
+    return next(family.hub.names for family in families if family.hub is not None)
 
 
 def family_of(config: Any) -> Family:

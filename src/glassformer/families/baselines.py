@@ -36,19 +36,19 @@ def textcnn(vocab_size: int) -> TextCnnConfig:
 
 
 # Optional keys of a recipe's model section that both kinds of models support.
-SHARED = ("d_model", "embedding_std", "embedding_dim", "vectors", "dropout", "head_hidden", "revision")
+SHARED_KEYS = ("d_model", "embedding_std", "embedding_dim", "vectors", "dropout", "head_hidden", "revision")
 
 
-def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...], **values: Any) -> Any:
-    """The preset, overridden by a recipe's model section; ``known``: supported keys in addition to
-    ``SHARED``.
+def _override(preset: Any, section: Any, num_labels: int, more_keys: tuple[str, ...], **values: Any) -> Any:
+    """The preset, overridden by a recipe's model section; ``more_keys``: supported keys in addition to
+    ``SHARED_KEYS``.
     """
     for key in (f.name for f in fields(section) if f.default is None):
-        if key not in (*SHARED, *known) and getattr(section, key) is not None:
+        if key not in (*SHARED_KEYS, *more_keys) and getattr(section, key) is not None:
             raise UnknownKeyError(f"{section.model!r} has no {key}", where=key, fix="Leave it out")
-    width = {"d_model": section.embedding_dim, "dropout": section.dropout if known else None}
-    embedding = replace(preset.embedding, frozen=section.freeze_vectors, **_given(width))
-    keys = ("d_model", "dropout", "embedding_std", *known)
+    width = {"d_model": section.embedding_dim, "dropout": section.dropout if more_keys else None}
+    embedding = replace(preset.embedding, frozen=section.freeze_vectors, **_without_none(width))
+    keys = ("d_model", "dropout", "embedding_std", *more_keys)
     values = {key: getattr(section, key) for key in keys} | values
     return replace(
         preset,
@@ -59,18 +59,18 @@ def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...
         head_dropout=section.head_dropout,
         head_activation=section.head_activation,
         head_input_dropout=section.head_input_dropout,
-        **_given(values),
+        **_without_none(values),
     )
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
 def configure_rnn(preset: RnnConfig, section: Any, num_labels: int) -> RnnConfig:
     """See ``Family.configure``; ``pooling = "auto"`` means the final states."""
     pooling = None if section.pooling == "auto" else section.pooling
-    return _laid_over(preset, section, num_labels, ("num_layers", "bidirectional"), pooling=pooling)
+    return _override(preset, section, num_labels, ("num_layers", "bidirectional"), pooling=pooling)
 
 
 def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> TextCnnConfig:
@@ -80,7 +80,7 @@ def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> T
         ConfigError: a pooling other than max.
     """
     pooling = None if section.pooling == "auto" else section.pooling
-    config = _laid_over(preset, section, num_labels, (), pooling=pooling)
+    config = _override(preset, section, num_labels, (), pooling=pooling)
     if pooling not in (None, "max", "tokens"):
         what = "a TextCNN always uses max pooling"
         raise NotForThisModelError(what, where="pooling", fix="Leave it out")
@@ -115,7 +115,7 @@ TEXTCNN = Family(
 
 
 # Keys of a recipe's model section that linear models support.
-KNOWN = ("model", "revision")
+LINEAR_KEYS = ("model", "revision")
 
 
 def tfidf(vocab_size: int) -> LinearConfig:
@@ -128,11 +128,11 @@ def hog(image_size: tuple[int, ...] = (48, 48), patch_size: tuple[int, ...] = (8
     return HogImageConfig(HogConfig(image_size, patch_size))
 
 
-def _with_labels(preset: Any, section: Any, num_labels: int, known: tuple[str, ...], encoder: str) -> Any:
+def _with_labels(preset: Any, section: Any, num_labels: int, supported: tuple[str, ...], encoder: str) -> Any:
     """See ``Family.configure``."""
     defaults = {f.name: f.default for f in fields(section)}
     for key, value in defaults.items():
-        if key not in known and getattr(section, key) != value:
+        if key not in supported and getattr(section, key) != value:
             what = f"a linear model has no {key}"
             raise NotForThisModelError(
                 what, where=key, fix=f"Leave it out, or name an encoder: model={encoder}"
@@ -142,12 +142,12 @@ def _with_labels(preset: Any, section: Any, num_labels: int, known: tuple[str, .
 
 def configure_tfidf(preset: LinearConfig, section: Any, num_labels: int) -> LinearConfig:
     """See ``_with_labels``."""
-    return _with_labels(preset, section, num_labels, KNOWN, "all-minilm-l6-v2")
+    return _with_labels(preset, section, num_labels, LINEAR_KEYS, "all-minilm-l6-v2")
 
 
 def configure_hog(preset: HogImageConfig, section: Any, num_labels: int) -> HogImageConfig:
     """See ``_with_labels``; ``patch_size`` is the size of a cell."""
-    return _with_labels(preset, section, num_labels, (*KNOWN, "patch_size"), "dinov2-small")
+    return _with_labels(preset, section, num_labels, (*LINEAR_KEYS, "patch_size"), "dinov2-small")
 
 
 TFIDF = Family(

@@ -41,9 +41,9 @@ NAMES = NameTable(
         "nsp": "cls.seq_relationship",
         "spans.out": "qa_outputs",
     },
-    whole={"mlm.bias": "cls.predictions.bias"},
-    own_heads=("mlm.bias",),
-    dropped={
+    full_names={"mlm.bias": "cls.predictions.bias"},
+    head_parameters=("mlm.bias",),
+    ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "cls.predictions.decoder.weight": "tied to the token embeddings",
         "cls.predictions.decoder.bias": "the same as cls.predictions.bias",

@@ -29,11 +29,11 @@ NAMES = replace(
         "embeddings.norm": "pre_layrnorm",  # as the Hub spells it
         "pooling.norm": "post_layernorm",
     },
-    whole={
+    full_names={
         "embeddings.cls": "embeddings.class_embedding",
         "embeddings.positions": "embeddings.position_embedding.weight",
     },
-    dropped={
+    ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "text_model.": "the half that reads texts",
         "logit_scale": "compares both halves",

@@ -1,7 +1,7 @@
 """DeBERTa (He et al., 2021), versions 2 and 3: BERT's layers with disentangled attention, without pooler.
 
 The attention is in ``nn/disentangled.py``. Its classifier has a hidden layer over the first row, as
-ELECTRA's; version 3's head of masked words has other names, which are read too. Not supported: relative
+ELECTRA's; version 3's masked-LM head has other names, which are read too. Not supported: relative
 positions switched off, embeddings of another width, and the convolution of v2-xlarge and v2-xxlarge.
 """
 
@@ -42,14 +42,14 @@ NAMES = replace(
     },
     heads={**bert.NAMES.heads, "head.hidden": "pooler.dense"},
 )
-# The head of masked words in version 3's own files (``legacy = false``).
-OF_V3 = {
+# The masked-language-modeling head in version 3's own files (``legacy = false``).
+V3_NAMES = {
     "lm_predictions.lm_head.dense": "cls.predictions.transform.dense",
     "lm_predictions.lm_head.LayerNorm": "cls.predictions.transform.LayerNorm",
     "lm_predictions.lm_head.bias": "cls.predictions.bias",
 }
-REPLACED = "mask_predictions."  # the head of version 3 that finds replaced tokens
-# Not supported: a key of config.json, and what it must be.
+REPLACED_TOKEN_HEAD = "mask_predictions."  # version 3's head for replaced-token detection
+# Keys of config.json, with the only value that is supported.
 FIXED = {
     "relative_attention": True,
     "conv_kernel_size": 0,
@@ -62,45 +62,45 @@ FIXED = {
 def from_hub(
     tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
 ) -> dict[str, Tensor]:
-    """The Hub's tensors under our names.
+    """Convert the Hub's tensors to ours.
 
     Raises:
-        CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
+        CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
     """
     known = {}
     for key, tensor in tensors.items():
-        stem = next((old for old in OF_V3 if key.startswith(old)), None)
-        if not key.startswith(REPLACED):
-            known[key if stem is None else OF_V3[stem] + key[len(stem) :]] = tensor
+        stem = next((old for old in V3_NAMES if key.startswith(old)), None)
+        if not key.startswith(REPLACED_TOKEN_HEAD):
+            known[key if stem is None else V3_NAMES[stem] + key[len(stem) :]] = tensor
     return NAMES.from_hub(known, where)
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
-    """``config.json`` as our config.
+    """Our config from ``config.json``.
 
     Raises:
-        CheckpointError: what BERT's raises, or a variant that is not supported.
+        CheckpointError: see ``bert.read``; an unsupported variant.
     """
     width, kinds = settings.get("hidden_size"), settings.get("pos_att_type") or ()
-    same = dict.fromkeys(("embedding_size", "pooler_hidden_size"), width)
-    for key, value in (FIXED | same).items():
+    width_keys = dict.fromkeys(("embedding_size", "pooler_hidden_size"), width)
+    for key, value in (FIXED | width_keys).items():
         if settings.get(key, False if key == "relative_attention" else value) != value:
             what, fix = f"{key} = {shown(settings.get(key))} is not supported", "Name another checkpoint"
             raise UnsupportedModelError(what, where=where, fix=fix)
     segments = settings.get("type_vocab_size", 0) != 0
-    ours = {"position_embedding_type": None, "classifier_dropout": settings.get("cls_dropout")}
-    ours |= {} if segments else {"type_vocab_size": 1}
-    config = bert.read({"layer_norm_eps": 1e-7} | settings | ours, where)
-    places = "learned" if settings.get("position_biased_input", True) is True else "none"
-    embedding = replace(config.embedding, positions=places, segments=config.embedding.segments * segments)
+    bert_keys = {"position_embedding_type": None, "classifier_dropout": settings.get("cls_dropout")}
+    bert_keys |= {} if segments else {"type_vocab_size": 1}
+    config = bert.read({"layer_norm_eps": 1e-7} | settings | bert_keys, where)
+    positions = "learned" if settings.get("position_biased_input", True) is True else "none"
+    embedding = replace(config.embedding, positions=positions, segments=config.embedding.segments * segments)
     kinds = [kind.strip() for kind in (kinds.lower().split("|") if isinstance(kinds, str) else kinds)]
     furthest, buckets = (settings.get(key, -1) for key in ("max_relative_positions", "position_buckets"))
-    told = settings | {
+    distance_keys = settings | {
         "max_relative_positions": furthest if furthest != -1 else config.embedding.max_positions
     }
     attention = Disentangled(
         0 if buckets in (-1, None) else number(settings, "position_buckets", where),
-        number(told, "max_relative_positions", where),
+        number(distance_keys, "max_relative_positions", where),
         "c2p" in kinds,
         "p2c" in kinds,
         settings.get("share_att_key") is True,
@@ -118,9 +118,9 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
     e, a = config.embedding, config.encoder.disentangled or Disentangled()
-    dropped = ("classifier_dropout", "position_embedding_type")
-    kinds = [kind for kind, there in (("c2p", a.by_query), ("p2c", a.by_key)) if there]
-    return {k: v for k, v in bert.write(config).items() if k not in dropped} | {
+    bert_only = ("classifier_dropout", "position_embedding_type")
+    kinds = [kind for kind, used in (("c2p", a.by_query), ("p2c", a.by_key)) if used]
+    return {k: v for k, v in bert.write(config).items() if k not in bert_only} | {
         "model_type": KIND,
         "position_biased_input": e.positions != "none",
         "relative_attention": True,

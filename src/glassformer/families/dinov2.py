@@ -27,7 +27,7 @@ from glassformer.nn.patches import PatchConfig
 PLAIN, REGISTERS = "dinov2", "dinov2_with_registers"
 MASK = "embeddings.mask_token"
 # (part of the Hub's name, part of the name in the table)
-RENAMED = (
+NAME_PARTS = (
     ("layer_scale1.lambda1", "layer_scale1.weight"),
     ("layer_scale2.lambda1", "layer_scale2.weight"),
     ("mlp.weights_in.", "mlp.fc1."),
@@ -50,8 +50,8 @@ def _names(kind: str) -> NameTable:
         vit.NAMES,
         prefix=f"{kind}.",
         encoder={ours: theirs for ours, theirs in encoder.items() if not ours.startswith("pooling")},
-        whole={**vit.NAMES.whole, "embeddings.registers": "embeddings.register_tokens"},
-        newer={
+        full_names={**vit.NAMES.full_names, "embeddings.registers": "embeddings.register_tokens"},
+        new_names={
             "encoder.layers.{i}.attention.qkv": qkv,  # type: ignore[dict-item]  # three names
             "encoder.layers.{i}.attention.out": "encoder.layer.{i}.attention.o_proj",
             "encoder.layers.{i}.feed_forward.up": encoder["encoder.layers.{i}.feed_forward.up"],
@@ -73,8 +73,8 @@ def from_hub(
     """
     known = {}
     for key, tensor in tensors.items():
-        for theirs, plain in RENAMED:
-            key = key.replace(theirs, plain)
+        for hub_part, table_part in NAME_PARTS:
+            key = key.replace(hub_part, table_part)
         known[key] = tensor
     out = vit.from_hub(known, where, config, names)
     if (registers := out.get("embeddings.registers")) is not None and registers.ndim == 3:
@@ -92,8 +92,8 @@ def to_hub(
     gated = config.encoder.feed_forward == "swiglu"
     out = {(names.prefix if with_prefix else "") + MASK: torch.zeros(1, config.encoder.d_model)}
     for key, tensor in vit.to_hub(shaped, with_prefix, config, names).items():
-        for theirs, plain in RENAMED if gated else RENAMED[:2]:
-            key = key.replace(plain, theirs)
+        for hub_part, table_part in NAME_PARTS if gated else NAME_PARTS[:2]:
+            key = key.replace(table_part, hub_part)
         out[key] = tensor
     return out
 
@@ -101,17 +101,17 @@ def to_hub(
 # --- config.json ------------------------------------------------------------------------------------
 
 
-def _hidden(d_model: int, ratio: float, gated: bool) -> int:
+def _hidden_width(d_model: int, ratio: float, gated: bool) -> int:
     """Hidden width of a feed-forward network; two thirds if gated, rounded up to a multiple of 8."""
-    wide = int(d_model * ratio)
-    return (int(wide * 2 / 3) + 7) // 8 * 8 if gated else wide
+    width = int(d_model * ratio)
+    return (int(width * 2 / 3) + 7) // 8 * 8 if gated else width
 
 
 def _ratio(c: EncoderConfig) -> int | None:
     """The ``mlp_ratio`` of an encoder; None if no integer gives its width."""
     gated = c.feed_forward == "swiglu"
     candidates = range(1, 3 * c.d_ff // c.d_model + 2)
-    return next((n for n in candidates if _hidden(c.d_model, n, gated) == c.d_ff), None)
+    return next((n for n in candidates if _hidden_width(c.d_model, n, gated) == c.d_ff), None)
 
 
 SETTINGS = (
@@ -145,8 +145,8 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
     """
     table, base = (WITH_REGISTERS, dinov2(registers=4)) if kind == REGISTERS else (SETTINGS, dinov2())
     gated = settings.get("use_swiglu_ffn") is True
-    wide = _hidden(number(settings, "hidden_size", where), real(settings, "mlp_ratio", where, 4), gated)
-    config = read_settings(table, base, settings, where, {"encoder.d_ff": wide})
+    d_ff = _hidden_width(number(settings, "hidden_size", where), real(settings, "mlp_ratio", where, 4), gated)
+    config = read_settings(table, base, settings, where, {"encoder.d_ff": d_ff})
     vit.check_square(config, where)
     return config
 

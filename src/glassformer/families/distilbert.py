@@ -44,9 +44,9 @@ NAMES = NameTable(
         "mlm.norm": "vocab_layer_norm",
         "spans.out": "qa_outputs",
     },
-    whole={"mlm.bias": "vocab_projector.bias"},
-    own_heads=("mlm.bias",),
-    dropped={
+    full_names={"mlm.bias": "vocab_projector.bias"},
+    head_parameters=("mlm.bias",),
+    ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "vocab_projector.weight": "tied to the token embeddings",
     },
@@ -66,11 +66,11 @@ def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) 
     out = NAMES.from_hub(tensors, where)
     rows, width = config.embedding.max_positions, config.embedding.d_model
     if config.embedding.positions == "sinusoidal" and (table := out.pop(POSITIONS, None)) is not None:
-        near = (
+        is_sinusoidal = (
             table.shape == (rows, width) and (table.float() - sinusoidal(rows, width)).abs().max() < TOLERANCE
         )
-        if not near:
-            what = "sinusoidal_pos_embds = True, but its position_embeddings are not sines and cosines"
+        if not is_sinusoidal:
+            what = "sinusoidal_pos_embds = True, but the position_embeddings are not sines and cosines"
             raise UnsupportedModelError(what, where=where, fix="Set it to false in config.json")
     return out
 
@@ -113,8 +113,8 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
-    written = write_settings(SETTINGS, config) | {"activation": config.encoder.activation}
-    return {"model_type": "distilbert", **written, "pad_token_id": 0, "torch_dtype": "float32"}
+    settings = write_settings(SETTINGS, config) | {"activation": config.encoder.activation}
+    return {"model_type": "distilbert", **settings, "pad_token_id": 0, "torch_dtype": "float32"}
 
 
 # --- presets --------------------------------------------------------------------------------------

@@ -32,9 +32,9 @@ NAMES = replace(
         "mlm.norm": "generator_predictions.LayerNorm",
         "spans.out": "qa_outputs",
     },
-    whole={"mlm.bias": "generator_lm_head.bias"},
-    own_heads=("mlm.bias",),
-    dropped={
+    full_names={"mlm.bias": "generator_lm_head.bias"},
+    head_parameters=("mlm.bias",),
+    ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "generator_lm_head.weight": "tied to the token embeddings",
         "discriminator_predictions.dense.weight": REPLACED,
@@ -45,7 +45,7 @@ NAMES = replace(
     tied={"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
 )
 # A token classifier is a single layer, named like the two-layer head of a text classifier.
-OF_TOKENS = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
+TOKEN_NAMES = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
 
 
 def from_hub(
@@ -56,12 +56,12 @@ def from_hub(
     Raises:
         CheckpointError: unknown or missing tensors, or an output layer that is not tied to the embeddings.
     """
-    return (OF_TOKENS if "classifier.weight" in tensors else NAMES).from_hub(tensors, where)
+    return (TOKEN_NAMES if "classifier.weight" in tensors else NAMES).from_hub(tensors, where)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``electra.``."""
-    return (OF_TOKENS if config.pooling == "tokens" else NAMES).to_hub(tensors, with_prefix)
+    return (TOKEN_NAMES if config.pooling == "tokens" else NAMES).to_hub(tensors, with_prefix)
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:

@@ -31,8 +31,8 @@ class HubLayout:
         pooling: pooling of the classifier in ``transformers``, such as "pooler" or "first".
         head_type: head of that classifier: "linear", or "mlp" as wide as the encoder.
         head_activation: activation of the mlp's hidden layer.
-        own_head: ``config.json`` -> settings of that classifier, in addition to the three above; it is then
-            also used for token classification.
+        head_settings: ``config.json`` -> settings of that classifier, in addition to the three above; this
+            head is then also used for token classification.
     """
 
     read: Callable[[dict[str, Any], str], Any]
@@ -44,19 +44,19 @@ class HubLayout:
     pooling: str = "pooler"
     head_type: str = "linear"
     head_activation: str = "relu"
-    own_head: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    head_settings: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
-    def head_in(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def hub_head(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Pooling and head of the classifier in ``transformers`` for this ``config.json``."""
         default = {
             "pooling": self.pooling,
             "head_type": self.head_type,
             "head_activation": self.head_activation,
         }
-        return default if self.own_head is None else default | self.own_head(settings)
+        return default if self.head_settings is None else default | self.head_settings(settings)
 
     def can_save(self, config: Any) -> bool:
-        """Whether ``config.json`` gives back what a model with this config computes below its head."""
+        """Whether ``config.json`` can represent embeddings and encoder of a model with this config."""
         if config.head not in self.classes:
             return False
         try:
@@ -65,20 +65,20 @@ class HubLayout:
             return False
         return _computed(restored, config.head) == _computed(config, config.head)
 
-    def opens_whole(self) -> str:
-        """The parameters of a classifier that ``transformers`` can open completely, as text."""
+    def loadable_head(self) -> str:
+        """The parameters of a classifier whose head ``transformers`` can load too, as text."""
         head = f", head={self.head_type!r}" if self.head_type != "linear" else ""
         head += f", head_activation={self.head_activation!r}" if self.head_activation != "relu" else ""
         return f"pooling={self.pooling!r}{head}"
 
     def class_of(self, config: Any) -> str:
-        """The class of the whole model in ``transformers``. Requires ``is_own_head``."""
+        """The class of the whole model in ``transformers``. Requires ``has_class``."""
         return self.classes[config.pooling if config.pooling in OWN_CLASS else config.head]
 
-    def is_own_head(self, config: Any) -> bool:
+    def has_class(self, config: Any) -> bool:
         """Whether one of ``classes`` has the pooling and head of this config."""
-        if self.own_head is not None and config.head in ("classification", "spans"):
-            expected = self.head_in(self.write(config))
+        if self.head_settings is not None and config.head in ("classification", "spans"):
+            expected = self.hub_head(self.write(config))
             wide = config.head_hidden in (None, config.encoder.d_model)
             if config.pooling == "tokens" or config.head == "spans":
                 expected["pooling"] = config.pooling
@@ -102,24 +102,24 @@ class HubLayout:
 # Pooling of an encoder without a head -> the tensor that shows it, without ``.weight``.
 POOLED_BY = {"pooler": "pooling.dense", "multihead": "pooling.query", "first-norm": "pooling.norm"}
 # Settings of training and initialization, which ``config.json`` need not have.
-OF_TRAINING = {"dropout", "attention_dropout", "feed_forward_dropout", "patch_dropout", "stochastic_depth"}
-OF_TRAINING |= {"zero_init", "position_std"}
+TRAINING_KEYS = {"dropout", "attention_dropout", "feed_forward_dropout", "patch_dropout", "stochastic_depth"}
+TRAINING_KEYS |= {"zero_init", "position_std"}
 
 
 def _computed(config: Any, head: str | None) -> tuple[Any, ...]:
     """The settings that decide what embeddings and encoder compute under a head, and the model type."""
     parts = [
-        {f.name: getattr(part, f.name) for f in fields(part) if f.name not in OF_TRAINING}
+        {f.name: getattr(part, f.name) for f in fields(part) if f.name not in TRAINING_KEYS}
         for part in (config.embedding, config.encoder)
     ]
     encoder = parts[1]
     encoder["rotary_base_local"] = encoder["rotary_base"] and (
         encoder["rotary_base_local"] or encoder["rotary_base"]
     )
-    if encoder["attention"] == "full":  # then these have no effect
+    if encoder["attention"] == "full":  # then window and full_layers have no effect
         encoder |= {"attention_window": None, "full_layers": None}
-    words = head in ("mlm", "pretraining") and (config.words_activation or encoder["activation"])
-    return *parts, words, getattr(config, "model_type", None)
+    mlm_activation = head in ("mlm", "pretraining") and (config.words_activation or encoder["activation"])
+    return *parts, mlm_activation, getattr(config, "model_type", None)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Family:
         hub: the Hugging Face format; None: our own format, with the config under ``architecture``.
         presets: values of ``model=`` for random weights -> function that returns the config, given the
             vocabulary size (texts) or ``image_size`` and ``patch_size`` (images).
-        pretraining: the same for masked language modeling from scratch.
+        pretraining: like ``presets``, for masked language modeling from scratch.
         examples: well-known checkpoints on the Hub.
         also: further values of ``model_type`` in its files.
         configure: preset config, model section of a recipe, number of labels -> config; None: as for all
@@ -180,14 +180,14 @@ def text_family(
     """The record of a text Transformer.
 
     Args:
-        class_prefix: of its classes in ``transformers``, such as ``Bert``.
-        preset: config from vocabulary size, width, layers, heads, d_ff, positions and further options.
-        from_hub, to_hub: as in ``HubLayout``; None: ``names`` alone.
+        class_prefix: prefix of the class names in ``transformers``, such as ``Bert``.
+        preset: returns the config for a vocabulary size, width, layers, heads, d_ff, positions and options.
+        from_hub, to_hub: as in ``HubLayout``; None: only names are converted.
         more_classes: classes in addition to ``TEXT_CLASSES``.
         tiny: further options of ``preset`` for ``Family.tiny``.
-        classifier: ``pooling``, ``head_type``, ``head_activation`` and ``own_head`` of ``HubLayout``.
+        classifier: ``pooling``, ``head_type``, ``head_activation`` and ``head_settings`` of ``HubLayout``.
     """
-    head = {key: value for key, value in classifier.items() if key != "own_head"}
+    head = {key: value for key, value in classifier.items() if key != "head_settings"}
     options = {"head": "classification", "num_labels": 3, **head, **(tiny or {})}
     layout = HubLayout(
         read,

@@ -27,9 +27,9 @@ KIND = "modernbert"
 GLOBAL, LOCAL = 160_000.0, 10_000.0  # bases of rotary positions
 FULL, SLIDING = "full_attention", "sliding_attention"
 CLASS_PREFIX = "ModernBert"
-# Written as null: the tokenizer knows these ids, and the defaults in ``transformers`` fit one vocabulary
-# only.
-OF_TOKENIZER = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+# Written as null: the tokenizer knows these ids, and the defaults in ``transformers`` fit only one
+# vocabulary.
+TOKENIZER_KEYS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
 NAMES = NameTable(
     prefix="model.",
     encoder={
@@ -47,16 +47,16 @@ NAMES = NameTable(
     heads={"head.hidden": "head.dense", "head.norm": "head.norm", "head.out": "classifier"},
 )
 # The masked language model uses the same head names, followed by the tied token embeddings.
-OF_WORDS = replace(
+MLM_NAMES = replace(
     NAMES,
     heads={"mlm.dense": "head.dense", "mlm.norm": "head.norm"},
-    whole={"mlm.bias": "decoder.bias"},
-    own_heads=("mlm.bias",),
-    dropped={"decoder.weight": "tied to the token embeddings"},
+    full_names={"mlm.bias": "decoder.bias"},
+    head_parameters=("mlm.bias",),
+    ignored={"decoder.weight": "tied to the token embeddings"},
     tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
-# So does the question-answering model.
-OF_SPANS = replace(
+# The question-answering model uses the same head names, too.
+SPAN_NAMES = replace(
     NAMES, heads={"spans.dense": "head.dense", "spans.norm": "head.norm", "spans.out": "classifier"}
 )
 
@@ -71,15 +71,15 @@ def from_hub(
     """
     if "classifier.weight" in tensors or "head.dense.weight" not in tensors:
         spans = config is not None and config.head == "spans"
-        return (OF_SPANS if spans else NAMES).from_hub(tensors, where)
-    out = OF_WORDS.from_hub(tensors, where)
+        return (SPAN_NAMES if spans else NAMES).from_hub(tensors, where)
+    out = MLM_NAMES.from_hub(tensors, where)
     table = out.get("embeddings.tokens.weight")
     return out if table is None else {"mlm.bias": torch.zeros(len(table)), **out}
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
     """Convert our tensors to the Hub's; ``with_prefix``: encoder names start with ``model.``."""
-    return {"mlm": OF_WORDS, "spans": OF_SPANS}.get(config.head or "", NAMES).to_hub(tensors, with_prefix)
+    return {"mlm": MLM_NAMES, "spans": SPAN_NAMES}.get(config.head or "", NAMES).to_hub(tensors, with_prefix)
 
 
 # --- config.json ------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
         raise UnsupportedModelError(what, where=where, fix="Use 0, as ModernBERT was trained")
     layers = number(settings, "num_hidden_layers", where)
     full = _full_layers(settings, layers, where)
-    others: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         "encoder.attention": "local" if len(full) < layers else "full",
         "encoder.full_layers": full if len(full) < layers else (),
         "encoder.attention_window": max(number(settings, "local_attention", where, 128) // 2, 1),
@@ -126,9 +126,9 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     }
     # The head of the question-answering model has the tensor names of a classifier.
     if f"{CLASS_PREFIX}ForQuestionAnswering" in (settings.get("architectures") or ()):
-        own = {key: value for key, value in own_head(settings).items() if key != "pooling"}
-        others |= {"head": "spans", **own}
-    return read_settings(SETTINGS, modernbert(), settings, where, others)
+        head = {key: value for key, value in head_settings(settings).items() if key != "pooling"}
+        overrides |= {"head": "spans", **head}
+    return read_settings(SETTINGS, modernbert(), settings, where, overrides)
 
 
 def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int, ...]:
@@ -144,20 +144,20 @@ def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int
     return tuple(i for i, kind in enumerate(kinds) if kind == FULL)
 
 
-def _base(settings: dict[str, Any], kind: str, old: str, usual: float, where: str) -> float:
+def _base(settings: dict[str, Any], kind: str, old: str, default: float, where: str) -> float:
     """The base of the rotary positions in layers of this type."""
     if settings.get("rope_scaling") is not None:
         raise UnsupportedModelError("rope_scaling is not supported", where=where)
     if settings.get("rope_parameters") is None:
-        return usual if settings.get(old) is None else real(settings, old, where, usual)
+        return default if settings.get(old) is None else real(settings, old, where, default)
     rope = section(settings, "rope_parameters", where)
-    own = section(rope, kind, where) if rope.get(kind) is not None else {}
-    if own.get("rope_type", "default") != "default":
-        raise UnsupportedModelError(f"rope_type = {shown(own['rope_type'])} is not supported", where=where)
-    return real(own, "rope_theta", where, usual)
+    rope = section(rope, kind, where) if rope.get(kind) is not None else {}
+    if rope.get("rope_type", "default") != "default":
+        raise UnsupportedModelError(f"rope_type = {shown(rope['rope_type'])} is not supported", where=where)
+    return real(rope, "rope_theta", where, default)
 
 
-def own_head(settings: dict[str, Any]) -> dict[str, Any]:
+def head_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings of the classification head: dense, activation, norm, linear layer."""
     pooling = "mean" if settings.get("classifier_pooling") == "mean" else "first"
     return {
@@ -171,8 +171,8 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
     c = config.encoder
     full = range(c.num_layers) if c.attention == "full" else c.full_layers
     bases = {FULL: c.rotary_base, SLIDING: c.rotary_base_local or c.rotary_base}
-    own = config.head_activation if config.head_norm else config.words_activation
-    settings = write_settings(SETTINGS, replace(config, words_activation=own or "gelu"))
+    head_activation = config.head_activation if config.head_norm else config.words_activation
+    settings = write_settings(SETTINGS, replace(config, words_activation=head_activation or "gelu"))
     return settings | {
         "model_type": KIND,
         "attention_dropout": 0.0,
@@ -181,7 +181,7 @@ def write(config: TextEncoderConfig) -> dict[str, Any]:
         "rope_parameters": {k: {"rope_type": "default", "rope_theta": base} for k, base in bases.items()},
         "decoder_bias": True,
         "classifier_pooling": "mean" if config.pooling == "mean" else "cls",
-        **dict.fromkeys(OF_TOKENIZER),
+        **dict.fromkeys(TOKENIZER_KEYS),
         "torch_dtype": "float32",
     }
 
@@ -238,7 +238,7 @@ MODERNBERT = text_family(
     pooling="first",
     head_type="mlp",
     head_activation="gelu",
-    own_head=own_head,
+    head_settings=head_settings,
     tiny={"window": 2, "every": 2, "head_norm": True},
     examples=(
         "answerdotai/ModernBERT-base",

@@ -37,7 +37,7 @@ NAMES = replace(
     },
 )
 # Keys of BERT's config.json that MPNet's lacks.
-FOREIGN = ("type_vocab_size", "position_embedding_type")
+BERT_ONLY = ("type_vocab_size", "position_embedding_type")
 
 
 def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
@@ -54,13 +54,13 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
                 f"Use {value}, as MPNet was trained",
             )
             raise UnsupportedModelError(what, where=where, fix=fix)
-    config = roberta.read({k: v for k, v in settings.items() if k not in FOREIGN} | fixed, where)
+    config = roberta.read({k: v for k, v in settings.items() if k not in BERT_ONLY} | fixed, where)
     embedding = replace(config.embedding, segments=0)
     return replace(config, embedding=embedding, encoder=replace(config.encoder, relative_buckets=BUCKETS))
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
-    settings = {k: v for k, v in roberta.write(config).items() if k not in FOREIGN}
+    settings = {k: v for k, v in roberta.write(config).items() if k not in BERT_ONLY}
     return settings | {"model_type": "mpnet", "relative_attention_num_buckets": BUCKETS}
 
 

@@ -21,15 +21,15 @@ from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.layout import (
     ENCODER_KEYS,
-    blank,
     compare,
-    filled,
     label_maps,
+    on_meta,
     other_task,
-    outline,
     outputs,
+    restore,
+    uninitialized,
     write,
-    write_beside,
+    write_split,
 )
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.checkpoints.sentences import sentences_of
@@ -82,15 +82,15 @@ def with_extra_settings(config: Any, settings: dict[str, Any], where: str) -> An
     """
     if KEY not in settings:
         return config
-    return build(type(config), _merged(to_dict(config), section(settings, KEY, where)), where)
+    return build(type(config), _merge(to_dict(config), section(settings, KEY, where)), where)
 
 
-def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(values)
     for key, value in changes.items():
-        below = out.get(key)
-        if isinstance(below, dict) and isinstance(value, Mapping):
-            value = _merged(below, value)
+        nested = out.get(key)
+        if isinstance(nested, dict) and isinstance(value, Mapping):
+            value = _merge(nested, value)
         out[key] = value
     return out
 
@@ -121,10 +121,10 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
         )
     where = str(folder)
     hub = family_of(model.config).hub
-    whole = hub and (lambda tensors, where: hub.from_hub(tensors, where, model.config))
-    adapter = load_adapter(Path(folder), names_of(model.config), whole)
+    convert = hub and (lambda tensors, where: hub.from_hub(tensors, where, model.config))
+    adapter = load_adapter(Path(folder), names_of(model.config), convert)
     if not adapter.updates and not adapter.head:
-        raise CheckpointError("holds no updates", where=where)
+        raise CheckpointError("the adapter has no updates", where=where)
     weights, state = part_weights(model), model.state_dict()
     for slot in {key[:-2] for key in adapter.updates}:
         shape = len(adapter.updates[f"{slot}.B"]), adapter.updates[f"{slot}.A"].shape[1]
@@ -135,9 +135,9 @@ def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = No
             what = f"the update of {slot} is {shape}, the model's weight {tuple(weights[slot].shape)}"
             raise CheckpointError(what, where=where, fix="Load the model that the adapter was trained on")
     for name, tensor in adapter.head.items():
-        own = tuple(state[name].shape) if name in state else "not there"
-        if own != tuple(tensor.shape):
-            what = f"{name} is {tuple(tensor.shape)}, in the model it is {own}"
+        in_model = tuple(state[name].shape) if name in state else "missing"
+        if in_model != tuple(tensor.shape):
+            what = f"{name} is {tuple(tensor.shape)}, in the model it is {in_model}"
             raise CheckpointError(what, where=where, fix="Load it into a model with as many classes")
     for slot in {key[:-2] for key in adapter.updates}:
         up, down = (adapter.updates[f"{slot}.{side}"].to(weights[slot].device) for side in "BA")
@@ -154,22 +154,22 @@ def head_in_hub(model: Any) -> dict[str, Tensor]:
     """
     config = model.config
     family = family_of(config)
-    if family.hub is None or not family.hub.is_own_head(config):
+    if family.hub is None or not family.hub.has_class(config):
         raise ConfigError(
             "transformers has no class with this pooling and head",
             where="head",
             fix="Save the updates only: head=False",
         )
     tensors = model.state_dict()
-    below = {name: tensor for name, tensor in tensors.items() if name.startswith(BACKBONE_PREFIXES)}
-    encoder = family.hub.to_hub(below, True, config).keys()
+    backbone = {name: tensor for name, tensor in tensors.items() if name.startswith(BACKBONE_PREFIXES)}
+    encoder = family.hub.to_hub(backbone, True, config).keys()
     return {name: t for name, t in family.hub.to_hub(tensors, True, config).items() if name not in encoder}
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
-NEVER = -1e4  # a logit whose probability is 0 in every precision
+NEVER_PREDICTED = -1e4  # a logit whose probability is 0 in every precision
 # Tensor name -> the head of a checkpoint that has this tensor.
 HEADS: dict[str, HeadKind] = {
     "head.out.weight": "classification",
@@ -203,8 +203,8 @@ class Checkpoint:
     source: str
 
     @property
-    def other(self) -> str:
-        """Description of the task of its head, if that is not single-label classification; else empty."""
+    def foreign_task(self) -> str:
+        """Description of the head's task, if it is not single-label classification; else empty."""
         is_classifier = self.head == "classification"
         where = f"{self.folder}/config.json"
         return other_task(self.settings, self.config.num_labels, where) if is_classifier else ""
@@ -218,16 +218,16 @@ class Checkpoint:
     def weights_source(self) -> str:
         """``source`` with a description of the loaded parts."""
         head = f" and {self.head} head" if self.head else ""
-        return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
+        return f"{self.source}: encoder{head}" + (f" for {self.foreign_task}" if self.foreign_task else "")
 
-    def grown(self, rows: int, like: int) -> Checkpoint:
-        """A copy with ``rows`` token embeddings: new ones copy token ``like`` and are never predicted."""
+    def with_new_tokens(self, rows: int, like: int) -> Checkpoint:
+        """A copy with ``rows`` token embeddings: the new ones copy token ``like`` and are never predicted."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
         tensors[name] = torch.cat([table, table[like].expand(rows - len(table), -1)])
         if bias in tensors:
-            never = tensors[bias].new_full((rows - len(table),), NEVER)
+            never = tensors[bias].new_full((rows - len(table),), NEVER_PREDICTED)
             tensors[bias] = torch.cat([tensors[bias], never])
         embedding = replace(self.config.embedding, vocab_size=rows)
         return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
@@ -238,27 +238,28 @@ class Checkpoint:
         For another image size, learned positions are interpolated.
 
         Args:
-            config: None: the checkpoint's own.
+            config: the config of the model; None: the checkpoint's own.
             new_head: whether pooling and head may differ from the checkpoint's; a classification head is
                 then always new.
         """
-        model = self._built(config, new_head)
+        model = self._build(config, new_head)
         if hasattr(model, "sentences"):
             model.sentences = sentences_of(self.folder, self.config.encoder.d_model)
         return model
 
-    def _built(self, config: Any, new_head: bool) -> Any:
-        own, where = self.config, str(self.folder)
-        if not new_head and config in (None, own):
-            return filled(self.family.model, own, dict(self.tensors), where)
-        compare(outline(self.family.model, own, len(self.tensors), where).state_dict(), self.tensors, where)
-        model: Any = blank(self.family.model, config, where)
-        kept = model.shared(getattr(own, "pooling", None), self.tensors) if new_head else list(self.tensors)
-        state = model.adapted(own, {name: self.tensors[name].float() for name in kept})
+    def _build(self, config: Any, new_head: bool) -> Any:
+        base, where = self.config, str(self.folder)
+        if not new_head and config in (None, base):
+            return restore(self.family.model, base, dict(self.tensors), where)
+        compare(on_meta(self.family.model, base, len(self.tensors), where).state_dict(), self.tensors, where)
+        model: Any = uninitialized(self.family.model, config, where)
+        pooling = getattr(base, "pooling", None)
+        names = model.transferable_names(pooling, self.tensors) if new_head else list(self.tensors)
+        state = model.convert_state(base, {name: self.tensors[name].float() for name in names})
         model.load_state_dict(state, strict=not new_head)
         for name, part in model.named_children():
             if not any(key.startswith(f"{name}.") for key in state):
-                model.draw(part)
+                model.init_module(part)
         return model
 
 
@@ -360,18 +361,18 @@ def _head(
     if num_labels is not None and num_labels != labels:
         what = f"num_labels = {shown(num_labels)}, but the head has {labels} outputs"
         raise CheckpointError(what, where=f"{where}/config.json")
-    below = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
-    lacks = [
-        kind for kind, name in below.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
+    parts = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
+    missing = [
+        kind for kind, name in parts.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
     ]
     # A text classifier that lacks a part raises an error later, when the model is built.
     if hub.classes.get("first-two") in classes:
         return {"head": head, "pooling": "first-two", "num_labels": labels}
-    of_tokens = hub.classes.get("tokens")
-    if of_tokens in classes or (lacks and of_tokens and hub.classes["classification"] not in classes):
-        own = {"head_type": "linear"} if hub.own_head is None else hub.head_in(settings)
-        return own | {"head": head, "pooling": "tokens", "num_labels": labels}
-    return {"head": head, "num_labels": labels} | hub.head_in(settings)
+    token_class = hub.classes.get("tokens")
+    if token_class in classes or (missing and token_class and hub.classes["classification"] not in classes):
+        token_head = {"head_type": "linear"} if hub.head_settings is None else hub.hub_head(settings)
+        return token_head | {"head": head, "pooling": "tokens", "num_labels": labels}
+    return {"head": head, "num_labels": labels} | hub.hub_head(settings)
 
 
 @computing(gradients=True)
@@ -404,28 +405,28 @@ def load_pretrained(
         model = checkpoint.build()
         model.weights_source = checkpoint.source
         if adapter is not None:
-            add_adapter(model, adapter)  # which refuses it
+            add_adapter(model, adapter)  # raises an error: these models have no LoRA layers
         return model.eval()
-    config, source, other = checkpoint.config, checkpoint.weights_source, checkpoint.other
-    if other and head == "classification" and num_labels is None:
+    config, source, foreign_task = checkpoint.config, checkpoint.weights_source, checkpoint.foreign_task
+    if foreign_task and head == "classification" and num_labels is None:
         raise CheckpointError(
-            f"its head is for {other}",
+            f"the checkpoint's head is for {foreign_task}",
             where=str(checkpoint.folder),
             fix="Give num_labels for a new head, or head=None for the checkpoint's own head",
         )
     kind = head or config.head
-    unfit = bool(other) and head == "classification"
-    new_head = unfit or kind != config.head or bool(num_labels and num_labels != config.num_labels)
+    other_task = bool(foreign_task) and head == "classification"
+    new_head = other_task or kind != config.head or bool(num_labels and num_labels != config.num_labels)
     if new_head:
         hub = checkpoint.family.hub
         reads = checkpoint.family.model.reads
-        pooling = hub.pooling if hub and reads == "images" else config.pooling_under(kind)
+        pooling = hub.pooling if hub and reads == "images" else config.default_pooling(kind)
         changes: dict[str, Any] = {"head": kind, "pooling": pooling}
         if kind == "classification":
-            named = not num_labels and checkpoint.settings.get("id2label")
+            has_names = not num_labels and checkpoint.settings.get("id2label")
             where = f"{checkpoint.folder}/config.json"
-            usual = len(section(checkpoint.settings, "id2label", where)) if named else 2
-            changes["num_labels"] = num_labels or usual
+            default = len(section(checkpoint.settings, "id2label", where)) if has_names else 2
+            changes["num_labels"] = num_labels or default
         new = ["pooler"] if pooling == "pooler" and config.pooling is None else []
         if not (config.head == "pretraining" and kind == "mlm"):  # pretraining includes the mlm head
             new.append(
@@ -495,15 +496,15 @@ def save_pretrained(
         write(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
-    whole, restored = family.hub.is_own_head(config), family.hub.read(settings, "config.json")
-    if whole and head == "classification":
-        restored = replace(restored, **{key: getattr(config, key) for key in family.hub.head_in(settings)})
+    is_whole, restored = family.hub.has_class(config), family.hub.read(settings, "config.json")
+    if is_whole and head == "classification":
+        restored = replace(restored, **{key: getattr(config, key) for key in family.hub.hub_head(settings)})
     settings |= extra_settings(config, restored)
     label_maps(settings, label_names, problem_type)
-    settings["architectures"] = [family.hub.class_of(config) if whole else family.hub.classes[None]]
-    if whole:
+    settings["architectures"] = [family.hub.class_of(config) if is_whole else family.hub.classes[None]]
+    if is_whole:
         write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)
         return
     encoder = {k: v for k, v in tensors.items() if k.startswith(ENCODER_KEYS)}
     rest = {k: v for k, v in tensors.items() if k not in encoder}
-    write_beside(folder, settings, config, family.hub.to_hub(encoder, False, config), rest, max_shard_bytes)
+    write_split(folder, settings, config, family.hub.to_hub(encoder, False, config), rest, max_shard_bytes)

@@ -34,9 +34,9 @@ NAMES = NameTable(
         "mlm.norm": "lm_head.layer_norm",
         "spans.out": "qa_outputs",
     },
-    whole={"mlm.bias": "lm_head.bias"},
-    own_heads=("mlm.bias",),
-    dropped={
+    full_names={"mlm.bias": "lm_head.bias"},
+    head_parameters=("mlm.bias",),
+    ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "lm_head.decoder.weight": "tied to the token embeddings",
         "lm_head.decoder.bias": "the same as lm_head.bias",

@@ -19,49 +19,49 @@ class Setting:
     """A key of ``config.json``.
 
     Args:
-        places: of its value in our config, such as ``encoder.d_model``; the last one is written.
+        paths: where our config has the value, such as ``encoder.d_model``; the last one is written.
         read: contents of the file and its path -> the value; raises CheckpointError.
         write: the value -> what the file holds.
     """
 
     key: str
-    places: Sequence[str]
+    paths: Sequence[str]
     read: Callable[[dict[str, Any], str], Any]
     write: Callable[[Any], Any] = lambda value: value
 
 
-def size(key: str, *places: str, default: int | None = None) -> Setting:
+def size(key: str, *paths: str, default: int | None = None) -> Setting:
     """A size; without a default the key is required."""
-    return Setting(key, places, lambda settings, where: number(settings, key, where, default))
+    return Setting(key, paths, lambda settings, where: number(settings, key, where, default))
 
 
-def share(key: str, *places: str, default: float) -> Setting:
+def share(key: str, *paths: str, default: float) -> Setting:
     """A rate below 1, such as that of dropout."""
-    return Setting(key, places, lambda settings, where: real(settings, key, where, default, 1))
+    return Setting(key, paths, lambda settings, where: real(settings, key, where, default, 1))
 
 
-def amount(key: str, *places: str, default: float) -> Setting:
-    """A number from 0 on."""
-    return Setting(key, places, lambda settings, where: real(settings, key, where, default))
+def amount(key: str, *paths: str, default: float) -> Setting:
+    """A number of 0 or more."""
+    return Setting(key, paths, lambda settings, where: real(settings, key, where, default))
 
 
-def function(key: str, *places: str) -> Setting:
+def function(key: str, *paths: str) -> Setting:
     """The name of an activation; by default GELU."""
     return Setting(
-        key, places, lambda settings, where: activation(settings, where, key), THEIR_ACTIVATION.__getitem__
+        key, paths, lambda settings, where: activation(settings, where, key), THEIR_ACTIVATION.__getitem__
     )
 
 
-def flag(key: str, *places: str, values: tuple[Any, Any] = (False, True)) -> Setting:
-    """A truth value, by default false; ``values`` are ours for false and true."""
+def flag(key: str, *paths: str, values: tuple[Any, Any] = (False, True)) -> Setting:
+    """A boolean, by default false; ``values`` are our values for false and true."""
 
     def read(settings: dict[str, Any], where: str) -> Any:
         value = settings.get(key)
         if value is not None and not isinstance(value, bool):
-            raise CheckpointError(f"{key} = {shown(value)} is not a truth value", where=where)
+            raise CheckpointError(f"{key} = {shown(value)} is neither true nor false", where=where)
         return values[bool(value)]
 
-    return Setting(key, places, read, lambda value: value == values[1])
+    return Setting(key, paths, read, lambda value: value == values[1])
 
 
 def read_settings(
@@ -69,24 +69,24 @@ def read_settings(
     base: Config,
     settings: dict[str, Any],
     where: str,
-    others: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The config ``base`` with the values of ``config.json``, and with ``others`` (place -> value).
+    """The config ``base`` with the values of ``config.json``, and with ``overrides`` (path -> value).
 
     Raises:
         CheckpointError: a missing key, or an invalid value.
-        ConfigError: values that do not go together.
+        ConfigError: values that contradict each other.
     """
-    found = {place: value for s in table for value in [s.read(settings, where)] for place in s.places}
+    values = {path: value for s in table for value in [s.read(settings, where)] for path in s.paths}
     parts: dict[str, dict[str, Any]] = {"embedding": {}, "encoder": {}, "": {}}
-    for place, value in (found | dict(others or {})).items():
-        part, _, name = place.rpartition(".")
+    for path, value in (values | dict(overrides or {})).items():
+        part, _, name = path.rpartition(".")
         parts[part][name] = value
     top = parts.pop("")
-    changed: dict[str, Any] = {name: replace(getattr(base, name), **own) for name, own in parts.items()}
+    changed: dict[str, Any] = {name: replace(getattr(base, name), **new) for name, new in parts.items()}
     return replace(base, **changed, **top)  # type: ignore[type-var]  # a dataclass
 
 
 def write_settings(table: Sequence[Setting], config: Any) -> dict[str, Any]:
     """The keys of a table for ``config.json``."""
-    return {s.key: s.write(attrgetter(s.places[-1])(config)) for s in table}
+    return {s.key: s.write(attrgetter(s.paths[-1])(config)) for s in table}

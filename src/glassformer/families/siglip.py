@@ -45,13 +45,13 @@ NAMES = NameTable(
         )
     },
     heads={"head.out": "classifier"},
-    whole={
+    full_names={
         "embeddings.positions": "embeddings.position_embedding.weight",
         "pooling.query": "head.probe",
         "pooling.attention.qkv.weight": "head.attention.in_proj_weight",
         "pooling.attention.qkv.bias": "head.attention.in_proj_bias",
     },
-    dropped={
+    ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "text_model.": "the half that reads texts",
         "logit_scale": "compares both halves",
@@ -116,7 +116,7 @@ def write(config: ImageEncoderConfig) -> dict[str, Any]:
 def as_half(own: dict[str, Any], pair: str, config: ImageEncoderConfig, layout: HubLayout) -> dict[str, Any]:
     """``config.json`` of an encoder with the settings ``own``; that of a classifier names the ``pair``."""
     own["model_type"] = f"{pair}_vision_model"
-    whole = config.head is not None and layout.is_own_head(config)
+    whole = config.head is not None and layout.has_class(config)
     return {"model_type": pair, "vision_config": own} if whole else own
 
 

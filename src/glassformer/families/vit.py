@@ -45,12 +45,12 @@ NAMES = NameTable(
         )
     },
     heads={"head.out": "classifier"},
-    whole={
+    full_names={
         "embeddings.cls": "embeddings.cls_token",
         "embeddings.positions": "embeddings.position_embeddings",
     },
-    dropped={"embeddings.mask_token": "used in masked pre-training only"},
-    newer={
+    ignored={"embeddings.mask_token": "used in masked pre-training only"},
+    new_names={
         "encoder.layers.{i}.attention.qkv": (
             "layers.{i}.attention.q_proj",
             "layers.{i}.attention.k_proj",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from glassformer.checkpoints.catalog import CATALOG, IMAGE_ENCODER
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.settings import about_in, section, shown
+from glassformer.checkpoints.settings import metadata_in, section, shown
 from glassformer.errors import NotForThisModelError
 from glassformer.families import family_named
 
@@ -24,7 +24,7 @@ def check_start(model: str, reads: str) -> None:
     folder = Path(model).expanduser()
     if model.lower() in CATALOG or not folder.is_dir():
         return
-    inner, about = about_in(folder)
+    inner, about = metadata_in(folder)
     if not about:
         return
     kind = about.get("kind", "TextClassifier")  # missing in the oldest models

@@ -1,6 +1,6 @@
 """Base class of text and image encoders: the forward pass in separate steps, and a change of head.
 
-    ids or pixels --embed--> rows [N, D] --encode_rows--> states --answer--> pooled features and logits
+    ids or pixels --embed--> rows [N, D] --encode_rows--> states --apply_heads--> pooled features and logits
 
 ``encode`` is the first two steps, ``run_rows`` the last two. Training, cached features, explanations and
 masked language modeling call these steps.
@@ -47,35 +47,36 @@ class ModelOutput:
             raise ConfigError(
                 "only the rows that the head reads were computed",
                 where="last_hidden_state",
-                fix="Ask for the rest with trace=Trace(hidden_states=[-1])",
+                fix="Record all rows with trace=Trace(hidden_states=[-1])",
             )
         return self.states
 
-    def unpacked(
-        self, shape: Sequence[int], real: Tensor | None = None, token_logits: bool = False
+    def to_padded(
+        self, shape: Sequence[int], flat_index: Tensor | None = None, token_logits: bool = False
     ) -> ModelOutput:
         """Convert token-wise results, in place, to the padded layout ``shape`` = ``(B, T)``; returns self.
 
         Args:
-            real: ``[N]`` the flat index of each row in that layout; None: there is no padding.
+            flat_index: ``[N]`` the flat index of each row in that layout; None: there is no padding.
             token_logits: whether logits are token-wise.
         """
 
         def pad(rows: Tensor) -> Tensor:
-            if real is not None:
-                rows = rows.new_zeros(math.prod(shape), *rows.shape[1:]).index_copy(0, real, rows)
+            if flat_index is not None:
+                rows = rows.new_zeros(math.prod(shape), *rows.shape[1:]).index_copy(0, flat_index, rows)
             return rows.view(*shape, *rows.shape[1:])
 
         one_row = self.trace is not None and self.trace.request.rows == "first"
 
         def pad_maps(maps: tuple[Tensor, ...]) -> Tensor:  # tuple of [H, T_i, T_i] -> [B, H, T, T]
-            if real is None:
+            if flat_index is None:
                 return torch.stack(maps)
             full = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if one_row else shape[1], shape[1])
-            for own, one in zip(self.packing.split(real), maps, strict=True):  # a bi-encoder has two per pair
-                places = own % shape[1]
-                rows = places[:1] * 0 if one_row else places
-                full[own[0] // shape[1], :, rows[:, None], places] = one
+            # A bi-encoder has two maps per pair.
+            for index, map_i in zip(self.packing.split(flat_index), maps, strict=True):
+                positions = index % shape[1]
+                rows = positions[:1] * 0 if one_row else positions
+                full[index[0] // shape[1], :, rows[:, None], positions] = map_i
             return full
 
         if self.states is not None:
@@ -83,17 +84,17 @@ class ModelOutput:
         if self.logits is not None and token_logits:
             self.logits = pad(self.logits)
         if self.trace is not None:
-            self.trace = self.trace.mapped(pad_maps, pad)
+            self.trace = self.trace.map_values(pad_maps, pad)
         return self
 
 
 @dataclass
 class Memory:
-    """Encoder output for a decoder: states ``[M, D]``, and for RNNs the final state (``thought``)."""
+    """Encoder output for a decoder: states ``[M, D]``, and for RNNs the final state."""
 
     rows: Tensor
     packing: Packing
-    thought: tuple[Tensor, ...] = ()  # initial state of the decoder, [layers, B, D] each
+    final_state: tuple[Tensor, ...] = ()  # initial state of the decoder, [layers, B, D] each
 
 
 @dataclass
@@ -112,7 +113,7 @@ class Seq2SeqOutput:
 def refuse_attentions(trace: Trace | None, fix: str) -> None:
     """Raise ConfigError if a trace requests attention weights, for a model without attention."""
     if trace is not None and trace.attentions:
-        raise NotForThisModelError("this model has no attention to look at", where="trace", fix=fix)
+        raise NotForThisModelError("this model has no attention weights", where="trace", fix=fix)
 
 
 # --- the forward pass -----------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class Backbone(nn.Module):
     """Base class of models with ``embeddings``, ``encoder``, pooling and heads, which a subclass builds."""
 
     has_attention = True
-    fixed = False  # whether only the head has weights
+    fixed = False  # whether only the head has weights: nothing to freeze
     kind = "encoder"  # selects default training settings (train/config.py)
     reads: ClassVar[str]  # "texts" or "images"
     config: Any
@@ -193,7 +194,7 @@ class Backbone(nn.Module):
     def reads_first_rows_only(self) -> bool:
         return self.head is not None and bool(getattr(self.pooling, "reads_first_row_only", False))
 
-    def answer(self, states: Tensor, packing: Packing) -> ModelOutput:
+    def apply_heads(self, states: Tensor, packing: Packing) -> ModelOutput:
         """Apply pooling and heads to states ``[N, D]``, or ``[B, D]`` of ``head_rows``."""
         out = ModelOutput(packing)
         if self.pooling is not None:
@@ -201,7 +202,7 @@ class Backbone(nn.Module):
         if self.head is not None:
             out.logits = self.head(out.pooler_output)  # [B, C]
         if self.mlm is not None:
-            out.logits = self.words(states)  # [N, V]
+            out.logits = self.mlm_logits(states)  # [N, V]
         if self.spans is not None:
             out.logits = self.spans(states)  # [N, 2]
         if self.nsp is not None:
@@ -220,18 +221,18 @@ class Backbone(nn.Module):
         all_rows = every_row or (record is not None and record.needs_all_rows)
         rows = None if all_rows else self.head_rows(packing)
         states = self.encode_rows(x, packing, rows=rows, trace=record)
-        out = self.answer(states, packing)
+        out = self.apply_heads(states, packing)
         out.states, out.trace = (states if rows is None else None), record
         return out
 
-    def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def padded_logits(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Logits ``[B, C]`` of padded embedded rows ``[B, T, D]``, for exported graphs.
 
         ``mask`` ``[B, T]`` is True at real tokens; None: everywhere.
         """
         return self.head(self.pooling.padded(self.encoder.padded(x, mask), mask))
 
-    def words(self, states: Tensor) -> Tensor:
+    def mlm_logits(self, states: Tensor) -> Tensor:
         """Logits ``[M, V]`` of the masked-language-modeling head for states ``[M, D]``."""
         return self.mlm(states, self.embeddings.tokens.weight)
 
@@ -241,9 +242,9 @@ class Backbone(nn.Module):
     def has_features(self) -> bool:
         """Whether the head needs only one vector per sequence, which a frozen encoder computes once.
 
-        Attention poolings have weights of their own, and token classification reads all rows."""
-        whole = AttentionPooling | MultiHeadPooling | TokenPooling
-        return self.pooling is not None and not isinstance(self.pooling, whole)
+        Attention poolings have weights to train, and token classification reads all rows."""
+        excluded = AttentionPooling | MultiHeadPooling | TokenPooling
+        return self.pooling is not None and not isinstance(self.pooling, excluded)
 
     def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:
         """The pooled vector of each sequence, ``[B, D]``, the input of ``classify``.
@@ -256,25 +257,25 @@ class Backbone(nn.Module):
         x, packing = self.embed(inputs, packing, segments)
         rows = self.head_rows(packing)
         states = self.encode_rows(x, packing, rows=rows)
-        whole = rows is None or isinstance(self.pooling, PairPooling)
-        return self.pooling(states, packing) if whole else states
+        needs_pooling = rows is None or isinstance(self.pooling, PairPooling)
+        return self.pooling(states, packing) if needs_pooling else states
 
     def classify(self, features: Tensor) -> Tensor:
         """Logits ``[B, C]`` of ``features`` ``[B, D]``."""
         if self.pooling is None or self.head is None:
             raise ConfigError("there is no classification head", where="classify")
-        return self.answer(features, Packing.uniform(len(features), 1, features.device)).logits  # type: ignore[return-value]  # there is a head
+        return self.apply_heads(features, Packing.uniform(len(features), 1, features.device)).logits  # type: ignore[return-value]  # there is a head
 
     def lower_rows(
         self, inputs: Any, layers: int, packing: Packing | None = None, segments: Tensor | None = None
     ) -> Tensor:
-        """The output ``[N, D]`` of the lowest ``layers``, the input of ``answer_above``."""
+        """The output ``[N, D]`` of the lowest ``layers``, the input of ``apply_above``."""
         x, packing = self.embed(inputs, packing, segments)
         return self.encoder(x, packing, end=layers)
 
-    def answer_above(self, x: Tensor, packing: Packing, layers: int) -> ModelOutput:
+    def apply_above(self, x: Tensor, packing: Packing, layers: int) -> ModelOutput:
         """Run the remaining layers and the heads on ``lower_rows`` ``[N, D]``."""
-        return self.answer(self.encoder(x, packing, rows=self.head_rows(packing), begin=layers), packing)
+        return self.apply_heads(self.encoder(x, packing, rows=self.head_rows(packing), begin=layers), packing)
 
     # --- weights ---------------------------------------------------------------------------------
 
@@ -283,14 +284,14 @@ class Backbone(nn.Module):
 
         With ``zero_init`` the residual branches start at 0.
         """
-        self.draw(self)
+        self.init_module(self)
         self.embeddings.init_weights()
         if self.config.encoder.zero_init:
             for layer in self.encoder.layers:
                 nn.init.zeros_(layer.attention.out.weight)
                 nn.init.zeros_(layer.feed_forward.down.weight)
 
-    def draw(self, part: nn.Module) -> None:
+    def init_module(self, part: nn.Module) -> None:
         """Initialize the embeddings, linear layers and convolutions of a part of the model."""
         c = self.config
         for module in part.modules():
@@ -313,18 +314,18 @@ class Backbone(nn.Module):
         """A copy with another pooling or head (fields of the config); new parts are initialized."""
         other = type(self)(replace(self.config, **changes))  # type: ignore[call-arg]  # a subclass takes its config
         state = self.state_dict()
-        kept = other.shared(self.config.pooling, state)
-        other.load_state_dict({key: state[key] for key in kept}, strict=False)
+        names = other.transferable_names(self.config.pooling, state)
+        other.load_state_dict({key: state[key] for key in names}, strict=False)
         other.weights_source = self.weights_source
         if hasattr(self, "sentences"):
             other.sentences = self.sentences
         return other
 
-    def adapted(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of a model with ``config``, converted to the shapes of this one."""
+    def convert_state(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a model with ``config``, converted to the shapes of this model."""
         return dict(state)
 
-    def shared(self, pooling: str | None, names: Iterable[str]) -> list[str]:
+    def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
         """The tensor names of a model with ``pooling`` that this model can load; not those of its head."""
         parts = (
             *BACKBONE_PREFIXES,
@@ -332,8 +333,8 @@ class Backbone(nn.Module):
             "spans.",
             *(("pooling.",) if pooling == self.config.pooling else ()),
         )
-        own = self.state_dict().keys()
-        return [name for name in names if name in own and name.startswith(parts)]
+        own_names = self.state_dict().keys()
+        return [name for name in names if name in own_names and name.startswith(parts)]
 
 
 class TextForward(nn.Module):
@@ -384,9 +385,9 @@ class TextForward(nn.Module):
             if x is not None and x.shape != input_ids.shape:
                 what = "mask" if name == "attention_mask" else "segments"
                 raise ShapeError(f"{what} {tuple(x.shape)} for ids {tuple(input_ids.shape)}", where=name)
-        packing, real = Packing.from_mask(attention_mask)
-        segments = None if token_type_ids is None else token_type_ids.flatten()[real]
-        out = self.read(input_ids.flatten()[real], packing, segments, trace, every_row=True)
+        packing, flat_index = Packing.from_mask(attention_mask)
+        segments = None if token_type_ids is None else token_type_ids.flatten()[flat_index]
+        out = self.read(input_ids.flatten()[flat_index], packing, segments, trace, every_row=True)
         token_logits = getattr(self.config, "pooling", None) == "tokens"
         token_logits |= self.mlm is not None or getattr(self, "spans", None) is not None
-        return out.unpacked(input_ids.shape, real, token_logits=token_logits)
+        return out.to_padded(input_ids.shape, flat_index, token_logits=token_logits)

@@ -17,7 +17,7 @@ from glassformer.errors import ConfigError, NotFiniteError
 from glassformer.finite import finite
 from glassformer.models.backbone import Memory
 
-NEVER = float("-inf")
+NEG_INF = float("-inf")
 MAX_BEAM = 256  # hypotheses; each needs a row of vocabulary size in memory
 MAX_PENALTY = 10  # length penalty; a length to a higher power can overflow
 MAX_TOKENS = 2**31  # tokens of a translation
@@ -47,10 +47,10 @@ class Limits:
             ConfigError: a limit below 1.
         """
         count, device = memory.packing.count, memory.rows.device
-        most = torch.as_tensor(self.max_tokens, device=device).expand(count)
-        if int(most.min()) < 1:
-            raise ConfigError(f"max_tokens {int(most.min())} is below 1", where="max_tokens")
-        return most
+        limits = torch.as_tensor(self.max_tokens, device=device).expand(count)
+        if int(limits.min()) < 1:
+            raise ConfigError(f"max_tokens {int(limits.min())} is below 1", where="max_tokens")
+        return limits
 
 
 @dataclass
@@ -68,22 +68,22 @@ class Hypothesis:
 
 def _ban(logits: Tensor, limits: Limits) -> Tensor:
     if limits.banned:
-        logits[:, list(limits.banned)] = NEVER
+        logits[:, list(limits.banned)] = NEG_INF
     return logits.log_softmax(-1)
 
 
 @torch.inference_mode()
 def greedy(model: Any, memory: Memory, limits: Limits) -> list[Hypothesis]:
     """Greedy search: the most probable token at each position, for every source."""
-    most = limits.per_source(memory)
+    max_tokens = limits.per_source(memory)
     state = model.start(memory)
     hypotheses = [Hypothesis() for _ in range(memory.packing.count)]
     alive = torch.arange(len(hypotheses), device=memory.rows.device)
     tokens = torch.full_like(alive, limits.begin)
-    place = 0
+    position = 0
     while len(alive):
         best, tokens = _ban(model.step(tokens, state), limits).max(-1)  # [R] each
-        place += 1
+        position += 1
         ended = tokens == limits.end
         for source, token, value, end in zip(
             alive.tolist(), tokens.tolist(), best.tolist(), ended.tolist(), strict=True
@@ -92,7 +92,7 @@ def greedy(model: Any, memory: Memory, limits: Limits) -> list[Hypothesis]:
             hypotheses[source].ended = end
             if not end:
                 hypotheses[source].tokens.append(token)
-        keep = (~ended & (place < most[alive])).nonzero().squeeze(1)
+        keep = (~ended & (position < max_tokens[alive])).nonzero().squeeze(1)
         if len(keep) < len(alive):
             state.select(keep, keep)
             alive, tokens = alive[keep], tokens[keep]
@@ -107,7 +107,7 @@ def beam_search(
     """Beam search: the hypotheses of every source, the best first; ``beam`` = 1 is greedy search.
 
     A source is finished when ``beam`` hypotheses have ended and no unfinished one scores better than the
-    worst of them. An unfinished hypothesis is scored at its current length, which for a positive penalty is
+    worst of these. An unfinished hypothesis is scored at its current length, which for a positive penalty is
     not an upper bound for all continuations.
 
     Args:
@@ -128,66 +128,67 @@ def beam_search(
         )
     if beam == 1:
         return [[best] for best in greedy(model, memory, limits)]
-    most, device = limits.per_source(memory), memory.rows.device
+    max_tokens, device = limits.per_source(memory), memory.rows.device
     count = memory.packing.count
     state = model.start(memory)
     ended: list[list[Hypothesis]] = [[] for _ in range(count)]
     alive = torch.arange(count, device=device)  # [A] unfinished sources
     width = 1  # hypotheses per source: one at the first position, then `beam`
     scores = torch.zeros(count, 1, device=device)  # [A, width]
-    history = torch.empty(count, 1, 0, dtype=torch.int64, device=device)  # [A, width, place]
+    history = torch.empty(count, 1, 0, dtype=torch.int64, device=device)  # [A, width, position]
     tokens = torch.full((count,), limits.begin, device=device)
-    place = 0
+    position = 0
     while len(alive):
-        steps = _ban(model.step(tokens, state), limits)  # [A * width, V]
-        place += 1
-        totals = scores[:, :, None] + steps.view(len(alive), width, -1)  # [A, width, V]
+        log_probs = _ban(model.step(tokens, state), limits)  # [A * width, V]
+        position += 1
+        totals = scores[:, :, None] + log_probs.view(len(alive), width, -1)  # [A, width, V]
         vocab = totals.shape[2]
         best, flat = totals.flatten(1).topk(min(2 * beam, width * vocab), 1)  # [A, 2 * beam], best first
         parents, words = flat // vocab, flat % vocab
-        last = place >= most[alive]  # [A] max_tokens is reached
-        _collect(ended, alive, history, best, parents, words, limits.end, last, beam)
-        open_scores = best.masked_fill(words == limits.end, NEVER)
-        chosen = open_scores.topk(min(beam, open_scores.shape[1]), 1).indices  # [A, beam], best first
+        at_limit = position >= max_tokens[alive]  # [A] max_tokens is reached
+        _collect(ended, alive, history, best, parents, words, limits.end, at_limit, beam)
+        open_scores = best.masked_fill(words == limits.end, NEG_INF)
+        top = open_scores.topk(min(beam, open_scores.shape[1]), 1).indices  # [A, beam], best first
         scores, parents, words = (
-            open_scores.gather(1, chosen),
-            parents.gather(1, chosen),
-            words.gather(1, chosen),
+            open_scores.gather(1, top),
+            parents.gather(1, top),
+            words.gather(1, top),
         )
         history = torch.cat(
-            [history.gather(1, parents[:, :, None].expand(-1, -1, place - 1)), words[:, :, None]], 2
+            [history.gather(1, parents[:, :, None].expand(-1, -1, position - 1)), words[:, :, None]], 2
         )
-        unfinished = ~last & ~_settled(ended, alive, scores, place, beam, length_penalty)
+        unfinished = ~at_limit & ~_finished(ended, alive, scores, position, beam, length_penalty)
         keep = unfinished.nonzero().squeeze(1)
         rows = (torch.arange(len(alive), device=device)[:, None] * width + parents)[keep].flatten()
         if len(keep):
             state.select(rows, keep if len(keep) < len(alive) else None)
         alive, scores, history, tokens = alive[keep], scores[keep], history[keep], words[keep].flatten()
-        width = chosen.shape[1]
+        width = top.shape[1]
     if not all(ended):  # with a NaN score no hypothesis can end
         raise NotFiniteError("probabilities")
     return [sorted(hypotheses, key=lambda h: -h.score(length_penalty)) for hypotheses in ended]
 
 
-def _collect(ended, alive, history, best, parents, words, end: int, last: Tensor, beam: int) -> None:
-    """Add the hypotheses that end here to ``ended``: those of the ``beam`` best with the end token, or all
-    of these at the last position."""
-    front = min(beam, best.shape[1])
-    stops = (words[:, :front] == end) | last[:, None]
-    stops &= best[:, :front] > NEVER
-    at, column = stops.nonzero().unbind(1)
-    # One transfer for all of them, so that a GPU is synchronized once.
-    before = history[at, parents[at, column]].tolist()
-    sources, newest = alive[at].tolist(), words[at, column].tolist()
-    for source, tokens, word, value in zip(sources, before, newest, best[at, column].tolist(), strict=True):
-        closed = word == end
-        ended[source].append(Hypothesis(tokens if closed else [*tokens, word], value, closed))
+def _collect(ended, alive, history, best, parents, words, end: int, at_limit: Tensor, beam: int) -> None:
+    """Add hypotheses to ``ended``: those of the ``beam`` best that have the end token, or all ``beam`` best
+    if ``at_limit`` is True."""
+    width = min(beam, best.shape[1])
+    stops = (words[:, :width] == end) | at_limit[:, None]
+    stops &= best[:, :width] > NEG_INF
+    rows, column = stops.nonzero().unbind(1)
+    # One transfer for all sources, so that a GPU is synchronized once.
+    prefixes = history[rows, parents[rows, column]].tolist()
+    sources, new_tokens = alive[rows].tolist(), words[rows, column].tolist()
+    values = best[rows, column].tolist()
+    for source, prefix, token, value in zip(sources, prefixes, new_tokens, values, strict=True):
+        has_end = token == end
+        ended[source].append(Hypothesis(prefix if has_end else [*prefix, token], value, has_end))
 
 
-def _settled(ended, alive: Tensor, scores: Tensor, place: int, beam: int, penalty: float) -> Tensor:
-    """``[A]`` boolean: sources with ``beam`` ended hypotheses that no unfinished one beats."""
+def _finished(ended, alive: Tensor, scores: Tensor, position: int, beam: int, penalty: float) -> Tensor:
+    """``[A]`` boolean: sources with ``beam`` ended hypotheses that no unfinished hypothesis beats."""
     done = []
-    for leader, source in zip((scores[:, 0] / place**penalty).tolist(), alive.tolist(), strict=True):
+    for leader, source in zip((scores[:, 0] / position**penalty).tolist(), alive.tolist(), strict=True):
         ranked = sorted((h.score(penalty) for h in ended[source]), reverse=True)
-        done.append(leader == NEVER or (len(ranked) >= beam and leader <= ranked[beam - 1]))
+        done.append(leader == NEG_INF or (len(ranked) >= beam and leader <= ranked[beam - 1]))
     return torch.tensor(done, dtype=torch.bool, device=alive.device)

@@ -58,7 +58,7 @@ class ImageEncoderConfig:
             what = "first-two reads a class token and a register, which this model lacks"
             raise ConfigError(what, where="pooling", fix="Use first or mean")
 
-    def pooling_under(self, head: str | None) -> PoolingKind | None:
+    def default_pooling(self, head: str | None) -> PoolingKind | None:
         """The default pooling for a new head: the first row, [CLS]."""
         return "first"
 
@@ -75,7 +75,7 @@ class ImageEncoder(Backbone):
         self.embeddings = PatchEmbedding(c.embedding)
         self.encoder = Encoder(c.encoder)
         self.pooling = (
-            make_pooling(c.pooling, d, skip=c.embedding.before, encoder=c.encoder) if c.pooling else None
+            make_pooling(c.pooling, d, skip=c.embedding.num_prefix, encoder=c.encoder) if c.pooling else None
         )
         if c.head == "classification":
             self.head = head_of(c, pooled_width(c.pooling, d))
@@ -100,17 +100,17 @@ class ImageEncoder(Backbone):
         out = self.run_rows(x, packing, trace, every_row=not packed)
         if packed or not isinstance(pixel_values, Tensor):
             return out
-        return out.unpacked((packing.count, packing.max_length))
+        return out.to_padded((packing.count, packing.max_length))
 
     def at_size(self, image_size: tuple[int, ...]) -> ImageEncoder:
         """A copy for images of another size, with interpolated positions."""
         c = self.config
         other = ImageEncoder(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
-        other.load_state_dict(other.adapted(c, self.state_dict()))
+        other.load_state_dict(other.convert_state(c, self.state_dict()))
         other.weights_source = self.weights_source
         return other
 
-    def adapted(self, config: ImageEncoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def convert_state(self, config: ImageEncoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a model for another image size, with positions interpolated to this grid."""
         out, old, new = dict(state), config.embedding, self.config.embedding
         if old.image_size != new.image_size and "embeddings.positions" in out:

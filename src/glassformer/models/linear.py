@@ -143,7 +143,7 @@ class HogImage(Backbone):
         """
         x, packing = self.embed(pixel_values)  # [N, D]
         out = self.run_rows(x, packing, trace)
-        return out if packed else out.unpacked((packing.count, packing.max_length))
+        return out if packed else out.to_padded((packing.count, packing.max_length))
 
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
@@ -161,7 +161,7 @@ class HogImage(Backbone):
         vectors = x.reshape(packing.count, -1)
         return ModelOutput(packing, states=x, pooler_output=vectors, logits=self.head(vectors))
 
-    def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def padded_logits(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Logits ``[B, C]`` of cells ``[B, T, D]``, for exported graphs."""
         return self.head(x.flatten(1))
 

@@ -1,4 +1,4 @@
-"""Masked autoencoder (He et al., 2022): the encoder reads a few patches, a small decoder predicts the others.
+"""Masked autoencoder (He et al., 2022): an encoder reads a few patches, a small decoder predicts the rest.
 
 Difference from the paper: masked patches are never embedded; the packed batch holds the visible ones only.
 
@@ -34,12 +34,12 @@ class DecoderSizes:
 
 
 class PatchDecoder(nn.Module):
-    """Predicts the pixels of all patches from the states of the visible ones; mask tokens are the rest."""
+    """Predicts the pixels of all patches from the states of the visible ones and a mask token."""
 
     def __init__(self, sizes: DecoderSizes, width: int, patches: PatchConfig):
         super().__init__()
         d = sizes.d_model
-        self.grid, self.before = patches.grid, patches.before
+        self.grid, self.num_prefix = patches.grid, patches.num_prefix
         self.enter = nn.Linear(width, d)
         self.hidden = nn.Parameter(torch.zeros(d))
         layers = EncoderConfig(
@@ -48,20 +48,20 @@ class PatchDecoder(nn.Module):
         self.encoder = Encoder(layers)
         self.out = nn.Linear(d, patches.channels * math.prod(patches.patch_size))
 
-    def forward(self, states: Tensor, seen: Tensor) -> Tensor:
-        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]``; ``seen`` ``[B, K]`` numbers the
-        visible patches.
+    def forward(self, states: Tensor, visible: Tensor) -> Tensor:
+        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]``; ``visible`` ``[B, K]`` are the
+        numbers of the visible patches.
         """
         x = self.enter(states)
-        first, x = x[:, : self.before], x[:, self.before :]
+        first, x = x[:, : self.num_prefix], x[:, self.num_prefix :]
         b, n, d = len(x), math.prod(self.grid), x.shape[2]
         rows = self.hidden.to(x.dtype).expand(b, n, d)
-        rows = rows.scatter(1, seen[:, :, None].expand(-1, -1, d), x)  # [B, n, D']
+        rows = rows.scatter(1, visible[:, :, None].expand(-1, -1, d), x)  # [B, n, D']
         rows = rows + sinusoidal_2d(self.grid, d).to(x)
         rows = torch.cat([first, rows], dim=1)
         packing = Packing.uniform(b, rows.shape[1], rows.device)
         out = self.encoder(rows.flatten(0, 1), packing).view(b, -1, d)
-        return self.out(out[:, self.before :])
+        return self.out(out[:, self.num_prefix :])
 
 
 class MaskedAutoencoder(ImageEncoder):
@@ -78,19 +78,19 @@ class MaskedAutoencoder(ImageEncoder):
         super().__init__(replace(config, head=None, pooling=None))
         self.sizes = sizes
         self.patch_decoder = PatchDecoder(sizes, config.encoder.d_model, config.embedding)
-        self.draw(self.patch_decoder)
+        self.init_module(self.patch_decoder)
         nn.init.normal_(self.patch_decoder.hidden, std=config.init_std)
 
-    def paint(self, images: Tensor, seen: Tensor) -> Tensor:
+    def reconstruct(self, images: Tensor, visible: Tensor) -> Tensor:
         """Predicted patches ``[B, n, P]``, normalized as ``target``, in fp32.
 
         Args:
             images: normalized, ``[B, C, H, W]``.
-            seen: ``[B, K]`` numbers of the visible patches.
+            visible: ``[B, K]`` numbers of the visible patches.
         """
-        x, packing = self.embeddings.some(images, seen)  # [N, D]
-        states = self.encode_rows(x, packing).view(len(seen), -1, self.width)
-        return self.patch_decoder(states, seen).float()
+        x, packing = self.embeddings.embed_visible(images, visible)  # [N, D]
+        states = self.encode_rows(x, packing).view(len(visible), -1, self.width)
+        return self.patch_decoder(states, visible).float()
 
     def target(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Patches ``[B, n, P]`` standardized one by one, and their means and deviations ``[B, n, 1]``."""
@@ -98,18 +98,18 @@ class MaskedAutoencoder(ImageEncoder):
         mean, std = raw.mean(2, keepdim=True), (raw.var(2, keepdim=True) + VARIANCE_EPS).sqrt()
         return (raw - mean) / std, mean, std
 
-    def losses(self, images: Tensor, seen: Tensor) -> Tensor:
+    def losses(self, images: Tensor, visible: Tensor) -> Tensor:
         """Mean squared error over the masked patches of each image, ``[B]``; predicting the mean gives 1."""
         target, _, _ = self.target(images)
-        errors = (self.paint(images, seen) - target).square().mean(2)  # [B, n]
-        hidden = torch.ones_like(errors).scatter(1, seen, 0.0)
-        return (errors * hidden).sum(1) / hidden.sum(1)
+        errors = (self.reconstruct(images, visible) - target).square().mean(2)  # [B, n]
+        is_masked = torch.ones_like(errors).scatter(1, visible, 0.0)
+        return (errors * is_masked).sum(1) / is_masked.sum(1)
 
-    def taken(self) -> ImageEncoder:
+    def encoder_only(self) -> ImageEncoder:
         """The encoder alone, for fine-tuning."""
         out = ImageEncoder(self.config)
-        own = self.state_dict()
-        out.load_state_dict({name: own[name] for name in out.state_dict()})
+        tensors = self.state_dict()
+        out.load_state_dict({name: tensors[name] for name in out.state_dict()})
         out.weights_source = self.weights_source
         return out.eval()
 

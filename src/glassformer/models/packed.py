@@ -37,7 +37,7 @@ class PackedClassifier(TextForward):
 
     @property
     def width(self) -> int:
-        """Width of the encoder, one direction of a recurrent one."""
+        """Width of the encoder; of one direction if the encoder is recurrent."""
         return self.config.d_model
 
     def embed(self, ids: Tensor, packing: Packing, segments: Tensor | None = None) -> tuple[Tensor, Packing]:
@@ -50,7 +50,7 @@ class PackedClassifier(TextForward):
         Raises:
             ConfigError: ``trace`` requests attention weights.
         """
-        refuse_attentions(trace, "Take a Transformer, or occlusion")
+        refuse_attentions(trace, "Use a Transformer, or the method occlusion")
         states, pooled = self.encode(x, packing)
         return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
 
@@ -58,10 +58,10 @@ class PackedClassifier(TextForward):
         """One vector per sequence for padded ``[B, T, E]`` with mask ``[B, T]``, in evaluation mode."""
         raise NotImplementedError
 
-    def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def padded_logits(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Logits ``[B, C]`` of padded embedded rows ``[B, T, E]``, for exported graphs."""
-        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
-        return self.head(self.pooled_padded(x, real))
+        mask_or_ones = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        return self.head(self.pooled_padded(x, mask_or_ones))
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """States ``[N, D]`` of embedded rows ``[N, E]``, and one vector per sequence ``[B, pooled]``."""
@@ -84,20 +84,20 @@ class PackedClassifier(TextForward):
 
     # --- a change of head, as in ``Backbone`` -------------------------------------------------------
 
-    def shared(self, pooling: str | None, names: Iterable[str]) -> list[str]:
+    def transferable_names(self, pooling: str | None, names: Iterable[str]) -> list[str]:
         """The tensor names of a model with ``pooling`` that this model can load; not those of its head."""
-        same = pooling == getattr(self.config, "pooling", None)
+        same_pooling = pooling == getattr(self.config, "pooling", None)
         return [
             name
             for name in names
-            if name.startswith((*BACKBONE_PREFIXES, "pooling.") if same else BACKBONE_PREFIXES)
+            if name.startswith((*BACKBONE_PREFIXES, "pooling.") if same_pooling else BACKBONE_PREFIXES)
         ]
 
-    def adapted(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of a model with ``config``, converted to the shapes of this one."""
+    def convert_state(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a model with ``config``, converted to the shapes of this model."""
         return dict(state)
 
-    def draw(self, part: nn.Module) -> None:
+    def init_module(self, part: nn.Module) -> None:
         """Initialize the linear layers of a part of the model, as torch does."""
         for module in part.modules():
             if isinstance(module, nn.Linear):

@@ -78,7 +78,7 @@ class Rnn(PackedClassifier):
 
     def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
         encoder: Any = self.encoder
-        states, last, real = encoder.padded(x, mask)  # [B, T, D], [layers * directions, B, d], [B, T]
+        states, last, token_mask = encoder.padded(x, mask)  # [B, T, D], [layers * directions, B, d], [B, T]
         if self.pooling is not None:
-            return self.pooling.padded(states, real)  # type: ignore[operator]  # every pooling has it
+            return self.pooling.padded(states, token_mask)  # type: ignore[operator]  # every pooling has it
         return torch.cat([last[-2], last[-1]], 1) if self.config.bidirectional else last[-1]

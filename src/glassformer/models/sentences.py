@@ -114,8 +114,8 @@ class Sentences:
     def width(self, d_model: int) -> int:
         """E, the width of the embeddings, for an encoder of width ``d_model``."""
         sizes = [len(step.weight) for step in self.after if isinstance(step, Dense)]
-        whole = sizes[-1] if sizes else d_model * len(self.pool.modes)
-        return min(whole, self.truncate_dim or whole)
+        full_width = sizes[-1] if sizes else d_model * len(self.pool.modes)
+        return min(full_width, self.truncate_dim or full_width)
 
     def check_cosine(self, where: str) -> None:
         """Raises ConfigError for a checkpoint that compares embeddings with another similarity than
@@ -132,14 +132,14 @@ class Sentences:
         """The prompt ``text`` if given, else the prompt called ``name`` (None: the default prompt).
 
         Raises:
-            ConfigError: no prompt has that name.
+            ConfigError: no prompt has the name ``name``.
         """
         if text is not None:
             return text
         name = self.default_prompt if name is None else name
         known = {"query": "", "document": "", **self.prompts}  # every model accepts the first two
         if name is not None and name not in known:
-            raise ConfigError(f"no prompt {name!r}", where="prompt_name", fix=nearest(name, list(known)))
+            raise ConfigError(f"unknown prompt {name!r}", where="prompt_name", fix=nearest(name, list(known)))
         return "" if name is None else known[name]
 
     def embed(
@@ -160,34 +160,34 @@ class Sentences:
             tokenizer: the tokenizer of the model; None: the one in ``folder``.
 
         Raises:
-            ConfigError: no prompt has that name.
+            ConfigError: no prompt has the name ``prompt_name``.
             DataError: ``texts`` is not a list of strings.
             CheckpointError: the folder has no readable tokenizer.
         """
-        before, checked = self.prompt(prompt_name, prompt), _checked(texts)
-        if not checked:
+        prompt_text, text_list = self.prompt(prompt_name, prompt), _checked(texts)
+        if not text_list:
             return np.zeros((0, self.width(model.config.encoder.d_model)), np.float32)
         if tokenizer is None and self.folder is None:
-            raise ConfigError("no tokenizer", where="embed", fix="Give tokenizer=")
+            raise ConfigError("the folder of the tokenizer is unknown", where="embed", fix="Give tokenizer=")
         tokenizer = tokenizer or load_tokenizer(self.folder)  # type: ignore[arg-type]  # there is one
         if self.lowercase:
             tokenizer = lowercased(tokenizer)
         limit = token_limit(model.config.embedding, self.max_length)
-        table = encode(tokenizer, [before + text for text in checked], max_length=limit)
-        skip = self.prompt_rows(before, tokenizer, limit)
-        out = np.empty((len(checked), self.width(model.config.encoder.d_model)), np.float32)
+        table = encode(tokenizer, [prompt_text + text for text in text_list], max_length=limit)
+        skip = self.prompt_rows(prompt_text, tokenizer, limit)
+        out = np.empty((len(text_list), self.width(model.config.encoder.d_model)), np.float32)
         device = next(model.parameters()).device
         with computing():
             for index in evaluation_batches(table.lengths, batch_tokens, device):
                 batch = pack_texts(table, index, device)
-                out[index] = self.of_states(*self._states(model, batch, skip), skip).cpu().numpy()
+                out[index] = self.pool_states(*self._states(model, batch, skip), skip).cpu().numpy()
         return finite(out, "vectors")
 
-    def prompt_rows(self, before: str, tokenizer: Tokenizer, limit: int) -> int:
-        """How many leading rows of each text pooling skips: those of the prompt ``before``, or 0."""
-        if not before or self.pool.include_prompt:
+    def prompt_rows(self, prompt: str, tokenizer: Tokenizer, limit: int) -> int:
+        """How many leading rows of each text pooling skips: those of the prompt ``prompt``, or 0."""
+        if not prompt or self.pool.include_prompt:
             return 0
-        ids = encode(tokenizer, [before], max_length=limit)[0]
+        ids = encode(tokenizer, [prompt], max_length=limit)[0]
         special = {n for n, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         return len(ids) - (len(ids) > 0 and int(ids[-1]) in special)  # without [SEP] at the end
 
@@ -199,7 +199,7 @@ class Sentences:
             return model.encode(batch.ids, packing, segments=batch.segments, rows=rows), packing.one_row_each
         return model.encode(batch.ids, packing, segments=batch.segments), packing
 
-    def of_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
+    def pool_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
         """Embeddings ``[B, E]`` in fp32 from states ``[N, D]``, without the first ``skip`` rows of
         each text.
         """
@@ -217,7 +217,7 @@ def unit_rows(x: Tensor) -> Tensor:
 
 # --- pooling: states [N, D] in fp32, packing, number of leading rows to skip -> [B, D] ---------------
 #
-# A text without any other rows gives zeros, or with "cls" its first row.
+# A text that has only skipped rows gives zeros, or with "cls" its first row.
 
 
 def _first(x: Tensor, packing: Packing, skip: int) -> Tensor:
@@ -240,25 +240,25 @@ def _weighted_mean(x: Tensor, packing: Packing, weights: Tensor, power: float = 
     return _sum(x, packing, weights) / total.clamp(min=1e-9)[:, None] ** power
 
 
-def _kept(x: Tensor, packing: Packing, skip: int) -> Tensor:  # [N], 0 at skipped rows, else 1
+def _keep_weights(x: Tensor, packing: Packing, skip: int) -> Tensor:  # [N], 0 at skipped rows, else 1
     return (packing.positions >= skip).to(x.dtype)
 
 
 def _mean(x: Tensor, packing: Packing, skip: int) -> Tensor:
-    return _weighted_mean(x, packing, _kept(x, packing, skip))
+    return _weighted_mean(x, packing, _keep_weights(x, packing, skip))
 
 
 def _mean_of_root(x: Tensor, packing: Packing, skip: int) -> Tensor:
-    return _weighted_mean(x, packing, _kept(x, packing, skip), 0.5)
+    return _weighted_mean(x, packing, _keep_weights(x, packing, skip), 0.5)
 
 
 def _weighted(x: Tensor, packing: Packing, skip: int) -> Tensor:
-    return _weighted_mean(x, packing, _kept(x, packing, skip) * (packing.positions + 1))
+    return _weighted_mean(x, packing, _keep_weights(x, packing, skip) * (packing.positions + 1))
 
 
 def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
-    kept = packing.positions >= skip
-    rows, owners = x[kept], packing.sequence_ids[kept, None].expand(-1, x.shape[1])
+    keep = packing.positions >= skip
+    rows, owners = x[keep], packing.sequence_ids[keep, None].expand(-1, x.shape[1])
     out = x.new_full((packing.count, x.shape[1]), -torch.inf).scatter_reduce(0, owners, rows, "amax")
     return torch.where(packing.length_tensor[:, None] > skip, out, 0.0)
 
@@ -282,12 +282,12 @@ def _checked(texts: Iterable[str]) -> list[str]:
         raise DataError(
             "expected a list of texts, got a single value", where="embed", fix="Put it into a list"
         )
-    checked = list(texts)
-    for number, text in enumerate(checked):
+    text_list = list(texts)
+    for number, text in enumerate(text_list):
         if not isinstance(text, str):
             kind = type(text).__name__
             raise DataError(f"the text is not a string but {kind}", where=f"embed, text {number + 1}")
-    return checked
+    return text_list
 
 
 def token_limit(embedding: Any, max_length: int | None) -> int:
@@ -301,7 +301,7 @@ def lowercased(tokenizer: Tokenizer) -> Tokenizer:
     definition = tokenizer.to_str()
     if '"type":"Lowercase"' in definition or '"lowercase":true' in definition:
         return tokenizer
-    own = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
+    normalizer_list = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
     tokenizer = Tokenizer.from_str(definition)
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])  # type: ignore[assignment]  # it is settable
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer_list])  # type: ignore[assignment]  # it is settable
     return tokenizer

@@ -40,7 +40,7 @@ class TransformerConfig:
         if len({self.source.d_model, self.target.d_model, self.encoder.d_model, self.decoder.d_model}) > 1:
             raise ConfigError("embeddings, encoder and decoder differ in width", where="d_model")
         if self.shared_vocabulary and self.source.vocab_size != self.target.vocab_size:
-            raise ConfigError("a shared vocabulary has one size", where="shared_vocabulary")
+            raise ConfigError("source and target differ in vocab_size", where="shared_vocabulary")
 
 
 class Seq2Seq(nn.Module):
@@ -203,19 +203,19 @@ class TransformerSeq2Seq(Seq2Seq):
                 nn.init.zeros_(module.bias)
 
 
-def _position(table: TextEmbedding, place: int, rows: int) -> Tensor:
+def _position(table: TextEmbedding, position: int, rows: int) -> Tensor:
     """The vector of one position, ``[1, D]``."""
     if isinstance(table.positions, SinusoidalPositions):
-        return table.positions(Packing((place + 1,), table.tokens.weight.device))[place:]
+        return table.positions(Packing((position + 1,), table.tokens.weight.device))[position:]
     if table.positions is None:
         return table.tokens.weight.new_zeros(1, table.config.d_model)
-    if place >= table.positions.num_embeddings:
+    if position >= table.positions.num_embeddings:
         raise ShapeError(
-            f"position {place}, but the model has {table.positions.num_embeddings} positions",
+            f"position {position}, but the model has {table.positions.num_embeddings} positions",
             where="positions",
-            fix=f"Ask for at most {table.positions.num_embeddings} tokens",
+            fix=f"Generate at most {table.positions.num_embeddings} tokens",
         )
-    return table.positions.weight[place : place + 1]
+    return table.positions.weight[position : position + 1]
 
 
 def transformer(

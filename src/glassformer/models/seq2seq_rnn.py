@@ -47,7 +47,7 @@ class RecurrentConfig:
         if self.d_model < 2 or self.d_model % 2 or self.num_layers < 1:
             raise ConfigError("d_model must be even and num_layers at least 1", where="d_model")
         if self.shared_vocabulary and self.source_vocab != self.target_vocab:
-            raise ConfigError("a shared vocabulary has one size", where="shared_vocabulary")
+            raise ConfigError("source_vocab and target_vocab differ", where="shared_vocabulary")
 
 
 @dataclass
@@ -93,11 +93,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         rows, last = self.encoder(self.dropout(self._embed(self.embeddings, ids, packing)), packing)
         if trace is not None:
             trace.hidden(0, rows)
-        thought = []
+        final_state = []
         for part in last:  # [layers * 2, B, D/2], forward and backward alternating
             both = part.unflatten(0, (self.config.num_layers, 2)).transpose(1, 2).flatten(2)  # [layers, B, D]
-            thought.append(torch.tanh(self.bridge(both)))
-        return Memory(self.dropout(rows), packing, tuple(thought))
+            final_state.append(torch.tanh(self.bridge(both)))
+        return Memory(self.dropout(rows), packing, tuple(final_state))
 
     def decode(
         self,
@@ -113,7 +113,7 @@ class RecurrentSeq2Seq(Seq2Seq):
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
             )
         x = self.dropout(self._embed(self.target_embeddings, ids, packing))
-        states, _ = self.decoder(x, packing, memory.thought)
+        states, _ = self.decoder(x, packing, memory.final_state)
         if trace is not None:
             trace.hidden(0, states)
         if self.attention is not None:
@@ -139,7 +139,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def start(self, memory: Memory) -> RecurrentState:
         """The initial state of a generation."""
-        return RecurrentState(memory.thought, memory.packing.pad(memory.rows), memory.packing.mask())
+        return RecurrentState(memory.final_state, memory.packing.pad(memory.rows), memory.packing.mask())
 
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
         """Next-token logits ``[R, V]`` in fp32 for the last tokens ``[R]``; updates ``state``."""

@@ -85,7 +85,7 @@ def draw_positives(
     ids: np.ndarray,
     first: np.ndarray,
     last: np.ndarray,
-    places: np.ndarray,
+    positions: np.ndarray,
     window: int,
     count: int,
     rng: np.random.Generator,
@@ -98,17 +98,17 @@ def draw_positives(
     Args:
         ids: ``[N]`` the corpus.
         first, last: ``[N]`` bounds of the sentence at each position; ``last`` is exclusive.
-        places: ``[B]`` positions of the centers.
+        positions: ``[B]`` positions of the centers.
     """
-    reach = rng.integers(1, window + 1, len(places))
+    half_widths = rng.integers(1, window + 1, len(positions))
     steps = np.concatenate([np.arange(-window, 0), np.arange(1, window + 1)])  # [2 window]
-    around = places[:, None] + steps  # [B, 2 window]
-    valid = np.abs(steps) <= reach[:, None]
-    valid &= (around >= first[places][:, None]) & (around < last[places][:, None])
-    order = np.argsort(rng.random(around.shape) + ~valid, axis=1)[:, :count]  # valid ones first, shuffled
-    rows = np.arange(len(places))[:, None]
-    chosen = np.where(valid[rows, order], around[rows, order], 0)
-    return np.where(valid[rows, order], ids[chosen], NONE)
+    neighbors = positions[:, None] + steps  # [B, 2 window]
+    valid = np.abs(steps) <= half_widths[:, None]
+    valid &= (neighbors >= first[positions][:, None]) & (neighbors < last[positions][:, None])
+    order = np.argsort(rng.random(neighbors.shape) + ~valid, axis=1)[:, :count]  # valid ones first, shuffled
+    rows = np.arange(len(positions))[:, None]
+    selected = np.where(valid[rows, order], neighbors[rows, order], 0)
+    return np.where(valid[rows, order], ids[selected], NONE)
 
 
 def contexts_of(ids: np.ndarray, starts: np.ndarray, size: int, window: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,8 +125,8 @@ def contexts_of(ids: np.ndarray, starts: np.ndarray, size: int, window: int) -> 
     sentence = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     pairs = []
     for step in range(1, window + 1):
-        near = sentence[step:] == sentence[:-step]
-        left, right = ids[:-step][near].astype(np.int64), ids[step:][near].astype(np.int64)
+        same_sentence = sentence[step:] == sentence[:-step]
+        left, right = ids[:-step][same_sentence].astype(np.int64), ids[step:][same_sentence].astype(np.int64)
         pairs += [left * size + right, right * size + left]
     return np.unique(np.concatenate(pairs), return_counts=True)
 
@@ -147,19 +147,19 @@ def draw_contexts(
     ends = np.concatenate([[0], np.cumsum(counts)])  # cumulative counts; pairs are sorted by center
     low = ends[np.searchsorted(pairs, centres * size)]
     high = ends[np.searchsorted(pairs, (centres + 1) * size)]
-    drawn = low[:, None] + (rng.random((len(centres), count)) * (high - low)[:, None]).astype(np.int64)
-    contexts = pairs[np.minimum(np.searchsorted(ends, drawn, side="right") - 1, len(pairs) - 1)] % size
+    ranks = low[:, None] + (rng.random((len(centres), count)) * (high - low)[:, None]).astype(np.int64)
+    contexts = pairs[np.minimum(np.searchsorted(ends, ranks, side="right") - 1, len(pairs) - 1)] % size
     return np.where((high > low)[:, None], contexts, NONE)
 
 
 def draw_negatives(
     cumulative: np.ndarray, positives: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw ``count`` negatives per center from the noise distribution; its own positives become NONE.
+    """Draw ``count`` negatives per center from the noise distribution; the center's positives become NONE.
 
     Args:
         cumulative: ``[V]`` cumulative noise distribution.
     """
     drawn = np.searchsorted(cumulative, rng.random((len(positives), count)) * cumulative[-1], side="right")
-    hit = (drawn[:, :, None] == positives[:, None, :]).any(2)
-    return np.where(hit, NONE, drawn)
+    is_positive = (drawn[:, :, None] == positives[:, None, :]).any(2)
+    return np.where(is_positive, NONE, drawn)

@@ -66,12 +66,12 @@ class TextEncoderConfig:
         if self.head == "pretraining" and self.pooling != "pooler":
             raise ConfigError("next-sentence prediction reads the pooler", where="head")
 
-    def pooling_under(self, head: str | None) -> PoolingKind | None:
-        """The default pooling for a new head of that kind."""
+    def default_pooling(self, head: str | None) -> PoolingKind | None:
+        """The default pooling for a new head of the kind ``head``."""
         if head == "spans":  # reads all states
             return None
-        own = None if self.pooling == "tokens" and head != "classification" else self.pooling
-        return own or ("pooler" if head != "mlm" else None)
+        kept = None if self.pooling == "tokens" and head != "classification" else self.pooling
+        return kept or ("pooler" if head != "mlm" else None)
 
 
 class TextEncoder(TextForward, Backbone):
@@ -137,7 +137,7 @@ class TextEncoder(TextForward, Backbone):
             A numpy array ``[n, E]``, fp32.
 
         Raises:
-            ConfigError: the folder of the model has no ``modules.json``, or no prompt has that name.
+            ConfigError: the folder of the model has no ``modules.json``, or the prompt is unknown.
             CheckpointError: ``modules.json`` has an unknown step or unreadable settings.
             DataError: ``inputs`` is not a list of strings.
         """
@@ -153,7 +153,7 @@ class TextEncoder(TextForward, Backbone):
             raise self.sentences
         if self.sentences is None:
             raise ConfigError(
-                "its folder has no modules.json, which defines the sentence embedding",
+                "the model's folder has no modules.json, which defines the sentence embedding",
                 where="embed",
                 fix="Load a sentence-transformers folder, or fit a TextClassifier and use its embed",
             )
@@ -203,17 +203,17 @@ def init_local_attention(model: TextEncoder) -> int:
     waves = min(d // 4, width) // 2
     if not waves or not isinstance(positions, LearnedPositions) or e.norm is None or e.project is not None:
         return 0
-    part, base = 2 * waves, float(positions.num_embeddings)
+    p, base = 2 * waves, float(positions.num_embeddings)
     for table in (e.tokens, e.segments):
         if table is not None:
-            table.weight[:, :part] = 0
+            table.weight[:, :p] = 0
     positions.weight.zero_()
-    positions.weight[:, :part] = AMPLITUDE * c.init_std * sinusoidal(positions.num_embeddings, part, base)
+    positions.weight[:, :p] = AMPLITUDE * c.init_std * sinusoidal(positions.num_embeddings, p, base)
     # The norm scales a row to variance 1: that of tokens and segments plus half of the squared amplitude.
-    tokens = (1 + (e.segments is not None)) * (d - part) / d
-    amplitude = AMPLITUDE / math.sqrt(tokens + AMPLITUDE**2 / 2 * part / d)
-    rates = base ** (-torch.arange(waves, dtype=torch.float32) / waves)
-    drop = amplitude**2 * float((1 - torch.cos(rates)).sum()) / math.sqrt(width)
+    tokens = (1 + (e.segments is not None)) * (d - p) / d
+    amplitude = AMPLITUDE / math.sqrt(tokens + AMPLITUDE**2 / 2 * p / d)
+    frequencies = base ** (-torch.arange(waves, dtype=torch.float32) / waves)
+    drop = amplitude**2 * float((1 - torch.cos(frequencies)).sum()) / math.sqrt(width)
     gain = math.sqrt(SHARPNESS / drop)
     offsets = chain(OFFSETS, repeat(None))
     for layer in model.encoder.layers:
@@ -221,9 +221,9 @@ def init_local_attention(model: TextEncoder) -> int:
         for head in range(heads):
             offset = next(offsets)
             if offset is None:
-                return part
-            for first, seen in ((0, shift_matrix(offset, part, base)), (d, torch.eye(part))):
+                return p
+            for first, matrix in ((0, shift_matrix(offset, p, base)), (d, torch.eye(p))):
                 rows = weight[first + head * width : first + (head + 1) * width]
                 nn.init.normal_(rows, std=c.init_std)
-                rows[:part, :part] += gain * seen
-    return part
+                rows[:p, :p] += gain * matrix
+    return p

@@ -54,21 +54,21 @@ class PackedConvolution(nn.Module):
         self.width = width
         self.conv = nn.Conv1d(rows_width, filters, width)
 
-    def forward(self, x: Tensor, places: Tensor, length: int) -> Tensor:
-        """Convolve rows laid out on a line of ``length`` at ``places`` ``[N]``, with gaps between
+    def forward(self, x: Tensor, positions: Tensor, length: int) -> Tensor:
+        """Convolve rows laid out on a line of ``length`` at ``positions`` ``[N]``, with gaps between
         sequences.
         """
         line = x.new_zeros(length + self.width - 1, x.shape[1]).index_copy(
-            0, places + (self.width - 1) // 2, x
+            0, positions + (self.width - 1) // 2, x
         )
         # One matrix product per filter position, on shifted views of the line, without copies.
         out = sum(line[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
-        return out[places] + self.conv.bias  # type: ignore[index,operator]  # a convolution has one
+        return out[positions] + self.conv.bias  # type: ignore[index,operator]  # a convolution has one
 
     def padded(self, x: Tensor) -> Tensor:
-        """The same for padded rows ``[B, T, E]``, 0 at padding: ``[B, T, F]``."""
-        before = (self.width - 1) // 2
-        line = nn.functional.pad(x.transpose(1, 2), (before, self.width - 1 - before))
+        """As ``forward``, for padded rows ``[B, T, E]``, 0 at padding: ``[B, T, F]``."""
+        front = (self.width - 1) // 2
+        line = nn.functional.pad(x.transpose(1, 2), (front, self.width - 1 - front))
         return self.conv(line).transpose(1, 2)
 
 
@@ -91,18 +91,18 @@ class TextCnn(PackedClassifier):
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         gap = max(self.config.widths) - 1  # so that no filter reaches two sequences
-        places = torch.arange(packing.total, device=x.device) + gap * packing.sequence_ids
+        positions = torch.arange(packing.total, device=x.device) + gap * packing.sequence_ids
         length = packing.total + gap * packing.count
-        outputs = [convolution(x, places, length) for convolution in self.encoder.children()]
+        outputs = [convolution(x, positions, length) for convolution in self.encoder.children()]
         states = torch.cat(outputs, 1).relu()  # [N, F * widths]
         pooled = states if self.config.pooling == "tokens" else max_rows(states, packing)
         return states, self.dropout(pooled.float())
 
     def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
-        real = mask[:, :, None]
-        line = torch.where(real, x, 0.0)
+        token_mask = mask[:, :, None]
+        line = torch.where(token_mask, x, 0.0)
         outputs = [convolution.padded(line) for convolution in self.encoder.children()]  # type: ignore[operator]  # ours
         states = torch.cat(outputs, 2).relu()  # [B, T, F * widths]
         if self.config.pooling == "tokens":
             return states
-        return torch.where(real, states, 0.0).amax(1)  # after ReLU the minimum is 0
+        return torch.where(token_mask, states, 0.0).amax(1)  # after ReLU the minimum is 0

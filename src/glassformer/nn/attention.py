@@ -25,7 +25,7 @@ from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.kernels import ops
 from glassformer.nn.linear import Linear, split_qkv
 from glassformer.nn.maps import (
-    NOWHERE,
+    NEG_INF,
     Group,
     add_relative,
     attend_with_maps,
@@ -92,7 +92,7 @@ def one_by_one(
         if bias is not None:
             mask = expand_bias(bias, len(q_i), len(k_i)).to(q.dtype)  # [H, T, S], added to the scores
             if causal:
-                mask = mask.masked_fill(~causal_mask(len(q_i), len(k_i), q.device), NOWHERE)
+                mask = mask.masked_fill(~causal_mask(len(q_i), len(k_i), q.device), NEG_INF)
         out = F.scaled_dot_product_attention(
             *heads, attn_mask=mask, is_causal=causal and mask is None, scale=scale
         )
@@ -122,13 +122,13 @@ def padded(
         mask = kv_packing.mask()[:, None, None]  # [B, 1, 1, S]
         if causal:
             # The last query is at the position of the last key (``maps.causal_mask``).
-            ahead = kv_packing.length_tensor - q_packing.length_tensor  # [B]
+            offsets = kv_packing.length_tensor - q_packing.length_tensor  # [B]
             rows, columns = (torch.arange(p.max_length, device=q.device) for p in (q_packing, kv_packing))
-            mask = mask & (columns <= (rows + ahead[:, None])[:, None, :, None])  # [B, 1, T, S]
+            mask = mask & (columns <= (rows + offsets[:, None])[:, None, :, None])  # [B, 1, T, S]
         mask = mask.expand(count, 1, longest, kv_packing.max_length)
     if bias is not None:
-        added = expand_bias(bias, longest, kv_packing.max_length).to(q.dtype)  # [H, T, S]
-        mask = added if mask is None else torch.where(mask, added, NOWHERE)  # [B, H, T, S]
+        dense_bias = expand_bias(bias, longest, kv_packing.max_length).to(q.dtype)  # [H, T, S]
+        mask = dense_bias if mask is None else torch.where(mask, dense_bias, NEG_INF)  # [B, H, T, S]
     out = F.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropout, scale=scale)
     return out.transpose(1, 2).flatten(0, 1)[q_packing.padded_rows]  # [N, H, K]
 
@@ -244,7 +244,7 @@ def attend(
     v = k if v is None else v
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
     if branch not in BRANCHES:
-        raise ConfigError(f"no branch {branch!r}", where="attend", fix=nearest(branch, BRANCHES))
+        raise ConfigError(f"unknown branch {branch!r}", where="attend", fix=nearest(branch, BRANCHES))
     if q_packing is None and kv_packing is not None:
         raise ShapeError("a kv_packing without a q_packing", where="attend", fix="Give both, or neither")
     if q_packing is None:
@@ -273,7 +273,7 @@ def attend(
     elif branch == "kernel":
         if not kernels.supports(q, k, v):
             reason = kernels.why_not() or "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
-            raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
+            raise ConfigError(f"no kernel for this call: {reason}", where="attend", fix="Use branch=auto")
         out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor, bias)
     elif branch == "varlen":
         if bias is not None:
@@ -305,13 +305,13 @@ def choose_branch(
     kv_packing: Packing,
     causal: bool,
     dropout: float,
-    weights: bool,
+    return_weights: bool,
     bias: Tensor | None = None,
 ) -> Branch:
     """The fastest branch that supports the call: on a CPU as measured by ``benchmarks/speed/parts.py``, on a
-    GPU a branch that is one call.
+    GPU a branch that computes the batch in one call.
     """
-    if weights:
+    if return_weights:
         return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v, bias) else "grouped"
     if q.is_cuda:
         return "varlen" if bias is None and has_varlen(q, v, q_packing, kv_packing, causal) else "padded"
@@ -346,8 +346,8 @@ def _attend_padded(
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Padded: [B, T, D] each")
     scores = scale * (q @ k.transpose(-2, -1))  # [B, (H,) T, S]
     if bias is not None:
-        added = expand_bias(bias, scores.shape[-2], scores.shape[-1])  # [H, T, S]
-        scores = scores + (added if q.ndim == 4 else added[0]).to(scores.dtype)
+        dense_bias = expand_bias(bias, scores.shape[-2], scores.shape[-1])  # [H, T, S]
+        scores = scores + (dense_bias if q.ndim == 4 else dense_bias[0]).to(scores.dtype)
     allowed = causal_mask(scores.shape[-2], scores.shape[-1], scores.device) if causal else None
     if mask is not None:
         if mask.dtype != torch.bool:
@@ -382,7 +382,7 @@ class _Grouped(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, groups: tuple[Group, ...], causal: bool, scale: float, bias: Tensor | None):
         out = q.new_empty(*q.shape[:2], v.shape[2])  # [N, H, K]
-        kept = []
+        saved = []
         for group in groups:
             q_g, k_g, v_g = group.take_q(q, scale), group.take_k(k), group.take_k(v)  # [G*H, T, K]
             scores = add_relative(torch.bmm(q_g, k_g.transpose(1, 2)), bias)  # [G*H, T, S]
@@ -390,8 +390,8 @@ class _Grouped(torch.autograd.Function):
             if group.has_fully_masked_rows(causal):
                 weights.nan_to_num_(0.0)
             group.put_q(torch.bmm(weights, v_g), out)
-            kept += [q_g, k_g, v_g, weights]
-        ctx.save_for_backward(*kept)
+            saved += [q_g, k_g, v_g, weights]
+        ctx.save_for_backward(*saved)
         ctx.groups, ctx.scale, ctx.shapes = groups, scale, (q.shape, k.shape, v.shape)
         ctx.by_distance = bias if bias is None else torch.zeros_like(bias)
         return out
@@ -409,8 +409,8 @@ class _Grouped(torch.autograd.Function):
                 dw, weights, -1, weights.dtype
             )  # w * (dw - sum(w * dw))
             if (dbias := ctx.by_distance) is not None:
-                each = ds.view(-1, len(dbias), *ds.shape[1:]).sum(0, dtype=dbias.dtype).flatten(1)  # [H, T*S]
-                dbias.index_add_(1, distance_index(dbias, *ds.shape[1:]).flatten(), each)
+                sums = ds.view(-1, len(dbias), *ds.shape[1:]).sum(0, dtype=dbias.dtype).flatten(1)  # [H, T*S]
+                dbias.index_add_(1, distance_index(dbias, *ds.shape[1:]).flatten(), sums)
             group.put_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
             group.put_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
         return dq, dk, dv, None, None, None, ctx.by_distance
@@ -470,9 +470,9 @@ class MultiHeadAttention(nn.Module):
         """
         if self.rotary is None:
             return q, k
-        places, longest = packing.positions, packing.max_length
-        own = places if rows is None else places[rows]
-        return apply_rotary(q, own, longest, self.rotary), apply_rotary(k, places, longest, self.rotary)
+        pos, longest = packing.positions, packing.max_length
+        q_pos = pos if rows is None else pos[rows]
+        return apply_rotary(q, q_pos, longest, self.rotary), apply_rotary(k, pos, longest, self.rotary)
 
     def queries(self, x: Tensor) -> Tensor:
         """Queries only: ``[N, D]`` -> ``[N, H, K]``."""
@@ -508,7 +508,7 @@ class MultiHeadAttention(nn.Module):
             ``[N, D]``, or ``[B, D]`` with ``rows``.
         """
         if causal and rows is not None:
-            raise ConfigError("rows and causal do not go together", where="MultiHeadAttention")
+            raise ConfigError("rows and causal cannot be combined", where="MultiHeadAttention")
         if bias is not None and rows is not None and rows is not packing.first_rows:
             out = self.forward(x, packing, memory, memory_packing, record=record, bias=bias)
             return out[rows]  # distances depend on the row's position, so all rows are computed

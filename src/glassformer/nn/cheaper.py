@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.maps import NOWHERE, masked_softmax
+from glassformer.nn.maps import NEG_INF, masked_softmax
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
@@ -61,7 +61,7 @@ def attend_local(
     k_b = _with_neighbors(k, w, blocks)  # [M, H, 3w, K]
     v_b = _with_neighbors(v, w, blocks)
     bias = q.new_zeros(blocks, 1, w, 3 * w)
-    bias.masked_fill_(~_allowed(packing, w, blocks, causal)[:, None], NOWHERE)
+    bias.masked_fill_(~_allowed(packing, w, blocks, causal)[:, None], NEG_INF)
     if q.dtype == torch.float32 or q.is_cuda:
         out = F.scaled_dot_product_attention(q_b, k_b, v_b, attn_mask=bias, scale=1.0)  # [M, H, w, V]
     else:  # in bf16 on a CPU the gradient of torch's fused kernel takes three times as long
@@ -75,8 +75,8 @@ def _with_neighbors(x: Tensor, w: int, blocks: int) -> Tensor:
     return padded.unfold(0, 3 * w, w).permute(0, 1, 3, 2).contiguous()
 
 
-def _pad(x: Tensor, before: int, after: int) -> Tensor:
-    return F.pad(x, (0, 0, 0, 0, before, after))
+def _pad(x: Tensor, front: int, back: int) -> Tensor:
+    return F.pad(x, (0, 0, 0, 0, front, back))
 
 
 def _allowed(packing: Packing, w: int, blocks: int, causal: bool) -> Tensor:
@@ -84,20 +84,20 @@ def _allowed(packing: Packing, w: int, blocks: int, causal: bool) -> Tensor:
 
     Padding rows after the last token count as one sequence, so that none of them is fully masked.
     """
-    after = (blocks + 1) * w - packing.total
-    sequence = F.pad(packing.sequence_ids, (w, after), value=-1)
-    around = sequence.unfold(0, 3 * w, w)  # [M, 3w]
-    own = around[:, w : 2 * w]  # [M, w]
-    places = torch.arange(3 * w, device=packing.device) - w  # relative to the block's first row
-    distance = places - torch.arange(w, device=packing.device)[:, None]  # [w, 3w]
-    near = (distance <= 0) & (distance >= -w) if causal else distance.abs() <= w
-    return (own[:, :, None] == around[:, None, :]) & near
+    padding = (blocks + 1) * w - packing.total
+    sequence = F.pad(packing.sequence_ids, (w, padding), value=-1)
+    key_sequences = sequence.unfold(0, 3 * w, w)  # [M, 3w]
+    query_sequences = key_sequences[:, w : 2 * w]  # [M, w]
+    positions = torch.arange(3 * w, device=packing.device) - w  # relative to the block's first row
+    distance = positions - torch.arange(w, device=packing.device)[:, None]  # [w, 3w]
+    in_window = (distance <= 0) & (distance >= -w) if causal else distance.abs() <= w
+    return (query_sequences[:, :, None] == key_sequences[:, None, :]) & in_window
 
 
 def check_window(window: int, where: str) -> int:
     """``window``, if it is at least 1; raises ConfigError otherwise."""
     if window < 1:
-        raise ConfigError(f"a window of {window} sees nothing", where=where, fix="Use 1 or more")
+        raise ConfigError(f"the window must be at least 1, got {window}", where=where, fix="Use 1 or more")
     return window
 
 
@@ -138,9 +138,9 @@ def attend_linear(
     check_rows(q, k, v, packing, "attend_linear")
     ones = v.new_ones(*v.shape[:2], 1)  # a last column of ones sums phi(K) along with phi(K) V^T
     rows = (_features(q), _features(k), torch.cat([v, ones], 2).float())
-    one = _causal if causal else (lambda q, k, v: q @ (k.transpose(1, 2) @ v))
+    attend_one = _causal if causal else (lambda q, k, v: q @ (k.transpose(1, 2) @ v))
     outs = [
-        one(*(x.transpose(0, 1) for x in (q_i, k_i, v_i)))  # [H, T, V + 1]
+        attend_one(*(x.transpose(0, 1) for x in (q_i, k_i, v_i)))  # [H, T, V + 1]
         for q_i, k_i, v_i in zip(*(packing.split(x) for x in rows), strict=True)
     ]
     out = torch.cat(outs, 1).transpose(0, 1)  # [N, H, V + 1]
@@ -148,18 +148,18 @@ def attend_linear(
 
 
 def _features(x: Tensor) -> Tensor:
-    """phi: positive, so that the weights are."""
+    """phi, which is positive, so that the attention weights are positive too."""
     return F.elu(x.float()) + 1.0
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """A chunk at a time: what came before as one sum, what is inside the chunk as a masked product."""
-    before = q.new_zeros(q.shape[0], q.shape[2], v.shape[2])  # [H, K, V]
+    """One chunk at a time: earlier chunks enter as one sum, the chunk itself as a masked product."""
+    past_sum = q.new_zeros(q.shape[0], q.shape[2], v.shape[2])  # [H, K, V]
     outs = []
     for q_c, k_c, v_c in zip(*(x.split(CHUNK, 1) for x in (q, k, v)), strict=True):
-        inside = (q_c @ k_c.transpose(1, 2)).tril()
-        outs.append(q_c @ before + inside @ v_c)
-        before = before + k_c.transpose(1, 2) @ v_c
+        chunk_scores = (q_c @ k_c.transpose(1, 2)).tril()
+        outs.append(q_c @ past_sum + chunk_scores @ v_c)
+        past_sum = past_sum + k_c.transpose(1, 2) @ v_c
     return torch.cat(outs, 1)
 
 
@@ -173,7 +173,7 @@ class CheaperAttention(MultiHeadAttention):
     input.
     """
 
-    def attended(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
         """The attention output: 3 x ``[N, H, K]`` -> ``[N, H, K]``."""
         raise NotImplementedError
 
@@ -198,26 +198,26 @@ class CheaperAttention(MultiHeadAttention):
             ConfigError: ``memory`` is given, or both ``rows`` and ``causal``.
         """
         if memory is not None:
-            raise ConfigError("attends to its own rows only", where=type(self).__name__)
+            raise ConfigError("does not support cross-attention", where=type(self).__name__)
         if causal and rows is not None:
-            raise ConfigError("rows and causal do not go together", where=type(self).__name__)
+            raise ConfigError("rows and causal cannot be combined", where=type(self).__name__)
         q, k, v = self.project(x)
         q, k = self.rotate(q, k, packing)
         if record is not None:
             record.weights = self._maps(q, k, packing, causal, rows, record.rows == "first")
-        out = self.attended(q, k, v, packing, causal).flatten(1)
+        out = self.attend(q, k, v, packing, causal).flatten(1)
         return self.out(out if rows is None else out[rows])
 
     def _maps(
-        self, q: Tensor, k: Tensor, packing: Packing, causal: bool, rows: Tensor | None, first: bool
+        self, q: Tensor, k: Tensor, packing: Packing, causal: bool, rows: Tensor | None, first_row_only: bool
     ) -> tuple[Tensor, ...]:
         """Per sequence the weights ``[H, T_i, T_i]``, or those of the selected row, ``[H, 1, T_i]``."""
         maps = []
         for i, (q_i, k_i) in enumerate(zip(packing.split(q), packing.split(k), strict=True)):
-            order = torch.ones(len(q_i), len(q_i), dtype=torch.bool, device=q.device).tril()
-            map_i = self.weights(q_i.transpose(0, 1), k_i.transpose(0, 1), order if causal else None)
-            at = int(rows[i]) - packing.starts[i] if rows is not None else 0
-            maps.append(map_i[:, at : at + 1] if first or rows is not None else map_i)
+            mask = torch.ones(len(q_i), len(q_i), dtype=torch.bool, device=q.device).tril()
+            map_i = self.weights(q_i.transpose(0, 1), k_i.transpose(0, 1), mask if causal else None)
+            row = int(rows[i]) - packing.starts[i] if rows is not None else 0
+            maps.append(map_i[:, row : row + 1] if first_row_only or rows is not None else map_i)
         return tuple(maps)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -245,20 +245,20 @@ class LocalAttention(CheaperAttention):
         super().__init__(d_model, num_heads, **options)
         self.window = check_window(window, "LocalAttention")
 
-    def attended(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
         return attend_local(q, k, v, packing, self.window, causal)
 
     def weights(self, q: Tensor, k: Tensor, allowed: Tensor | None = None) -> Tensor:
-        places = torch.arange(q.shape[-2], device=q.device)
-        near = (places - places[:, None]).abs() <= self.window  # [T, T]
+        positions = torch.arange(q.shape[-2], device=q.device)
+        in_window = (positions - positions[:, None]).abs() <= self.window  # [T, T]
         scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-        return masked_softmax(scores, near if allowed is None else near & allowed)
+        return masked_softmax(scores, in_window if allowed is None else in_window & allowed)
 
 
 class LinearAttention(CheaperAttention):
     """Linear self-attention: feature maps in place of the softmax (Katharopoulos et al., 2020)."""
 
-    def attended(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:
         return attend_linear(q, k, v, packing, causal)
 
     def weights(self, q: Tensor, k: Tensor, allowed: Tensor | None = None) -> Tensor:

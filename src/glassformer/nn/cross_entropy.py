@@ -1,7 +1,7 @@
 """Cross-entropy over a large vocabulary, fused with the output projection.
 
-``F.cross_entropy`` on ``[M, V]`` logits keeps three fp32 copies of them. Here the logits exist once, in the
-dtype of the input. Chunks of rows are converted to fp32 for their loss and then overwritten by their
+``F.cross_entropy`` on ``[M, V]`` logits keeps three fp32 copies of the logits. Here the logits exist once, in
+the dtype of the input. Chunks of rows are converted to fp32 for their loss and then overwritten by their
 gradient.
 """
 
@@ -15,8 +15,8 @@ CHUNK = 64  # rows in fp32 at a time; with a vocabulary of 8,000 they fit a core
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Label smoothing adds a share of the mean over all tokens, which is a product with the mean row of the
-    table: neither it nor its gradient needs another pass over the logits.
+    """Label smoothing needs the mean logit over all tokens. It is the product with the mean row of the table,
+    so neither the mean nor its gradient needs another pass over the logits.
     """
 
     @staticmethod
@@ -24,19 +24,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
         w = weight.to(x.dtype)
         logits = x @ w.t() if bias is None else torch.addmm(bias.to(x.dtype), x, w.t())  # [M, V]
         predicted = torch.empty(len(x), dtype=torch.int64, device=x.device)
-        total = torch.empty(len(x), dtype=torch.float32, device=x.device)  # log of the sum of exponentials
+        log_sums = torch.empty(len(x), dtype=torch.float32, device=x.device)  # log of the sum of exponentials
         needs_grad = any(ctx.needs_input_grad)
-        picked = logits.gather(1, targets[:, None]).squeeze(1).float()
+        target_logits = logits.gather(1, targets[:, None]).squeeze(1).float()
         for start in range(0, len(x), CHUNK):
             chunk = slice(start, start + CHUNK)
-            part = logits[chunk]
-            highest, predicted[chunk] = part.max(1)
-            p = torch.softmax(part, 1, dtype=torch.float32)
-            total[chunk] = highest.float() - p.gather(1, predicted[chunk, None]).squeeze(1).log()
+            chunk_logits = logits[chunk]
+            highest, predicted[chunk] = chunk_logits.max(1)
+            p = torch.softmax(chunk_logits, 1, dtype=torch.float32)
+            log_sums[chunk] = highest.float() - p.gather(1, predicted[chunk, None]).squeeze(1).log()
             if needs_grad:  # softmax minus the target
                 target = targets[chunk, None]
                 logits[chunk] = p.scatter_add_(1, target, p.new_full(target.shape, smoothing - 1.0))
-        losses = total - (1.0 - smoothing) * picked
+        losses = log_sums - (1.0 - smoothing) * target_logits
         mean_row = w.float().mean(0) if smoothing else None  # [D]
         if mean_row is not None:
             mean_bias = 0.0 if bias is None else bias.float().mean()

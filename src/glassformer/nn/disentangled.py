@@ -1,11 +1,11 @@
-"""Disentangled self-attention (He et al., 2021, DeBERTa; version 2 and 3): content and distance score apart.
+"""Disentangled self-attention (He et al., 2021, DeBERTa; version 2 and 3), with content and distance scores.
 
     A[t, s] = (q_t k_s + q_t K_r[d] + Q_r[d] k_s) / sqrt(3 K),   d = bucket(t - s)
 
-``Q_r`` and ``K_r`` are projections of a table of distances, one for all layers: short distances have a row
-each, longer ones share rows of logarithmic width. A score depends on both rows and their distance, and the
-branches of ``attend`` do not compute it. Differences from the paper: as in
-version 2, the projections may be those of the content, and the table has a norm.
+``Q_r`` and ``K_r`` are projections of a table of distances, one for all layers: every short distance has its
+own row, longer distances share rows of logarithmic width. A score depends on both rows and their distance,
+which the branches of ``attend`` do not support. Differences from the paper: as in version 2, distances may be
+projected by the layers of the content, and the table has a norm.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Disentangled:
 
     Args:
         buckets: rows of the table for each direction; 0: one for each distance up to ``furthest``.
-        furthest: the distance that has the last bucket.
-        by_query: whether a query scores distances ("c2p").
-        by_key: whether a key scores distances ("p2c").
+        furthest: the distance from which on all distances share the last bucket.
+        by_query: whether queries are scored against distances ("c2p").
+        by_key: whether keys are scored against distances ("p2c").
         shared: whether distances are projected by the layers of content instead of separate ones.
         norm: whether the table has a layer norm.
 
@@ -52,7 +52,7 @@ class Disentangled:
     def __post_init__(self) -> None:
         if self.furthest < 1 or self.buckets < 0 or self.buckets % 2 or self.furthest < self.buckets // 2 + 2:
             what = f"{self.buckets} buckets for distances up to {self.furthest}"
-            fix = "Use an even number of buckets, and at least half as many distances and two"
+            fix = "Use an even number of buckets, and distances up to at least half that number plus 2"
             raise ConfigError(what, where="disentangled", fix=fix)
 
     @property
@@ -61,8 +61,8 @@ class Disentangled:
         return self.buckets or self.furthest
 
     @property
-    def parts(self) -> int:
-        """The sums in a score, by which it is scaled."""
+    def num_terms(self) -> int:
+        """Number of terms in a score; the score is divided by the root of this number."""
         return 1 + self.by_query + self.by_key
 
     def rows(self, length: int, device: torch.device) -> Tensor:
@@ -70,16 +70,16 @@ class Disentangled:
         distances = torch.arange(1 - length, length, device=device)
         buckets = distances if not self.buckets else self._bucket(distances)
         rows = (buckets + self.span).clamp(0, 2 * self.span - 1)
-        places = torch.arange(length, device=device)
-        return rows[places[:, None] - places + length - 1]
+        positions = torch.arange(length, device=device)
+        return rows[positions[:, None] - positions + length - 1]
 
     def _bucket(self, distances: Tensor) -> Tensor:
-        """As published: in fp32, of logarithmic width from half of the buckets on."""
+        """Buckets of distances, in fp32 as published; of logarithmic width from half of the buckets on."""
         half = self.buckets // 2
-        away = torch.where(distances.abs() < half, half - 1, distances.abs())
-        steps = torch.log(away / half) / torch.log(torch.tensor((self.furthest - 1) / half)) * (half - 1)
-        far = (torch.ceil(steps) + half) * torch.sign(distances)
-        return torch.where(away <= half, distances.to(far.dtype), far).long()
+        size = torch.where(distances.abs() < half, half - 1, distances.abs())
+        steps = torch.log(size / half) / torch.log(torch.tensor((self.furthest - 1) / half)) * (half - 1)
+        wide = (torch.ceil(steps) + half) * torch.sign(distances)
+        return torch.where(size <= half, distances.to(wide.dtype), wide).long()
 
 
 class DistanceTable(nn.Module):
@@ -100,7 +100,7 @@ class DisentangledAttention(MultiHeadAttention):
 
     Args:
         d_model, num_heads, dropout: as for ``MultiHeadAttention``.
-        config: which scores there are.
+        config: which scores are added.
         table_dropout: rate on the table of distances, in training.
     """
 
@@ -110,9 +110,9 @@ class DisentangledAttention(MultiHeadAttention):
         super().__init__(d_model, num_heads, dropout)
         self.config = config
         self.table_dropout = Dropout(table_dropout)
-        own = not config.shared
-        self.distance_keys = Linear(d_model, d_model) if own and config.by_query else None
-        self.distance_queries = Linear(d_model, d_model) if own and config.by_key else None
+        separate = not config.shared
+        self.distance_keys = Linear(d_model, d_model) if separate and config.by_query else None
+        self.distance_queries = Linear(d_model, d_model) if separate and config.by_key else None
 
     def distances(self, table: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Keys and queries of the distances, each ``[2 S, H, K]`` where a score needs them."""
@@ -136,7 +136,7 @@ class DisentangledAttention(MultiHeadAttention):
         if queries is not None:
             by_key = (k @ queries.permute(1, 2, 0)).gather(-1, rows.transpose(-2, -1))  # [G, H, S, T]
             scores = scores + by_key.transpose(-2, -1)
-        return scores / math.sqrt(q.shape[-1] * self.config.parts)
+        return scores / math.sqrt(q.shape[-1] * self.config.num_terms)
 
     def forward(
         self,
@@ -150,13 +150,13 @@ class DisentangledAttention(MultiHeadAttention):
         record: LayerRecord | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """As ``MultiHeadAttention.forward``, but for self-attention only; ``rows`` spare no scores.
+        """As ``MultiHeadAttention.forward``, but for self-attention only; ``rows`` does not save scores.
 
         Raises:
-            ConfigError: ``memory`` or ``causal`` is given, or no table of distances.
+            ConfigError: ``memory`` or ``causal`` is given, or the table of distances is missing.
         """
         if memory is not None or causal or bias is None:
-            what = "attends to its own rows, both ways, by a table of distances"
+            what = "requires a table of distances, and supports neither cross-attention nor a causal mask"
             raise ConfigError(what, where=type(self).__name__)
         p = self.dropout if self.training else 0.0
         q, k, v = self.project(x)
@@ -164,20 +164,20 @@ class DisentangledAttention(MultiHeadAttention):
             out = self._grouped(q, k, v, packing, bias, p)
         else:
             out, maps = self._one_by_one(q, k, v, packing, bias, p)
-            chosen = packing.first_rows if rows is None else rows
-            at = [int(row) - start for row, start in zip(chosen, packing.starts, strict=True)]
-            one = rows is not None or record.rows == "first"
-            record.weights = tuple(m[:, i : i + 1] if one else m for m, i in zip(maps, at, strict=True))
+            selected = packing.first_rows if rows is None else rows
+            at = [int(row) - start for row, start in zip(selected, packing.starts, strict=True)]
+            one_row = rows is not None or record.rows == "first"
+            record.weights = tuple(m[:, i : i + 1] if one_row else m for m, i in zip(maps, at, strict=True))
         out = out.flatten(1)
         return self.out(out if rows is None else out[rows])
 
     def _grouped(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float) -> Tensor:
-        """The attention output ``[N, H, K]``, sequences of nearly one length at a time."""
+        """The attention output ``[N, H, K]``, computed in groups of sequences of nearly equal length."""
         outs, targets = [], []
         for group in groups_of(packing, packing):
             side, shape = group.k, (len(group.members), group.k.length, *self.heads)
             q_g, k_g, v_g = (t[side.rows].view(shape).transpose(1, 2) for t in (q, k, v))  # [G, H, T, K]
-            allowed = None if side.is_uniform else side.real[:, None, None]
+            allowed = None if side.is_uniform else side.token_mask[:, None, None]
             weights = masked_softmax(self.scores(q_g, k_g, table), allowed)
             out = (drop(weights, p, True) @ v_g).transpose(1, 2).flatten(0, 1)  # [G * T, H, K]
             outs.append(out[side.slots])
@@ -187,10 +187,10 @@ class DisentangledAttention(MultiHeadAttention):
     def _one_by_one(
         self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, table: Tensor, p: float
     ) -> tuple[Tensor, list[Tensor]]:
-        """The same, and the weights of each sequence ``[H, T_i, T_i]``, which gradients reach."""
+        """The attention output, and the differentiable weights of each sequence, ``[H, T_i, T_i]``."""
         outs, maps = [], []
-        for parts in zip(*(packing.split(t) for t in (q, k, v)), strict=True):
-            q_i, k_i, v_i = (t.transpose(0, 1) for t in parts)  # [H, T, K]
+        for qkv in zip(*(packing.split(t) for t in (q, k, v)), strict=True):
+            q_i, k_i, v_i = (t.transpose(0, 1) for t in qkv)  # [H, T, K]
             maps.append(self.scores(q_i, k_i, table).softmax(-1))
             outs.append((drop(maps[-1], p, True) @ v_i).transpose(0, 1))
         return torch.cat(outs), maps

@@ -1,8 +1,8 @@
 """Dropout and stochastic depth with cheap random numbers on a CPU.
 
 ``torch.nn.functional.dropout`` draws one float per element, on one core. Here one 64-bit draw gives four
-16-bit random numbers, so the probability is rounded to a multiple of 1/65536. They come from the generator of
-the fit if there is one, otherwise from torch's: its state is all that an exact resume needs.
+16-bit random numbers, so the probability is rounded to a multiple of 1/65536. The numbers come from the
+generator of the fit if there is one, otherwise from torch's, so an exact resume needs only its state.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
     draws.random_(-(2**63), None, generator=generator_on(device))
     numbers = draws.view(torch.int16)[:count]  # uniform on [-32768, 32767]
     # In place, torch's comparison is vectorized; with a boolean output it is not.
-    kept = numbers.ge_(min(round(p * 65536), 65535) - 32768)
-    return kept.to(torch.int8).view(torch.bool).view(shape)
+    keep = numbers.ge_(min(round(p * 65536), 65535) - 32768)
+    return keep.to(torch.int8).view(torch.bool).view(shape)
 
 
-def zeroed(x: Tensor, keep: Tensor) -> Tensor:
+def zero_dropped(x: Tensor, keep: Tensor) -> Tensor:
     """``x`` where ``keep`` is True, else 0.
 
     On a CPU by bit operations: torch's conversion of booleans to numbers is not vectorized and takes longer
@@ -66,7 +66,7 @@ class _DropElements(torch.autograd.Function):
     def forward(ctx, x: Tensor, keep: Tensor, scale: float) -> Tensor:
         ctx.scale = scale
         ctx.save_for_backward(keep)
-        return zeroed(x, keep).mul_(scale)
+        return zero_dropped(x, keep).mul_(scale)
 
     @staticmethod
     def backward(ctx, grad: Tensor):

@@ -13,7 +13,7 @@ from glassformer.nn.positions import Learned, LearnedPositions, Sinusoidal, sinu
 from glassformer.packing import Packing
 from glassformer.types import Positions
 
-SPECIAL = 5  # [PAD] [UNK] [CLS] [SEP] [MASK] come first in vocabularies trained here
+NUM_SPECIAL = 5  # [PAD] [UNK] [CLS] [SEP] [MASK] come first in vocabularies trained here
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
     """``k ** -power`` for every token that occurs ``k`` times in its sequence, ``[N]``.
 
     At 0.5 all copies of a word together weigh the square root of their number, the sublinear term frequency
-    of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 they weigh as much as
-    one. Equal ids are copies: all unknown words of a text and all words hidden by word dropout count as
-    copies of [UNK].
+    of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 all copies together
+    weigh as much as one word. Equal ids are copies: all unknown words of a text and all words hidden by word
+    dropout count as copies of [UNK].
     """
     keys = packing.sequence_ids.long() * 2**32 + ids.long()
     ordered = keys.sort().values  # not ``unique``, whose output shape depends on the data
@@ -87,7 +87,7 @@ class TextEmbedding(nn.Module):
         width = c.token_width or d
         self.tokens = nn.Embedding(c.vocab_size, width)
         self.tokens.weight.requires_grad_(not c.frozen)
-        self.special = nn.Embedding(min(SPECIAL, c.vocab_size), width) if c.frozen else None
+        self.special = nn.Embedding(min(NUM_SPECIAL, c.vocab_size), width) if c.frozen else None
         self.project = nn.Linear(width, d) if width != d else None
         self.positions = c.places.build(d) if c.places else None
         self.segments = nn.Embedding(c.segments, d) if c.segments else None
@@ -118,26 +118,26 @@ class TextEmbedding(nn.Module):
                 where="input_ids",
                 fix="Use the tokenizer that belongs to the model",
             )
-        kinds = self.config.segments
+        count = self.config.segments
         if segments is not None and segments.shape != ids.shape:
             raise ShapeError(
                 f"{tuple(segments.shape)} segments for {tuple(ids.shape)} ids", where="token_type_ids"
             )
         if (
             segments is not None
-            and kinds
+            and count
             and not ids.is_cuda
-            and not 0 <= int(segments.min()) <= int(segments.max()) < kinds
+            and not 0 <= int(segments.min()) <= int(segments.max()) < count
         ):
             raise ShapeError(
-                f"segments run from {int(segments.min())} to {int(segments.max())}, the model knows {kinds}",
+                f"segments run from {int(segments.min())} to {int(segments.max())}, the model knows {count}",
                 where="token_type_ids",
             )
         x = self.tokens(ids)
         if self.special is not None:
             is_special = ids < self.special.num_embeddings
-            own = self.special(torch.where(is_special, ids, 0))
-            x = torch.where(is_special[:, None], own, x)
+            special_rows = self.special(torch.where(is_special, ids, 0))
+            x = torch.where(is_special[:, None], special_rows, x)
         if self.project is not None:
             x = self.project(x)
         if self.config.scale != 1.0:
@@ -166,19 +166,19 @@ class TextEmbedding(nn.Module):
 
     # --- padded input, for exported graphs -------------------------------------------------------
 
-    def fixed_places(self, length: int) -> Tensor | None:
+    def fixed_positions(self, length: int) -> Tensor | None:
         """The table ``[length, D]`` of sinusoidal positions for ``padded``; None without such positions."""
         fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
         return sinusoidal(length, self.config.width or self.config.d_model) if fixed else None
 
     def padded(
-        self, ids: Tensor, mask: Tensor, places: Tensor | None, segments: Tensor | None = None
+        self, ids: Tensor, mask: Tensor, fixed_table: Tensor | None, segments: Tensor | None = None
     ) -> Tensor:
         """``forward`` in evaluation mode for padded inputs ``[B, T]``; returns ``[B, T, D]``."""
         x = self.tokens(ids)
         if self.special is not None:
-            own = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))
-            x = torch.where((ids < self.special.num_embeddings)[:, :, None], own, x)
+            special_rows = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))
+            x = torch.where((ids < self.special.num_embeddings)[:, :, None], special_rows, x)
         if self.project is not None:
             x = self.project(x)
         x = x * self.config.scale
@@ -189,9 +189,9 @@ class TextEmbedding(nn.Module):
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:
-            place = (mask.long().cumsum(1) - 1).clamp(min=0)  # number of real tokens before it
-            table = self.positions.places() if isinstance(self.positions, LearnedPositions) else places
+            positions = (mask.long().cumsum(1) - 1).clamp(min=0)  # number of real tokens before each token
+            table = self.positions.vectors() if isinstance(self.positions, LearnedPositions) else fixed_table
             assert table is not None, "sinusoidal positions come from fixed_places"
-            x = x + table[place]
+            x = x + table[positions]
         x = self.norm(x) if self.norm is not None else x
         return self.widen(x) if self.widen is not None else x

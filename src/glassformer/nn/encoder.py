@@ -104,7 +104,7 @@ class EncoderConfig:
         ):
             what = "disentangled attention requires full attention with biases and no other positions"
             raise ConfigError(
-                what, where="disentangled", fix="Leave it out, or use the defaults of the others"
+                what, where="disentangled", fix="Leave it out, or use the defaults of the other options"
             )
 
     @property
@@ -113,8 +113,8 @@ class EncoderConfig:
         extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
         extra = extra or self.rotary_base is not None or not self.first_norm or self.disentangled is not None
         extra = extra or bool(self.layer_order)
-        biased = self.attention_bias and self.feed_forward_bias and self.norm_bias
-        return self.attention == "full" and biased and not extra
+        all_biases = self.attention_bias and self.feed_forward_bias and self.norm_bias
+        return self.attention == "full" and all_biases and not extra
 
 
 def attention_of(config: EncoderConfig, number: int = 0) -> MultiHeadAttention:
@@ -185,8 +185,8 @@ class EncoderLayer(nn.Module):
         ``bias``: relative positions, ``[H, 2 L - 1]`` (see ``attend``) or a table (``nn/disentangled.py``).
         """
         normed = self.norm1(x) if self.pre_norm else x
-        more = {} if bias is None else {"bias": bias}  # local and linear attention have no such argument
-        a = self.scale1(self.attention(normed, packing, rows=rows, record=record, **more))
+        options = {} if bias is None else {"bias": bias}  # local and linear attention accept no bias
+        a = self.scale1(self.attention(normed, packing, rows=rows, record=record, **options))
         a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
         if self.pre_norm:
@@ -197,11 +197,11 @@ class EncoderLayer(nn.Module):
 
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
         """``forward`` in evaluation mode for padded ``[B, T, D]``; ``mask`` is True at real tokens."""
-        more = {} if bias is None else {"bias": bias}
+        options = {} if bias is None else {"bias": bias}
         if self.pre_norm:
-            x = x + self.scale1(self.attention.padded(self.norm1(x), mask, **more))
+            x = x + self.scale1(self.attention.padded(self.norm1(x), mask, **options))
             return x + self.scale2(self.feed_forward(self.norm2(x)))
-        x = self.norm1(x + self.scale1(self.attention.padded(x, mask, **more)))
+        x = self.norm1(x + self.scale1(self.attention.padded(x, mask, **options)))
         return self.norm2(x + self.scale2(self.feed_forward(x)))
 
     def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:

@@ -50,7 +50,7 @@ GATES = {"silu": F.silu, **ACTIVATIONS}
 def check_activation(name: str, known: Mapping[str, Any]) -> None:
     """Raises ConfigError for a name that is not in ``known``."""
     if name not in known:
-        raise BadValueError(f"no activation {name!r}", fix=nearest(name, list(known)))
+        raise BadValueError(f"unknown activation {name!r}", fix=nearest(name, list(known)))
 
 
 class GatedFeedForward(nn.Module):
@@ -75,13 +75,13 @@ class GatedFeedForward(nn.Module):
         self.activation = activation
         self.dropout = Dropout(dropout)
 
-    def gated(self, gate: Tensor) -> Tensor:
-        """f applied to the first half of ``up``."""
+    def apply_gate(self, gate: Tensor) -> Tensor:
+        """Apply f to the first half of the output of ``up``."""
         return GATES[self.activation](gate)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
         gate, up = self.up(x).chunk(2, -1)
-        return self.down(self.dropout(self.gated(gate) * up))
+        return self.down(self.dropout(self.apply_gate(gate) * up))
 
 
 class FeedForward(nn.Module):

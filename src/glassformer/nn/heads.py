@@ -21,7 +21,7 @@ class ClassificationHead(nn.Module):
         dropout: rate before the last linear layer.
         activation: of the hidden layer: "relu", "gelu" or "none" (linear).
         input_dropout: rate before the hidden layer.
-        norm: eps of a layer norm after the activation of the hidden layer; None: no norm.
+        norm_eps: eps of a layer norm after the activation of the hidden layer; None: no norm.
         bias: whether the hidden layer has a bias.
         norm_bias: whether the norm has a bias.
 
@@ -40,7 +40,7 @@ class ClassificationHead(nn.Module):
         dropout: float = 0.0,
         activation: str = "relu",
         input_dropout: float = 0.0,
-        norm: float | None = None,
+        norm_eps: float | None = None,
         bias: bool = True,
         norm_bias: bool = True,
     ):
@@ -48,10 +48,10 @@ class ClassificationHead(nn.Module):
         if num_labels < 1:
             raise ConfigError(f"a head needs at least one class, got {num_labels}", where="head")
         if kind not in ("linear", "mlp"):
-            raise BadValueError(f"no kind of head {kind!r}", where="head", fix="Use linear or mlp")
+            raise BadValueError(f"unknown head type {kind!r}", where="head", fix="Use linear or mlp")
         if activation not in (*ACTIVATIONS, "none"):
             raise BadValueError(
-                f"no activation {activation!r}", where="head_activation", fix="Use relu, gelu or none"
+                f"unknown activation {activation!r}", where="head_activation", fix="Use relu, gelu or none"
             )
         if kind == "linear" and (activation != "relu" or input_dropout):
             key = "head_activation" if activation != "relu" else "head_input_dropout"
@@ -69,8 +69,8 @@ class ClassificationHead(nn.Module):
             if width < 1:
                 raise ConfigError(f"a hidden layer needs at least one unit, got {width}", where="head")
             self.hidden = nn.Linear(d_model, width, bias)
-            if norm is not None:
-                self.norm = nn.LayerNorm(width, eps=norm, bias=norm_bias)
+            if norm_eps is not None:
+                self.norm = nn.LayerNorm(width, eps=norm_eps, bias=norm_bias)
             self.out = nn.Linear(width, num_labels)
 
     def forward(self, x: Tensor) -> Tensor:  # [B, D] -> [B, C]
@@ -89,10 +89,10 @@ class ClassificationHead(nn.Module):
 
 
 def head_of(config: Any, width: int) -> ClassificationHead:
-    """The classification head that a model's config describes, for inputs of that width."""
-    c, more = config, {}
+    """The classification head that a model's config describes, for inputs of width ``width``."""
+    c, norm_options = config, {}
     if getattr(c, "head_norm", False):
-        more = {"norm": c.encoder.eps, "bias": c.head_bias, "norm_bias": c.encoder.norm_bias}
+        norm_options = {"norm_eps": c.encoder.eps, "bias": c.head_bias, "norm_bias": c.encoder.norm_bias}
     return ClassificationHead(
         width,
         c.num_labels,
@@ -101,7 +101,7 @@ def head_of(config: Any, width: int) -> ClassificationHead:
         c.head_dropout,
         c.head_activation,
         c.head_input_dropout,
-        **more,
+        **norm_options,
     )
 
 
@@ -110,8 +110,8 @@ class SpanHead(nn.Module):
 
     Args:
         dropout: rate before the last linear layer.
-        hidden: activation of a hidden layer, which is followed by a norm; None: no hidden layer.
-        eps, norm_bias: of the norm.
+        activation: activation of a hidden layer, which is followed by a norm; None: no hidden layer.
+        eps, norm_bias: eps of the norm, and whether it has a bias.
         bias: whether the hidden layer has a bias.
     """
 
@@ -119,22 +119,22 @@ class SpanHead(nn.Module):
         self,
         d_model: int,
         dropout: float = 0.0,
-        hidden: str | None = None,
+        activation: str | None = None,
         eps: float = 1e-5,
         bias: bool = True,
         norm_bias: bool = True,
     ):
         super().__init__()
-        self.hidden = hidden
-        self.dense = nn.Linear(d_model, d_model, bias) if hidden else None
-        self.norm = nn.LayerNorm(d_model, eps=eps, bias=norm_bias) if hidden else None
+        self.activation = activation
+        self.dense = nn.Linear(d_model, d_model, bias) if activation else None
+        self.norm = nn.LayerNorm(d_model, eps=eps, bias=norm_bias) if activation else None
         self.dropout = Dropout(dropout)
         self.out = nn.Linear(d_model, 2)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, 2], start and end
         x = x.to(self.out.weight.dtype)
-        if self.hidden is not None and self.dense is not None and self.norm is not None:
-            x = self.norm(ACTIVATIONS[self.hidden](self.dense(x)))
+        if self.activation is not None and self.dense is not None and self.norm is not None:
+            x = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
         return self.out(self.dropout(x))
 
 

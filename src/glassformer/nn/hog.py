@@ -75,8 +75,8 @@ def votes(images: Tensor, directions: int) -> Tensor:
     strongest = squares.argmax(1, keepdim=True)  # [B, 1, H, W], index of a channel
     dx, dy, squares = (part.gather(1, strongest) for part in (dx, dy, squares))
     angle = torch.atan2(dy, dx) * (directions / math.pi) - 0.5  # in steps from one direction to the next
-    each = torch.arange(directions, device=x.device).view(1, -1, 1, 1)
-    offset = (angle - each) % directions  # [B, K, H, W]
+    numbers = torch.arange(directions, device=x.device).view(1, -1, 1, 1)
+    offset = (angle - numbers) % directions  # [B, K, H, W]
     share = (1.0 - torch.minimum(offset, directions - offset)).clamp(min=0.0)
     return share * squares.sqrt()
 
@@ -100,8 +100,8 @@ def histograms(images: Tensor, config: HogConfig) -> Tensor:
     counts = rows @ votes(images, config.directions) @ columns.T  # [B, K, gh, gw]
     energy = F.pad((counts * counts).sum(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
     blocks = (F.avg_pool2d(energy, 2, 1) * 4 + FLAT * FLAT).sqrt()  # [B, 1, gh + 1, gw + 1]
-    around = [blocks[:, :, i : i + gh, j : j + gw] for i in (0, 1) for j in (0, 1)]
-    return torch.cat([counts / block for block in around], 1)
+    cell_blocks = [blocks[:, :, i : i + gh, j : j + gw] for i in (0, 1) for j in (0, 1)]
+    return torch.cat([counts / block for block in cell_blocks], 1)
 
 
 class HogEmbedding(nn.Module):

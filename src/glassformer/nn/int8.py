@@ -55,7 +55,7 @@ class Int8FeedForward(nn.Module):
         return self.down(x if self.activation is None else self.activation(x))
 
 
-def in_int8(model: Any) -> Any:
+def quantized_copy(model: Any) -> Any:
     """A copy of the model whose encoder has int8 linear layers; its other layers use bf16, or else fp32.
 
     Embeddings, pooling and head stay in fp32. Requires that ``kernels.int8.why_not`` returns None.
@@ -70,8 +70,8 @@ def in_int8(model: Any) -> Any:
     return model.set_compute_dtype(int8.compute_dtype())
 
 
-def multiplies(model: Any) -> bool:
-    """Whether a model has linear layers that ``in_int8`` replaces; every Transformer encoder does."""
+def has_linear_layers(model: Any) -> bool:
+    """Whether a model has linear layers that ``quantized_copy`` replaces; every Transformer encoder does."""
     return any(isinstance(part, Linear) for part in getattr(model, "encoder", nn.Identity()).modules())
 
 

@@ -20,7 +20,7 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]
-        if torch.is_grad_enabled() and self.weight.requires_grad and kernels.gives_gradient(x, self.weight):
+        if torch.is_grad_enabled() and self.weight.requires_grad and kernels.has_gradient(x, self.weight):
             return _Linear.apply(x, self.weight, self.bias)
         return product(x, self.weight, self.bias)
 
@@ -48,7 +48,7 @@ def _adds_bias(*tensors: Tensor) -> bool:
         and all(tensor.dtype == torch.bfloat16 and tensor.device.type == "cpu" for tensor in tensors)
         and not is_compiling()
         and not is_exporting()
-        and kernels.computes(torch.bfloat16)
+        and kernels.has_dtype(torch.bfloat16)
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # private: may be missing in other versions
     )
 
@@ -75,10 +75,10 @@ def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     The kernels lay out their gradients like these views, so the backward pass need not concatenate them.
     """
-    ours = (
-        torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and kernels.computes(x.dtype)
+    use_views = (
+        torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and kernels.has_dtype(x.dtype)
     )
-    q, k, v = _SplitQKV.apply(x) if ours and not is_compiling() else x.unbind(1)
+    q, k, v = _SplitQKV.apply(x) if use_views and not is_compiling() else x.unbind(1)
     return q, k, v
 
 
@@ -89,18 +89,18 @@ class _SplitQKV(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dq, dk, dv):
-        row, third = dq.stride(0), dq.shape[1:].numel()
-        places = [dq.data_ptr() + i * third * dq.element_size() for i in range(3)]
+        row, width = dq.stride(0), dq.shape[1:].numel()
+        addresses = [dq.data_ptr() + i * width * dq.element_size() for i in range(3)]
         are_views_of_one = (
             not torch.is_grad_enabled()  # double backward needs separate tensors
-            and row == 3 * third
+            and row == 3 * width
             and dq.stride() == dk.stride() == dv.stride()
             and dq.stride()[1:] == (dq.shape[2], 1)
-            and [dq.data_ptr(), dk.data_ptr(), dv.data_ptr()] == places
+            and [dq.data_ptr(), dk.data_ptr(), dv.data_ptr()] == addresses
         )
         if not are_views_of_one:
             return torch.stack((dq, dk, dv), dim=1)
-        return dq.as_strided((len(dq), 3, *dq.shape[1:]), (row, third, *dq.stride()[1:]))
+        return dq.as_strided((len(dq), 3, *dq.shape[1:]), (row, width, *dq.stride()[1:]))
 
 
 # --- layer norm -----------------------------------------------------------------------------------

@@ -28,33 +28,33 @@ LAYERS = {
     "feed_forward.up": ("up",),
     "feed_forward.down": ("down",),
 }
-ALL = tuple(part for parts in LAYERS.values() for part in parts)
+ALL_PARTS = tuple(part for parts in LAYERS.values() for part in parts)
 PARTS = ("query", "value")  # the default targets
-SHORT = {"q": "query", "k": "key", "v": "value", "o": "out", "output": "out"}
-EVERY = "all-linear"
+SHORT_NAMES = {"q": "query", "k": "key", "v": "value", "o": "out", "output": "out"}
+ALL_LINEAR = "all-linear"
 
 
 def parts_of(targets: str | Sequence[str]) -> tuple[str, ...]:
-    """The parts that ``targets`` selects, without duplicates, in the order of ``ALL``.
+    """The parts that ``targets`` selects, without duplicates, in the order of ``ALL_PARTS``.
 
     Args:
         targets: a list or a comma-separated string of q, k, v, o (output of the attention), up and down (of
-            the feed-forward network), the longer names in ``ALL``, or all-linear.
+            the feed-forward network), the longer names in ``ALL_PARTS``, or all-linear.
 
     Raises:
         ConfigError: ``targets`` is empty or has an unknown name.
     """
     names = [name.strip() for name in targets.split(",")] if isinstance(targets, str) else list(targets)
-    known = [*SHORT, *ALL, EVERY]
+    known = [*SHORT_NAMES, *ALL_PARTS, ALL_LINEAR]
     for name in names:
         if name not in known:
             raise BadValueError(
-                f"no linear layer {name!r}", where="lora_targets", fix=nearest(str(name), known)
+                f"unknown linear layer {name!r}", where="lora_targets", fix=nearest(str(name), known)
             )
     if not names:
         raise ConfigError("no linear layers selected", where="lora_targets", fix=f"Known: {', '.join(known)}")
-    asked = {SHORT.get(name, name) for name in names}
-    return tuple(part for part in ALL if part in asked or EVERY in asked)
+    selected = {SHORT_NAMES.get(name, name) for name in names}
+    return tuple(part for part in ALL_PARTS if part in selected or ALL_LINEAR in selected)
 
 
 class LowRank(nn.Module):
@@ -62,7 +62,7 @@ class LowRank(nn.Module):
 
     Args:
         d_in: number of columns of the weight.
-        places: part -> index of its block of rows.
+        index: index of the block of rows of each part.
         rows: number of rows of a part; None: ``d_in``.
     """
 
@@ -71,22 +71,22 @@ class LowRank(nn.Module):
         d_in: int,
         rank: int,
         alpha: float,
-        places: Mapping[str, int] | None = None,
+        index: Mapping[str, int] | None = None,
         rows: int | None = None,
     ):
         super().__init__()
         self.rows, self.scale = rows or d_in, alpha / rank
-        self.places = dict(places) if places is not None else {"query": 0, "value": 2}
-        self.down = nn.ParameterDict({part: nn.Parameter(torch.empty(rank, d_in)) for part in self.places})
-        self.up = nn.ParameterDict({part: nn.Parameter(torch.zeros(self.rows, rank)) for part in self.places})
+        self.index = dict(index) if index is not None else {"query": 0, "value": 2}
+        self.down = nn.ParameterDict({part: nn.Parameter(torch.empty(rank, d_in)) for part in self.index})
+        self.up = nn.ParameterDict({part: nn.Parameter(torch.zeros(self.rows, rank)) for part in self.index})
         for matrix in self.down.values():
             nn.init.kaiming_uniform_(matrix, a=math.sqrt(5))
 
     def forward(self, weight: Tensor) -> Tensor:
         blocks = list(weight.split(self.rows))
-        for part, place in self.places.items():
-            added = self.scale * (self.up[part] @ self.down[part])
-            blocks[place] = blocks[place] + added.to(weight.dtype)
+        for part, block in self.index.items():
+            update = self.scale * (self.up[part] @ self.down[part])
+            blocks[block] = blocks[block] + update.to(weight.dtype)
         return torch.cat(blocks)
 
 
@@ -114,9 +114,9 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
         if name.startswith(("embeddings.", "encoder.")):
             p.requires_grad_(False)
     for linear, parts in linears:
-        places = {part: place for place, part in enumerate(parts) if part in selected}
+        index = {part: block for block, part in enumerate(parts) if part in selected}
         rows = linear.out_features // len(parts)
-        update = LowRank(linear.in_features, rank, alpha, places, rows)
+        update = LowRank(linear.in_features, rank, alpha, index, rows)
         parametrize.register_parametrization(linear, "weight", update)
 
 
@@ -139,10 +139,10 @@ def adapter(model: nn.Module) -> dict[str, Tensor]:
     out = {}
     for number, linear, _ in _linears(model):
         if parametrize.is_parametrized(linear, "weight"):
-            low: Any = linear.parametrizations.weight[0]  # type: ignore[union-attr,index]  # registered by torch
-            for part in low.places:
-                out[f"{number}.{part}.A"] = low.down[part].detach().float().clone()
-                out[f"{number}.{part}.B"] = low.up[part].detach().float().clone()
+            lora: Any = linear.parametrizations.weight[0]  # type: ignore[union-attr,index]  # registered by torch
+            for part in lora.index:
+                out[f"{number}.{part}.A"] = lora.down[part].detach().float().clone()
+                out[f"{number}.{part}.B"] = lora.up[part].detach().float().clone()
     return out
 
 

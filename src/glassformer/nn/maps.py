@@ -23,7 +23,7 @@ from glassformer.packing import Packing, cached_tensor
 
 
 TOLERANCE = 0.06  # a sequence may be shorter than the longest of its group by this share
-STEPS = ((192, 8), (96, 4), (48, 2))  # (length, multiple): pad ragged groups to this multiple from length on
+STEPS = ((192, 8), (96, 4), (48, 2))  # (length, multiple): from this length on, pad to this multiple
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class Side:
         return slice(self.starts[0], ends[-1])
 
     @cached_tensor
-    def real(self) -> Tensor:  # [G, T] boolean
-        places = torch.arange(self.length, device=self.device)
-        return places < torch.tensor(self.lengths, device=self.device)[:, None]
+    def token_mask(self) -> Tensor:  # [G, T] boolean
+        positions = torch.arange(self.length, device=self.device)
+        return positions < torch.tensor(self.lengths, device=self.device)[:, None]
 
     @cached_tensor
     def rows(self) -> Tensor:  # [G * T] int64; padding points at the first row of its sequence
         starts = torch.tensor(self.starts, device=self.device)[:, None]
-        places = torch.arange(self.length, device=self.device)
-        return (starts + places * self.real).flatten()
+        positions = torch.arange(self.length, device=self.device)
+        return (starts + positions * self.token_mask).flatten()
 
     @cached_tensor
     def slots(self) -> Tensor:  # indices in [G * T] that are not padding
-        return self.real.flatten().nonzero().squeeze(1)
+        return self.token_mask.flatten().nonzero().squeeze(1)
 
     @cached_tensor
     def targets(self) -> Tensor:  # rows of the slots in the packed matrix
@@ -85,7 +85,7 @@ class Side:
         else:
             torch.mul(heads, scale, out=out)
         if zero_padding and not self.is_uniform:
-            out.mul_(self.real.view(g, 1, t, 1))
+            out.mul_(self.token_mask.view(g, 1, t, 1))
         return out.view(g * h, t, k)
 
     def put(self, x: Tensor, out: Tensor) -> None:
@@ -127,7 +127,7 @@ class Group:
         g, (t, s) = len(self.k.lengths), scores.shape[1:]
         by_head = scores.view(g, -1, t, s)
         if not self.k.is_uniform:
-            by_head.masked_fill_(~self.k.real[:, None, None, :], float("-inf"))
+            by_head.masked_fill_(~self.k.token_mask[:, None, None, :], float("-inf"))
         if causal:
             offsets = torch.tensor(self.k.lengths, device=scores.device) - torch.tensor(
                 self.q.lengths, device=scores.device
@@ -185,20 +185,20 @@ def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing
 # --- weights --------------------------------------------------------------------------------------
 
 
-NOWHERE = float("-inf")
+NEG_INF = float("-inf")
 
 
 def causal_mask(rows: int, columns: int, device: torch.device | str = "cpu") -> Tensor:
     """``[T, S]`` boolean, True where key <= query. If there are more keys, the queries are the last rows."""
-    places = torch.ones(rows, columns, dtype=torch.bool, device=device)
-    return places.tril(columns - rows)
+    ones = torch.ones(rows, columns, dtype=torch.bool, device=device)
+    return ones.tril(columns - rows)
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
     """Softmax over the last axis where ``allowed`` is True; a fully masked row is all 0."""
     if allowed is None:
         return scores.softmax(-1)
-    weights = scores.masked_fill(~allowed, NOWHERE).softmax(-1)
+    weights = scores.masked_fill(~allowed, NEG_INF).softmax(-1)
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
@@ -239,7 +239,7 @@ def first_row_weights(
     scores = (k * q[kv_packing.sequence_ids]).sum(-1, dtype=torch.float32) * factor  # [M, H]
     if bias is not None:
         scores = scores + bias.T[bias.shape[1] // 2 + kv_packing.positions]  # the query is at position 0
-    weights = kv_packing.pad(scores, NOWHERE).softmax(1).to(q.dtype)  # [B, S, H]
+    weights = kv_packing.pad(scores, NEG_INF).softmax(1).to(q.dtype)  # [B, S, H]
     return tuple(w[:n].T[:, None] for w, n in zip(weights.unbind(0), kv_packing.lengths, strict=True))
 
 
@@ -297,8 +297,8 @@ def _grouped_maps(
         by_group.append((group, weights))
         g, (t, s) = len(group.members), weights.shape[1:]
         by_head = weights.view(g, -1, t, s)  # [G, H, T, S]
-        for place, i in enumerate(group.members):
-            maps[i] = by_head[place, :, : group.q.lengths[place], : group.k.lengths[place]]
+        for position, i in enumerate(group.members):
+            maps[i] = by_head[position, :, : group.q.lengths[position], : group.k.lengths[position]]
     return tuple(maps), by_group
 
 

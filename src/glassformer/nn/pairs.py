@@ -64,40 +64,40 @@ class PairPooling(nn.Module):
     """Pool both texts of each pair: rows of ``2 B`` sequences -> ``[B, 4 D + 1]``.
 
     Args:
-        each: the pooling of one text.
+        text_pooling: the pooling of each text.
         kind: the name of that pooling.
 
     Raises:
         ConfigError: a pooling that is not in ``POOLINGS``.
     """
 
-    each: Any
+    text_pooling: Any
 
-    def __init__(self, each: nn.Module, kind: str, d_model: int):
+    def __init__(self, text_pooling: nn.Module, kind: str, d_model: int):
         super().__init__()
         if kind not in POOLINGS:
             what, fix = f"{kind} pooling does not support a bi-encoder", f"Use {', '.join(POOLINGS)}"
             raise ConfigError(what, where="pooling", fix=fix)
-        self.each, self.width = each, pair_width(d_model)
+        self.text_pooling, self.width = text_pooling, pair_width(d_model)
 
     @property
     def reads_first_row_only(self) -> bool:
         """Whether only the first row of each text is used."""
-        return bool(self.each.reads_first_row_only)
+        return bool(self.text_pooling.reads_first_row_only)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Features ``[B, 4 D + 1]``; ``packing`` is from ``sides_of``. Cached features are returned as is."""
         if x.shape[1] == self.width:
             return x
-        sides = self.each(x, packing)
+        sides = self.text_pooling(x, packing)
         return pair_features(sides[0::2], sides[1::2])
 
     def padded(self, first: Tensor, second: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         """As ``forward`` for padded states of the first and the second texts, 2 x ``[B, T, D]``."""
-        u, v = (self.each.padded(x, mask & (segments == k)) for k, x in enumerate((first, second)))
+        u, v = (self.text_pooling.padded(x, mask & (segments == k)) for k, x in enumerate((first, second)))
         return pair_features(u, v)
 
 
-def tells_sides(config: Any) -> bool:
+def distinguishes_texts(config: Any) -> bool:
     """Whether a model with this config distinguishes the two texts of a pair."""
     return getattr(config, "sides", None) is not None or getattr(config.embedding, "segments", 0) > 1

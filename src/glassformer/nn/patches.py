@@ -85,7 +85,7 @@ class PatchConfig:
         return h // p, w // q
 
     @property
-    def before(self) -> int:
+    def num_prefix(self) -> int:
         """Number of rows before the patches: [CLS] and registers."""
         return self.class_token + self.registers
 
@@ -97,7 +97,7 @@ class PatchConfig:
     @property
     def num_tokens(self) -> int:
         """Rows per image, [CLS] and registers included: 197 for 224 pixels and patches of 16."""
-        return math.prod(self.grid) + self.before
+        return math.prod(self.grid) + self.num_prefix
 
 
 def cut_patches(images: Tensor, patch: tuple[int, ...]) -> Tensor:
@@ -198,9 +198,9 @@ class PatchEmbedding(nn.Module):
             x = x.view(len(counts), counts[0], -1) + self._grid_positions(grids[0], x)
             return self._finish(x)
         x = x + torch.cat([self._grid_positions(grid, x) for grid in grids])
-        before = self._before(x)
-        rows = [row for part in x.split(counts) for row in (before, part)]
-        packing = Packing(tuple(n + len(before) for n in counts), x.device)
+        prefix = self._prefix_rows(x)
+        rows = [row for part in x.split(counts) for row in (prefix, part)]
+        packing = Packing(tuple(n + len(prefix) for n in counts), x.device)
         return self._output(torch.cat(rows)), packing
 
     def _cut(self, images: Images) -> tuple[Tensor | list[Tensor], list[tuple[int, int]]]:
@@ -227,7 +227,7 @@ class PatchEmbedding(nn.Module):
             raise ShapeError(
                 f"pixel values are normalized floating point, got {images.dtype}",
                 where="pixel_values",
-                fix="Put them through the model's transform",
+                fix="Apply the model's transform to the images",
             )
         if images.shape[2] < c.patch_size[0] or images.shape[3] < c.patch_size[1]:
             raise ShapeError(
@@ -245,41 +245,41 @@ class PatchEmbedding(nn.Module):
         rows, lengths = [], []
         if isinstance(patches, Tensor):
             b, n, _ = patches.shape
-            kept = max(1, round(n * (1.0 - self.config.patch_dropout)))
-            chosen = torch.rand(b, n, device=patches.device, generator=generator_on(patches.device))
-            chosen = chosen.argsort(1)[:, :kept].sort(1).values  # [B, kept]
-            return self._chosen(patches, grids[0], chosen)
+            num_kept = max(1, round(n * (1.0 - self.config.patch_dropout)))
+            selected = torch.rand(b, n, device=patches.device, generator=generator_on(patches.device))
+            selected = selected.argsort(1)[:, :num_kept].sort(1).values  # [B, kept]
+            return self._embed_rows(patches, grids[0], selected)
         for image, grid in zip(patches, grids, strict=True):
-            kept = max(1, round(len(image) * (1.0 - self.config.patch_dropout)))
-            chosen = torch.randperm(len(image), device=image.device, generator=generator_on(image.device))
-            chosen = chosen[:kept].sort().values
-            x = self._project(image[chosen])
-            x = x + self._grid_positions(grid, x)[chosen]
-            rows += [self._before(x), x]
-            lengths.append(kept + self.config.before)
+            num_kept = max(1, round(len(image) * (1.0 - self.config.patch_dropout)))
+            selected = torch.randperm(len(image), device=image.device, generator=generator_on(image.device))
+            selected = selected[:num_kept].sort().values
+            x = self._project(image[selected])
+            x = x + self._grid_positions(grid, x)[selected]
+            rows += [self._prefix_rows(x), x]
+            lengths.append(num_kept + self.config.num_prefix)
         return self._output(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
 
-    def some(self, pictures: Tensor, seen: Tensor) -> tuple[Tensor, Packing]:
-        """Rows ``[N, D]`` of [CLS] and of the patches with the numbers ``seen`` ``[B, K]`` only."""
+    def embed_visible(self, pictures: Tensor, visible: Tensor) -> tuple[Tensor, Packing]:
+        """Rows ``[N, D]`` of [CLS] and of the patches with the numbers ``visible`` ``[B, K]`` only."""
         patches, grids = self._cut(pictures)
         assert isinstance(patches, Tensor)
-        return self._chosen(patches, grids[0], seen)
+        return self._embed_rows(patches, grids[0], visible)
 
-    def _chosen(self, patches: Tensor, grid: tuple[int, int], chosen: Tensor) -> tuple[Tensor, Packing]:
-        selected = patches.gather(1, chosen[:, :, None].expand(-1, -1, patches.shape[2]))  # [B, K, C * p * q]
-        x = self._project(selected.flatten(0, 1)).view(*chosen.shape, -1)
-        return self._finish(x + self._grid_positions(grid, x)[chosen])
+    def _embed_rows(self, patches: Tensor, grid: tuple[int, int], numbers: Tensor) -> tuple[Tensor, Packing]:
+        rows = patches.gather(1, numbers[:, :, None].expand(-1, -1, patches.shape[2]))  # [B, K, C * p * q]
+        x = self._project(rows.flatten(0, 1)).view(*numbers.shape, -1)
+        return self._finish(x + self._grid_positions(grid, x)[numbers])
 
     def _finish(self, x: Tensor) -> tuple[Tensor, Packing]:
         """Put [CLS] and registers before the patches ``[B, n, D]``; returns packed rows."""
-        x = torch.cat([self._before(x).expand(len(x), -1, -1), x], dim=1)
+        x = torch.cat([self._prefix_rows(x).expand(len(x), -1, -1), x], dim=1)
         return self._output(x.flatten(0, 1)), Packing.uniform(len(x), x.shape[1], x.device)
 
     def _output(self, x: Tensor) -> Tensor:
         x = self.norm(x)
         return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
 
-    def _before(self, like: Tensor) -> Tensor:  # [before, D]
+    def _prefix_rows(self, like: Tensor) -> Tensor:  # [num_prefix, D]
         """[CLS], then registers. Only learned positions include those of [CLS] and, if any, of registers."""
         if self.cls is None:
             return like.new_empty(0, self.config.d_model)
@@ -328,5 +328,5 @@ class PatchEmbedding(nn.Module):
         elif c.positions != "none":
             x = x + sinusoidal_2d(c.grid, c.d_model)
         if self.cls is not None:
-            x = torch.cat([self._before(x).expand(x.shape[0], -1, -1), x], dim=1)
+            x = torch.cat([self._prefix_rows(x).expand(x.shape[0], -1, -1), x], dim=1)
         return self.norm(x)

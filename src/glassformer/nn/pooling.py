@@ -79,19 +79,19 @@ class UnitPooling(nn.Module):
     For sentence-transformers checkpoints that end with a normalization layer.
     """
 
-    def __init__(self, each: FirstPooling | MeanPooling):
+    def __init__(self, pooling: FirstPooling | MeanPooling):
         super().__init__()
-        self.each = each
+        self.pooling = pooling
 
     @property
     def reads_first_row_only(self) -> bool:
-        return self.each.reads_first_row_only
+        return self.pooling.reads_first_row_only
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        return (UNIT * F.normalize(self.each(x, packing).float(), dim=1)).to(x.dtype)
+        return (UNIT * F.normalize(self.pooling(x, packing).float(), dim=1)).to(x.dtype)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        return UNIT * F.normalize(self.each.padded(x, mask), dim=1)
+        return UNIT * F.normalize(self.pooling.padded(x, mask), dim=1)
 
 
 class PatchMeanPooling(nn.Module):
@@ -111,18 +111,18 @@ class PatchMeanPooling(nn.Module):
         if len(x) == packing.count:  # cached features, already pooled
             return x
         if packing.is_uniform:
-            rest = x.view(packing.count, packing.max_length, -1)[:, self.skip :].float().mean(1)
+            patch_mean = x.view(packing.count, packing.max_length, -1)[:, self.skip :].float().mean(1)
         else:
-            later = packing.positions >= self.skip
-            rest = x.new_zeros(packing.count, x.shape[1], dtype=torch.float32)
-            rest = rest.index_add(0, packing.sequence_ids[later], x[later].float())
-            rest = rest / (packing.length_tensor[:, None] - self.skip)
-        return rest.to(x.dtype)
+            is_patch = packing.positions >= self.skip
+            patch_mean = x.new_zeros(packing.count, x.shape[1], dtype=torch.float32)
+            patch_mean = patch_mean.index_add(0, packing.sequence_ids[is_patch], x[is_patch].float())
+            patch_mean = patch_mean / (packing.length_tensor[:, None] - self.skip)
+        return patch_mean.to(x.dtype)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
         real = _real(x, mask)
-        later = real * (real.cumsum(1) > self.skip)
-        return (x * later).sum(1) / later.sum(1)
+        is_patch = real * (real.cumsum(1) > self.skip)
+        return (x * is_patch).sum(1) / is_patch.sum(1)
 
 
 class FirstMeanPooling(PatchMeanPooling):
@@ -312,7 +312,7 @@ def make_pooling(
     if kind in OF_ENCODER and encoder is not None:
         return OF_ENCODER[kind](encoder)
     if kind not in POOLINGS:
-        raise BadValueError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
+        raise BadValueError(f"unknown pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
     if kind in OF_PATCHES:
         return OF_PATCHES[kind](skip)
     return Pooler(d_model, dropout) if kind == "pooler" else POOLINGS[kind](d_model)

@@ -29,10 +29,10 @@ def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
     table = torch.empty(length, d_model, dtype=torch.float64)
     if table.is_meta:  # a model built on the meta device
         return table.float()
-    places = torch.arange(length, dtype=torch.float64)[:, None]
+    positions = torch.arange(length, dtype=torch.float64)[:, None]
     rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(base) / d_model))
-    table[:, 0::2] = torch.sin(places * rates)
-    table[:, 1::2] = torch.cos(places * rates[: d_model // 2])
+    table[:, 0::2] = torch.sin(positions * rates)
+    table[:, 1::2] = torch.cos(positions * rates[: d_model // 2])
     return table.float()
 
 
@@ -89,10 +89,10 @@ class LearnedPositions(nn.Embedding):
                 where="positions",
                 fix=f"Cut to max_length={self.length}",
             )
-        places = packing.positions
-        return super().forward(places + self.offset if self.offset else places)
+        positions = packing.positions
+        return super().forward(positions + self.offset if self.offset else positions)
 
-    def places(self) -> Tensor:
+    def vectors(self) -> Tensor:
         """The vectors of all positions ``[length, D]``."""
         return self.weight[self.offset :] if self.offset else self.weight
 
@@ -117,17 +117,17 @@ def _rotary_table(length: int, width: int, base: float, device: torch.device) ->
         return rotary(length, width, base, device)
 
 
-def apply_rotary(x: Tensor, places: Tensor, longest: int, base: float) -> Tensor:
-    """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``places`` ``[N]``.
+def apply_rotary(x: Tensor, positions: Tensor, longest: int, base: float) -> Tensor:
+    """Queries or keys ``[N, H, K]``, rotated by the angles of their positions ``positions`` ``[N]``.
 
     The score of two rotated rows depends on the distance of their positions only. Computed in fp32.
 
     Args:
-        longest: an exclusive upper bound of ``places``.
+        longest: an exclusive upper bound of ``positions``.
     """
     length = 1 << max(longest - 1, 1).bit_length()  # powers of 2, so that few tables are cached
     cosines, sines = _rotary_table(length, x.shape[-1], base, x.device)
-    return _rotate(x, cosines[places][:, None], sines[places][:, None])
+    return _rotate(x, cosines[positions][:, None], sines[positions][:, None])
 
 
 def apply_rotary_padded(x: Tensor, base: float) -> Tensor:
@@ -249,7 +249,7 @@ def check_bias(
         what = "a causal bias needs as many queries as keys"
         raise ConfigError(what, where="attend", fix="Use causal=False, or as many queries as keys")
     if scale == 0:
-        raise ConfigError("a bias with scale=0", where="attend", fix="Use another scale")
+        raise ConfigError("a bias requires a scale other than 0", where="attend", fix="Use another scale")
 
 
 def expand_bias(by_distance: Tensor, rows: int, columns: int) -> Tensor:

@@ -46,7 +46,7 @@ def slices_of(batch_sizes: Sequence[int], backwards: bool) -> Slices:
     return order[::-1] if backwards else order
 
 
-def _only_once() -> None:
+def _check_first_order() -> None:
     """Raises RuntimeError under ``create_graph``: these backward passes are not differentiable."""
     if torch.is_grad_enabled():
         raise RuntimeError("LSTM and GRU have no second derivatives on a CPU; use torch.nn.LSTM or GRU")
@@ -67,47 +67,47 @@ class GruScan(torch.autograd.Function):
             start: initial states ``[B, H]``.
         """
         width = weight.shape[1]
-        before, states, n = (x.new_empty(len(x), width) for _ in range(3))
+        previous, states, n = (x.new_empty(len(x), width) for _ in range(3))
         products, rz = torch.empty_like(x), x.new_empty(len(x), 2 * width)
-        state, turned = start.clone(), weight.t()
+        state, weight_t = start.clone(), weight.t()
         for row, count in times:
-            here = slice(row, row + count)
+            rows = slice(row, row + count)
             h = state[:count]
-            before[here] = h
-            p = torch.addmm(bias, h, turned, out=products[here])  # [b, 3 H]
-            torch.add(x[here, : 2 * width], p[:, : 2 * width], out=rz[here]).sigmoid_()
-            torch.addcmul(x[here, 2 * width :], rz[here, :width], p[:, 2 * width :], out=n[here]).tanh_()
-            torch.lerp(n[here], h, rz[here, width:], out=h)
-            states[here] = h
-        ctx.save_for_backward(weight, before, rz, n, products)
+            previous[rows] = h
+            p = torch.addmm(bias, h, weight_t, out=products[rows])  # [b, 3 H]
+            torch.add(x[rows, : 2 * width], p[:, : 2 * width], out=rz[rows]).sigmoid_()
+            torch.addcmul(x[rows, 2 * width :], rz[rows, :width], p[:, 2 * width :], out=n[rows]).tanh_()
+            torch.lerp(n[rows], h, rz[rows, width:], out=h)
+            states[rows] = h
+        ctx.save_for_backward(weight, previous, rz, n, products)
         ctx.times = times
         return states, state
 
     @staticmethod
-    def backward(ctx: Any, to_states: Tensor, to_last: Tensor) -> tuple:
-        _only_once()
-        weight, before, rz, n, products = ctx.saved_tensors
+    def backward(ctx: Any, grad_states: Tensor, grad_last: Tensor) -> tuple:
+        _check_first_order()
+        weight, previous, rz, n, products = ctx.saved_tensors
         width = weight.shape[1]
         r, z = rz.split(width, 1)
         # The derivatives of the gates need no loop.
-        by_n = (1 - z).mul_(1 - n * n)
-        by_z = (before - n).mul_(z).mul_(1 - z)
-        by_r = r.mul(1 - r).mul_(products[:, 2 * width :])
-        to_p = torch.empty_like(products)
-        to_n = torch.empty_like(before)
-        back = to_last.clone()
+        slope_n = (1 - z).mul_(1 - n * n)
+        slope_z = (previous - n).mul_(z).mul_(1 - z)
+        slope_r = r.mul(1 - r).mul_(products[:, 2 * width :])
+        grad_p = torch.empty_like(products)
+        grad_n = torch.empty_like(previous)
+        grad_state = grad_last.clone()
         for row, count in reversed(ctx.times):
-            here = slice(row, row + count)
-            to_h = back[:count].add_(to_states[here])
-            torch.mul(to_h, by_n[here], out=to_n[here])
-            torch.mul(to_n[here], by_r[here], out=to_p[here, :width])
-            torch.mul(to_h, by_z[here], out=to_p[here, width : 2 * width])
-            torch.mul(to_n[here], r[here], out=to_p[here, 2 * width :])
-            torch.addmm(to_h * z[here], to_p[here], weight, out=back[:count])
-        to_weight, to_bias = to_p.t() @ before, to_p.sum(0)
-        to_x = to_p
-        to_x[:, 2 * width :] = to_n
-        return to_x, to_weight, to_bias, back, None
+            rows = slice(row, row + count)
+            grad_h = grad_state[:count].add_(grad_states[rows])
+            torch.mul(grad_h, slope_n[rows], out=grad_n[rows])
+            torch.mul(grad_n[rows], slope_r[rows], out=grad_p[rows, :width])
+            torch.mul(grad_h, slope_z[rows], out=grad_p[rows, width : 2 * width])
+            torch.mul(grad_n[rows], r[rows], out=grad_p[rows, 2 * width :])
+            torch.addmm(grad_h * z[rows], grad_p[rows], weight, out=grad_state[:count])
+        grad_weight, grad_bias = grad_p.t() @ previous, grad_p.sum(0)
+        grad_x = grad_p
+        grad_x[:, 2 * width :] = grad_n
+        return grad_x, grad_weight, grad_bias, grad_state, None
 
 
 class LstmScan(torch.autograd.Function):
@@ -125,52 +125,52 @@ class LstmScan(torch.autograd.Function):
             start, cell: initial states and cells ``[B, H]``.
         """
         width = weight.shape[1]
-        before, cells_before, states, bent = (x.new_empty(len(x), width) for _ in range(4))
+        previous, previous_cells, states, tanh_cell = (x.new_empty(len(x), width) for _ in range(4))
         gates = torch.empty_like(x)  # i, f, g and o
-        state, cell, turned = start.clone(), cell.clone(), weight.t()
+        state, cell, weight_t = start.clone(), cell.clone(), weight.t()
         for row, count in times:
-            here = slice(row, row + count)
-            h, c, gate = state[:count], cell[:count], gates[here]
-            before[here], cells_before[here] = h, c
-            torch.addmm(x[here], h, turned, out=gate)
+            rows = slice(row, row + count)
+            h, c, gate = state[:count], cell[:count], gates[rows]
+            previous[rows], previous_cells[rows] = h, c
+            torch.addmm(x[rows], h, weight_t, out=gate)
             gate[:, : 2 * width].sigmoid_()
             gate[:, 2 * width : 3 * width].tanh_()
             gate[:, 3 * width :].sigmoid_()
             i, f, g, o = gate.split(width, 1)
             c.mul_(f).addcmul_(i, g)
-            torch.tanh(c, out=bent[here])
-            torch.mul(o, bent[here], out=states[here])
-            state[:count] = states[here]
-        ctx.save_for_backward(weight, before, cells_before, gates, bent)
+            torch.tanh(c, out=tanh_cell[rows])
+            torch.mul(o, tanh_cell[rows], out=states[rows])
+            state[:count] = states[rows]
+        ctx.save_for_backward(weight, previous, previous_cells, gates, tanh_cell)
         ctx.times = times
         return states, state, cell
 
     @staticmethod
-    def backward(ctx: Any, to_states: Tensor, to_last: Tensor, to_cell: Tensor) -> tuple:
-        _only_once()
-        weight, before, cells_before, gates, bent = ctx.saved_tensors
+    def backward(ctx: Any, grad_states: Tensor, grad_last: Tensor, grad_cell: Tensor) -> tuple:
+        _check_first_order()
+        weight, previous, previous_cells, gates, tanh_cell = ctx.saved_tensors
         width = weight.shape[1]
         i, f, g, o = gates.split(width, 1)
-        by_c = o * (1 - bent * bent)
+        slope_c = o * (1 - tanh_cell * tanh_cell)
         slopes = torch.cat(
-            [g * i * (1 - i), cells_before * f * (1 - f), i * (1 - g * g), bent * o * (1 - o)], 1
+            [g * i * (1 - i), previous_cells * f * (1 - f), i * (1 - g * g), tanh_cell * o * (1 - o)], 1
         )
-        to_a = torch.empty_like(gates)
-        back, back_cell = to_last.clone(), to_cell.clone()
+        grad_a = torch.empty_like(gates)
+        grad_state, grad_cells = grad_last.clone(), grad_cell.clone()
         for row, count in reversed(ctx.times):
-            here = slice(row, row + count)
-            to_h = back[:count].add_(to_states[here])
-            to_c = back_cell[:count].addcmul_(to_h, by_c[here])
-            a = to_a[here]
+            rows = slice(row, row + count)
+            grad_h = grad_state[:count].add_(grad_states[rows])
+            grad_c = grad_cells[:count].addcmul_(grad_h, slope_c[rows])
+            a = grad_a[rows]
             torch.mul(
-                slopes[here, : 3 * width].unflatten(1, (3, width)),
-                to_c[:, None],
+                slopes[rows, : 3 * width].unflatten(1, (3, width)),
+                grad_c[:, None],
                 out=a[:, : 3 * width].unflatten(1, (3, width)),
             )
-            torch.mul(slopes[here, 3 * width :], to_h, out=a[:, 3 * width :])
-            to_c.mul_(f[here])
-            torch.mm(a, weight, out=back[:count])
-        return to_a, to_a.t() @ before, back, back_cell, None
+            torch.mul(slopes[rows, 3 * width :], grad_h, out=a[:, 3 * width :])
+            grad_c.mul_(f[rows])
+            torch.mm(a, weight, out=grad_state[:count])
+        return grad_a, grad_a.t() @ previous, grad_state, grad_cells, None
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class PackedRNN(nn.Module):
     ):
         super().__init__()
         if cell not in ("lstm", "gru"):
-            raise ConfigError(f"no recurrent cell {cell!r}", where="cell", fix="Use lstm or gru")
+            raise ConfigError(f"unknown recurrent cell {cell!r}", where="cell", fix="Use lstm or gru")
         kind = nn.LSTM if cell == "lstm" else nn.GRU
         self.rnn = kind(
             input_size,
@@ -254,7 +254,7 @@ class PackedRNN(nn.Module):
         if state is None:
             zeros = x.new_zeros(rnn.num_layers * directions, batch_sizes[0], rnn.hidden_size)
             state = (zeros,) * (2 if rnn.mode == "LSTM" else 1)
-        ends = []
+        final_states = []
         for layer in range(rnn.num_layers):
             if layer:
                 x = usual_dropout(x, rnn.dropout, self.training)
@@ -263,9 +263,9 @@ class PackedRNN(nn.Module):
                 start = tuple(part[layer * directions + direction] for part in state)
                 out, *last = self._direction(x, f"l{layer}{name}", start, times[direction])
                 outs.append(out)
-                ends.append(last)
+                final_states.append(last)
             x = torch.cat(outs, 1) if directions == 2 else outs[0]
-        return x, tuple(torch.stack(parts) for parts in zip(*ends, strict=True))
+        return x, tuple(torch.stack(parts) for parts in zip(*final_states, strict=True))
 
     def _direction(self, x: Tensor, name: str, start: State, times: Slices) -> tuple[Tensor, ...]:
         """One direction of one layer: ``[N, D]`` -> ``[N, hidden]`` and the final state."""
@@ -286,21 +286,21 @@ class PackedRNN(nn.Module):
             ``[layers * directions, B, hidden]``; the mask of the returned states, ``[B, T]``.
         """
         lengths = mask.sum(1)  # [B]
-        real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        token_mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
         if not is_exporting():
             packing = Packing(tuple(lengths.tolist()), x.device)
             rows, (last, *_) = self(x[mask], packing)
             states = rows.new_zeros(*x.shape[:2], rows.shape[1])
-            states[real] = rows
-            return states, last, real
+            states[token_mask] = rows
+            return states, last, token_mask
         # Padding may be on either side; it is moved to the end.
-        place = torch.where(mask, mask.long().cumsum(1) - 1, lengths[:, None] + (~mask).long().cumsum(1) - 1)
-        x = torch.zeros_like(x).scatter(1, place[:, :, None].expand_as(x), x)
-        lasts = []
+        index = torch.where(mask, mask.long().cumsum(1) - 1, lengths[:, None] + (~mask).long().cumsum(1) - 1)
+        x = torch.zeros_like(x).scatter(1, index[:, :, None].expand_as(x), x)
+        final_states = []
         for layer in range(self.rnn.num_layers):
             x, last = self._onnx_layer(x, lengths.int(), layer)
-            lasts.append(last)
-        return x, torch.cat(lasts), real
+            final_states.append(last)
+        return x, torch.cat(final_states), token_mask
 
     def _onnx_layer(self, x: Tensor, lengths: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """One layer as an ONNX operator: torch's export fixes the sequence length."""

@@ -27,7 +27,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         if self.rows not in ("all", "first"):
-            raise ConfigError(f"{self.rows!r} is not a choice of rows", where="Trace", fix="Use all or first")
+            raise ConfigError(f"unknown rows {self.rows!r}", where="Trace", fix="Use 'all' or 'first'")
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Layers(Sequence[Any]):
             raise ConfigError(
                 f"{self._what} of layer {layer} were not recorded",
                 where="trace",
-                fix=f"Ask for them: Trace({self._what}=True) or Trace({self._what}=[{number}])",
+                fix=f"Record them: Trace({self._what}=True) or Trace({self._what}=[{number}])",
             )
         return self._items[number]
 
@@ -79,8 +79,8 @@ class TraceRecord:
     _hidden: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._want_attention = _numbers(self.request.attentions, self.num_layers, "attentions")
-        self._want_hidden = _numbers(self.request.hidden_states, self.num_layers + 1, "hidden_states")
+        self._attention_layers = _numbers(self.request.attentions, self.num_layers, "attentions")
+        self._hidden_layers = _numbers(self.request.hidden_states, self.num_layers + 1, "hidden_states")
 
     @property
     def attentions(self) -> Layers:
@@ -92,23 +92,23 @@ class TraceRecord:
 
     def layer(self, number: int) -> LayerRecord | None:
         """An empty record for the weights of this layer; None if they were not requested."""
-        return LayerRecord(self.request.rows) if number in self._want_attention else None
+        return LayerRecord(self.request.rows) if number in self._attention_layers else None
 
     def attention(self, number: int, record: LayerRecord | None) -> None:
         if record is not None:
             self._attentions[number] = record.weights
 
     def hidden(self, number: int, x: Tensor) -> None:
-        if number in self._want_hidden:
+        if number in self._hidden_layers:
             self._hidden[number] = x
 
     @property
     def needs_all_rows(self) -> bool:
         """Whether the request needs all rows of the last layer, not only the first of each sequence."""
-        last_map = self.num_layers - 1 in self._want_attention and self.request.rows == "all"
-        return last_map or self.num_layers in self._want_hidden
+        last_map = self.num_layers - 1 in self._attention_layers and self.request.rows == "all"
+        return last_map or self.num_layers in self._hidden_layers
 
-    def mapped(
+    def map_values(
         self, maps: Callable[[tuple[Tensor, ...]], Any], states: Callable[[Tensor], Tensor]
     ) -> TraceRecord:
         """A copy with ``maps`` applied to each layer's weights and ``states`` to each hidden state."""
@@ -124,6 +124,6 @@ def _numbers(layers: bool | Sequence[int], count: int, what: str) -> set[int]:
     if isinstance(layers, int):
         raise ConfigError(f"{what}={layers} is one number", where="Trace", fix=f"Write {what}=[{layers}]")
     numbers = {n + count if n < 0 else n for n in layers}
-    if bad := [n for n in numbers if not 0 <= n < count]:
-        raise ConfigError(f"no layer {bad[0]} for {what}: there are {count}", where="Trace")
+    if out_of_range := [n for n in numbers if not 0 <= n < count]:
+        raise ConfigError(f"there is no layer {out_of_range[0]} for {what}: there are {count}", where="Trace")
     return numbers

@@ -28,7 +28,7 @@ from glassformer.targets import target_of
 
 def multi_label(run: Run) -> bool:
     """Whether the run is multi-label."""
-    return not target_of(run.scores).joint
+    return not target_of(run.scores).single_label
 
 
 def _digits(run: Run) -> int:

@@ -68,7 +68,7 @@ def history_html(records: Sequence[Mapping[str, Any]]) -> Markup:
     """The number of steps, and a table with one row per evaluation."""
     steps = [r for r in records if r.get("kind") == "step"]
     evaluations = _evaluations(records)
-    keys = [k for k in ("train_loss", "loss", *Classes.leads) if any(k in r for r in evaluations)]
+    keys = [k for k in ("train_loss", "loss", *Classes.main_metrics) if any(k in r for r in evaluations)]
     visible = (
         evaluations
         if len(evaluations) <= MAX_ROWS
@@ -109,7 +109,7 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
         if key:
             _points(axes[1], evaluations, f"train_{key}", "train")
             _points(axes[1], evaluations, key, "held")
-            axes[1].set_ylabel(Classes.metrics[key].name if key in Classes.leads else key)
+            axes[1].set_ylabel(Classes.metrics[key].name if key in Classes.main_metrics else key)
         for axis in axes:
             axis.set_xlabel("step")
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -21,10 +21,10 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     seconds = run.metrics.get("seconds") or {}
     times = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
     model_scores = {
-        k: scores.get(k) for measure in target_of(scores).leads for k in (measure, f"{measure}_interval")
+        k: scores.get(k) for measure in target_of(scores).main_metrics for k in (measure, f"{measure}_interval")
     }
     rows = [{"name": "This model", "seconds": sum(times) if times else None, "kind": "ours"} | model_scores]
-    empty = dict.fromkeys((*target_of(scores).leads, "seconds"))
+    empty = dict.fromkeys((*target_of(scores).main_metrics, "seconds"))
     baselines = sorted(
         (run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0)
     )
@@ -44,7 +44,7 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
         row["from_to"] = [position(x) for x in bounds] if bounds else None
     frequency = largest / scores["n"]
     n_labels = max(sum(support > 0 for support, _ in supports), 1)
-    if not target_of(scores).joint:
+    if not target_of(scores).single_label:
         n_labels = len(supports)
     majority = {"label": label, "accuracy": frequency, "macro_f1": 2 * frequency / (1 + frequency) / n_labels}
     weighted = any(row.get("class_weight") is not None for row in rows)

@@ -396,7 +396,7 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     if n_rows != shard.rows:
         raise DataError(f"{n_rows} of {shard.rows} rows were read", where=shard.source)
     label_type: Any = pa.int64() if isinstance(classes[0], int) else pa.string()
-    if clf.kind_.binary:
+    if clf.kind_.is_multilabel:
         label_type, labels = pa.list_(label_type), [None if x is None else list(x) for x in labels]
     if clf.kind_.labels_given:
         predictions = {

@@ -75,7 +75,7 @@ class Labels(Target):
 
     def __init__(self, clf: Any):
         super().__init__(clf)
-        self.multi_label = bool(clf.kind_.binary)
+        self.multi_label = bool(clf.kind_.is_multilabel)
         self.answer: Any = TASKS[clf.RECIPE.task].answer
 
     def compute(self, model: Any, batch: Any, device: Any) -> np.ndarray:

@@ -16,16 +16,16 @@ from glassformer.evaluate.predictions import (
     read_predictions,
 )
 from glassformer.targets import target_in
-from glassformer.targets.target import Judged, read_object
+from glassformer.targets.target import RunPredictions, read_object
 
 
-def read_answers(folder: Path) -> Judged:
+def read_answers(folder: Path) -> RunPredictions:
     """Read a run's predictions."""
     if (target := target_in(folder)) is None:
         what = "has no predictions that can be compared"
         fix = "Name finished runs whose models give labels, tags, numbers or cosines"
         raise DataError(what, where=str(folder), fix=fix)
-    return target.read_judged(folder)
+    return target.read_run(folder)
 
 
 def _rows(folder: Path) -> Iterator[Any]:
@@ -43,7 +43,7 @@ def read_answers_split(folder: Path) -> str:
     return splits.pop() if len(splits) == 1 else ""
 
 
-def examples_differ(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -> str:
+def examples_differ(folders: tuple[Path, Path], judged: tuple[RunPredictions, RunPredictions]) -> str:
     """How the evaluated examples of two runs differ, in words; empty if they do not."""
     ours, theirs = judged
     if (ours.examples, ours.classes) == (theirs.examples, theirs.classes):
@@ -64,14 +64,14 @@ def examples_differ(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -
     return message + f", {len(rows_a & rows_b):,} of them the same"
 
 
-def read_simple_answers(folder: Path, first: Judged, names: Sequence[str]) -> dict[str, Judged]:
+def read_simple_answers(folder: Path, first: RunPredictions, names: Sequence[str]) -> dict[str, RunPredictions]:
     """Read the saved predictions of a run's baselines with these ``names``."""
     out = {}
     for name, cells in read_baselines(folder / BASELINES_FILE).items():
         if name not in names or len(cells) != first.n:
             continue
         try:
-            guess = first.target.as_written(cells, first.classes)
+            guess = first.target.parse_cells(cells, first.classes)
         except (KeyError, ValueError):  # labels that the run does not have
             continue
         if guess is not None:

@@ -82,8 +82,8 @@ def calibrate_run(
     folder = Path(folder)
     recipe = read_run_recipe(folder)
     target = TASKS[recipe.task].target
-    if target.uncalibrated:
-        what, fix = target.uncalibrated
+    if target.no_calibration:
+        what, fix = target.no_calibration
         raise NotForThisModelError(what, where=str(folder), fix=fix)
     check_classifies(recipe, words=True)
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
@@ -133,7 +133,7 @@ def _calibrate(
         return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
     kind = clf.kind_
     abstain_threshold = check_abstain(abstain_below, kind)
-    if threshold == "f1" and not kind.binary and len(clf.classes_) != 2:
+    if threshold == "f1" and not kind.is_multilabel and len(clf.classes_) != 2:
         what = f"f1 is defined for two classes, and there are {len(clf.classes_)}"
         raise NotForThisModelError(what, where="threshold", fix="Use macro_f1 or accuracy")
     chosen_by, unknown = with_known_labels(clf, chosen_by, skip_unknown)
@@ -141,20 +141,20 @@ def _calibrate(
         say(unknown)
     say(f"calibrating on {len(chosen_by):,} {name} examples")
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
-    trained_thresholds = _trained_thresholds(folder, clf) if kind.binary else None
+    trained_thresholds = _trained_thresholds(folder, clf) if kind.is_multilabel else None
     temperature, thresholds = fitted_decision(kind, logits, targets, threshold, trained_thresholds)
     out = _outcome(clf, temperature, kind.error_mask(logits, targets), name) | {
         "threshold": plain(thresholds),
         "metric": threshold or ("f1" if thresholds is not None else None),
         "abstain_below": abstain_threshold,
         "unseen": None
-        if thresholds is None or kind.binary
+        if thresholds is None or kind.is_multilabel
         else _cross_validated(kind, logits, targets, threshold),
     }
     decisions = (1.0, trained_thresholds), (temperature, thresholds), abstain_threshold
     out["splits"] = {name: _before_and_after(clf, logits, targets, *decisions, bootstrap)}
     p = kind.probabilities(logits, temperature)
-    out["abstaining"] = None if kind.binary else abstaining(kind, p, targets, thresholds)
+    out["abstaining"] = None if kind.is_multilabel else abstaining(kind, p, targets, thresholds)
     judged_split = if_labeled(splits and splits.judged)
     out["seen"] = _count_overlaps(chosen_by, splits, judged_split) if data and splits else {}
     if judged_split is not None and splits.judged_name != "validation":
@@ -294,7 +294,7 @@ def _before_and_after(
         meter = kind.meter(clf.classes_.tolist())
         meter.update(p, targets, predicted=kind.predicted_index(p, threshold))
         scores = meter.result(bootstrap=n)
-        keys = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", *kind.leads)
+        keys = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", *kind.main_metrics)
         out[name] = kind.describe(p, targets, n) | {k: scores[k] for k in keys if k in scores}
         if abstain_threshold is not None and name == "after":
             out[name]["abstention"] = abstention(kind, p, targets, threshold, abstain_threshold)

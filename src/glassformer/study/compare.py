@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import disk_errors
-from glassformer.checkpoints.locks import holds_nothing, writing
+from glassformer.checkpoints.locks import is_empty_folder, writing
 from glassformer.errors import BadValueError, ConfigError, ExistsError, NothingGivenError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Comparison
@@ -17,7 +17,7 @@ from glassformer.study.answers import read_answers, read_answers_split
 from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Study, check_split, expand
 from glassformer.study.results import collect, compare_results, write_results
-from glassformer.targets.target import Judged
+from glassformer.targets.target import RunPredictions
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run_folder import read_run_recipe, relevant_settings
 
@@ -71,7 +71,7 @@ def check_study_folder(folder: str | Path) -> Path:
     """Raise ConfigError if a study cannot be started or resumed in ``folder``."""
     folder = Path(folder)
     check_folder_path(folder)
-    if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
+    if folder.is_dir() and not is_empty_folder(folder) and not (folder / "arms").is_dir():
         raise ExistsError("exists and is not a study of ours", where=str(folder), fix="Choose another --out")
     return folder
 
@@ -81,7 +81,7 @@ def check_study_folder(folder: str | Path) -> Path:
 # The same metrics, intervals and tests as in a study, read from the run folders.
 
 
-Runs = dict[str, dict[int, tuple[Job, Judged]]]
+Runs = dict[str, dict[int, tuple[Job, RunPredictions]]]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
-from glassformer.checkpoints.locks import holds_nothing, writing
+from glassformer.checkpoints.locks import is_empty_folder, writing
 from glassformer.config import read_toml, to_toml
 from glassformer.data.copies import content_lines
 from glassformer.data.rejected import summary
@@ -145,7 +145,7 @@ def answers_of(out: OutOfFold, folder: Path, held_out: np.ndarray) -> Any:
 
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
     check_folder_path(folder)
-    if not folder.is_dir() or holds_nothing(folder):
+    if not folder.is_dir() or is_empty_folder(folder):
         return
     config, plan = folder / "config.toml", folder / PLAN
     if not (config.is_file() and plan.is_file()):

@@ -11,13 +11,13 @@ from glassformer.config import nearest
 from glassformer.errors import BadValueError
 from glassformer.evaluate.compare import bootstrap_means, bootstrap_p, bounds, holm
 from glassformer.study.arms import Job
-from glassformer.targets.target import Judged
+from glassformer.targets.target import RunPredictions
 
-Runs = Mapping[str, Mapping[int, tuple[Job, Judged]]]
+Runs = Mapping[str, Mapping[int, tuple[Job, RunPredictions]]]
 LEVEL = 0.05  # significance level, for corrected p-values
 
 
-def measure_for(first: Judged, recipes: Sequence[Any], requested: str | None = None) -> str:
+def measure_for(first: RunPredictions, recipes: Sequence[Any], requested: str | None = None) -> str:
     """The metric to compare arms by: ``requested``, or else the one that selects weights in the recipes."""
     metrics = first.target.compared
     if requested is None:
@@ -33,10 +33,10 @@ def add_tests(
     arms: list[dict[str, Any]],
     runs: Runs,
     baseline: str,
-    first: Judged,
+    first: RunPredictions,
     resamples: int,
     measure: str,
-    simple: Mapping[str, Judged] | None = None,
+    simple: Mapping[str, RunPredictions] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Add all metrics with intervals to the arms, and tests of ``measure`` against the baseline arm.
 
@@ -50,7 +50,7 @@ def add_tests(
     baseline_index = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
     predictions = [[a for _, a in runs[arm["name"]].values()] for arm in arms]
     predictions += [[a] for a in (simple or {}).values()]
-    target, n, differences = first.target, first.drawn, {}
+    target, n, differences = first.target, first.num_units, {}
     statistics_of = [target.statistics(own) for own in predictions]
     for key in target.compared:
         statistics = [own[key] for own in statistics_of]
@@ -75,7 +75,7 @@ def add_tests(
 
 
 def _add_corrected_tests(
-    arms: list[dict[str, Any]], runs: Runs, baseline: str, first: Judged, resamples: int, measure: str
+    arms: list[dict[str, Any]], runs: Runs, baseline: str, first: RunPredictions, resamples: int, measure: str
 ) -> None:
     """Test each arm against the baseline, and correct the p-values for multiple comparisons (Holm).
 

@@ -28,7 +28,7 @@ from glassformer.study.answers import examples_differ, read_answers, read_simple
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
-from glassformer.targets.target import Judged, read_object
+from glassformer.targets.target import RunPredictions, read_object
 
 # --- sentences and the Markdown table ---------------------------------------------------------------
 
@@ -277,7 +277,7 @@ def collect(
         ConfigError: two runs were evaluated on different examples.
     """
     baseline, changes = baseline_of(study, planned_arms), {arm.name: arm.changes for arm in planned_arms}
-    runs: dict[str, dict[int, tuple[Job, Judged]]] = {}
+    runs: dict[str, dict[int, tuple[Job, RunPredictions]]] = {}
     for job in jobs:
         runs.setdefault(job.arm, {})
         if (job.folder / MARKER).is_file():
@@ -306,7 +306,7 @@ def collect(
 
 
 def compare_results(
-    runs: Mapping[str, Mapping[int, tuple[Job, Judged]]],
+    runs: Mapping[str, Mapping[int, tuple[Job, RunPredictions]]],
     about: dict[str, Any],
     resamples: int,
     fix: str,
@@ -339,14 +339,14 @@ def compare_results(
     scored = [name for name, scores in baselines.items() if scores.get(measure) is not None]
     simple = read_simple_answers(simple_of.folder, first, scored)
     differences = add_tests(arms, runs, baseline, first, resamples, measure, simple)
-    keys = (*first.target.compared, *first.target.kept)
+    keys = (*first.target.compared, *first.target.extra_metrics)
     entries = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
     results = (
         {"kind": "study"}
         | about
         | {
             "n": first.n,
-            "drawn": first.target.drawn,
+            "drawn": first.target.unit_name,
             "classes": list(first.classes),
             "level": LEVEL,
             "measure": measure,
@@ -371,7 +371,7 @@ def _simple_models(folder: Path) -> dict[str, Any]:
     return metrics.get("baselines") or metrics.get("others") or {}
 
 
-def _arm(name: str, finished: Mapping[int, tuple[Job, Judged]]) -> dict[str, Any]:
+def _arm(name: str, finished: Mapping[int, tuple[Job, RunPredictions]]) -> dict[str, Any]:
     """The entries of an arm that need no comparison; ``add_tests`` adds the others."""
     folders = [job.folder for job, _ in finished.values()]
     costs = [_cost(folder) for folder in folders]
@@ -391,9 +391,9 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Judged]]) -> dict[str, Any
     }
 
 
-def _confusion(judged: Judged) -> np.ndarray:
+def _confusion(judged: RunPredictions) -> np.ndarray:
     """The confusion matrix ``[true][predicted]``; empty unless each example has one class."""
-    if not judged.target.joint:
+    if not judged.target.single_label:
         return np.zeros((0, 0), np.int64)
     size = len(judged.classes)
     cells = judged.truth * size + judged.predicted

@@ -36,7 +36,7 @@ from glassformer.study.folds import NAME
 from glassformer.study.word_review import reviewed_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
 from glassformer.targets import LabelSets, Target, TokenTags, target_in
-from glassformer.targets.multiclass import Classes, no_better_than_one
+from glassformer.targets.multiclass import Classes, no_better_than_majority
 from glassformer.tasks.catalog import known_recipe_of
 
 # --- the table to correct -------------------------------------------------------------------------
@@ -278,8 +278,8 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     if target is None:
         fix = "Give the command of the cross-validation again: it goes on"
         raise RunInUseError("this cross-validation has not ended", where=str(folder), fix=fix)
-    if target.unranked:
-        what, fix = target.unranked
+    if target.no_review:
+        what, fix = target.no_review
         raise NotForThisModelError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
     with writing(folder):
         return REVIEWS.get(type(target), _review)(folder, top)
@@ -451,7 +451,7 @@ def _record(
 def _weak_model_note(folder: Path) -> str:
     """A warning if the model is too weak to find label errors; otherwise empty."""
     path = folder / "metrics.json"
-    plain = no_better_than_one(read_json(path)["test"]) if path.is_file() else ""
+    plain = no_better_than_majority(read_json(path)["test"]) if path.is_file() else ""
     return plain and f"the answers that these labels are doubted by are {plain}: train a better model first"
 
 

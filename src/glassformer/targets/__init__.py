@@ -37,34 +37,34 @@ TARGETS: tuple[Target, ...] = (
 
 def target_of(scores: Mapping[str, Any]) -> Target:
     """The kind of target to which the scores in ``metrics.json`` belong."""
-    return next((target for target in TARGETS if target.gave(scores)), TARGETS[-1])
+    return next((target for target in TARGETS if target.has_scores(scores)), TARGETS[-1])
 
 
 def target_in(folder: Path) -> Target | None:
     """The kind of target whose predictions are in a run folder; None: no predictions that can be compared."""
-    return next((target for target in TARGETS if target.wrote(folder)), None)
+    return next((target for target in TARGETS if target.has_file(folder)), None)
 
 
 def kind_of_targets(y: Any) -> Classes:
     """The kind of raw targets: multi-label for a matrix or a list of lists or sets, otherwise multi-class."""
     if not holds_sets(y):
-        return Classes(truth=are_booleans(y))
+        return Classes(booleans=are_booleans(y))
     if is_matrix(y):
-        return LabelSets(True, tuple(read_matrix(y)[1]), truth=are_booleans(y))
+        return LabelSets(True, tuple(read_matrix(y)[1]), booleans=are_booleans(y))
     refuse_indicators(y)
     return LabelSets()
 
 
-def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
+def target_from_metadata(metadata: Mapping[str, Any], where: str) -> Classes:
     """The kind in a saved folder; raise CheckpointError for an unknown one."""
-    name = about.get("targets")
+    name = metadata.get("targets")
     kinds = (kind for kind in TARGETS if isinstance(kind, Classes) and name in kind.saved_names)
     if (kind := next(kinds, None)) is None:
         raise CheckpointError(f"targets = {shown(name)} is not a known kind of target", where=where)
-    return kind.saved(about, where)
+    return kind.from_metadata(metadata, where)
 
 
-def kind_on_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
+def target_from_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
     """The kind in a model's ``config.json``; a single output means regression, as in ``transformers``."""
     problem = settings.get("problem_type")
     if problem == LabelSets.problem_type:

@@ -1,8 +1,8 @@
 """Answer spans as targets: exact match and F1 as in SQuAD, errors by kind, the best spans of logits.
 
-As in SQuAD (Rajpurkar et al., 2016, 2018), case, punctuation, articles and white space are ignored; F1 is
-that of words; of several true answers the most similar counts; for an unanswerable question only "no answer"
-is right. ``tests/evaluate`` compares the metrics with torchmetrics.
+As in SQuAD (Rajpurkar et al., 2016, 2018), case, punctuation, articles and white space are ignored; F1
+counts words; with several true answers, the most similar one counts; for an unanswerable question only "no
+answer" is right. ``tests/evaluate`` compares the metrics with torchmetrics.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from glassformer.errors import DataError
 from glassformer.evaluate.compare import Statistic, ratio_of
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
-from glassformer.targets.target import Arm, Judged, Target
+from glassformer.targets.target import Arm, RunPredictions, Target
 
 MEASURE = "f1"
-FIGURES = ("exact_match", MEASURE)
-# Errors: no answer to an answerable question; an answer to an unanswerable one; a true answer with more
-# words; a part of a true answer; another span with common words; another span without.
+METRICS = ("exact_match", MEASURE)
+# No answer to an answerable question; an answer to an unanswerable question; a true answer with more words; a
+# part of a true answer; another span that shares words with a true answer; a span that shares none.
 ERRORS = ("missed", "invented", "too_long", "too_short", "overlapping", "elsewhere")
-KEPT = 20  # best spans of a question; their probabilities (with no answer) sum to 1
+NUM_SPANS = 20  # best spans of a question; their probabilities and that of "no answer" sum to 1
 SENTENCE, SPAN = "the likeliest sentence (TF-IDF)", "a name or number in that sentence"
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -43,7 +43,7 @@ _SENTENCES = re.compile(r"[^.!?\n]+(?:[.!?](?=\S)[^.!?\n]+)*[.!?]*")
 _WORDS = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d[\d.,:]*\d|\d")
 _NAME = re.compile(r"[^\W\d_a-z][\w'-]*(?:\s+[^\W\d_a-z][\w'-]*)*")
-_OF_NUMBERS = re.compile(r"\b(when|year|how (many|much|old|long|far)|what (date|time|day))\b", re.IGNORECASE)
+_ASKS_NUMBER = re.compile(r"\b(when|year|how (many|much|old|long|far)|what (date|time|day))\b", re.IGNORECASE)
 
 
 class AnswerSpan(Target):
@@ -51,59 +51,59 @@ class AnswerSpan(Target):
 
     marks: ClassVar[Sequence[str]] = ("exact_match",)
     metrics: ClassVar[Mapping[str, Share]] = {"exact_match": Share("exact match"), MEASURE: Share("F1")}
-    leads: ClassVar[Sequence[str]] = (MEASURE, "exact_match")
+    main_metrics: ClassVar[Sequence[str]] = (MEASURE, "exact_match")
     compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
-    in_folds: ClassVar[Sequence[str]] = FIGURES
+    in_folds: ClassVar[Sequence[str]] = METRICS
     in_terminal: ClassVar[Sequence[str]] = tuple(
-        key for name in FIGURES for key in (name, f"{name}_interval")
+        key for name in METRICS for key in (name, f"{name}_interval")
     )
     examples: ClassVar[str] = "questions"
     resampled: ClassVar[str] = "contexts"
-    told_as: ClassVar[str] = "answers"
+    terminal_layout: ClassVar[str] = "answers"
     precise: ClassVar[bool] = True
-    kept: ClassVar[Sequence[str]] = ("exact_match",)
+    extra_metrics: ClassVar[Sequence[str]] = ("exact_match",)
     file: ClassVar[str] = "predictions.jsonl"
-    unranked: ClassVar[tuple[str, str] | None] = (
+    no_review: ClassVar[tuple[str, str] | None] = (
         "answers from texts",
         "Look at predictions.jsonl, which has each prediction with the true answers",
     )
-    uncalibrated: ClassVar[tuple[str, str] | None] = (
+    no_calibration: ClassVar[tuple[str, str] | None] = (
         "answers from texts have no temperature; the threshold for no answer was tuned on validation data",
         "Evaluate it on other questions: glassformer evaluate RUN FILE",
     )
-    held_out_of: ClassVar[str] = "questions, by their texts"
-    drawn: ClassVar[str] = "texts with their questions"
+    split_units: ClassVar[str] = "questions, by their texts"
+    unit_name: ClassVar[str] = "texts with their questions"
 
-    def told(self, measure: str) -> Sequence[str]:
-        return FIGURES
+    def summary_metrics(self, measure: str) -> Sequence[str]:
+        return METRICS
 
-    def sized(self, scores: Mapping[str, Any]) -> str:
+    def size_note(self, scores: Mapping[str, Any]) -> str:
         return f" on {scores['contexts']:,} texts"
 
-    def read_judged(self, folder: Path) -> Judged:
+    def read_run(self, folder: Path) -> RunPredictions:
         path, digest, shares = folder / self.file, hashlib.sha256(), []
         contexts: dict[str, int] = {}
-        places: list[int] = []
+        numbers: list[int] = []
         if not (text := path.read_text(encoding="utf-8").rstrip("\n")):
             raise DataError("no answers to compare", where=str(path), fix="Evaluate on a split with answers")
         for line in text.split("\n"):  # not splitlines, since a text may have U+2028
             try:
                 row = json.loads(line)
                 shares.append((float(row["exact_match"]), float(row["f1"])))
-                known = (row["question"], row["context"], row["answers"])
+                identity = (row["question"], row["context"], row["answers"])
             except (ValueError, KeyError, TypeError) as error:
                 what = f"a line that is not an answer ({type(error).__name__} {error})"
                 raise DataError(what, where=str(path), fix="Evaluate the run again") from None
-            digest.update(repr(known).encode("utf-8", "backslashreplace"))
-            places.append(contexts.setdefault(str(row["context"]), len(contexts)))
-        found = np.array(shares)  # [n, 2] exact match and F1
-        return Judged(self, digest.hexdigest(), len(found), None, found, groups=np.array(places))
+            digest.update(repr(identity).encode("utf-8", "backslashreplace"))
+            numbers.append(contexts.setdefault(str(row["context"]), len(contexts)))
+        scores = np.array(shares)  # [n, 2] exact match and F1
+        return RunPredictions(self, digest.hexdigest(), len(scores), None, scores, groups=np.array(numbers))
 
-    def statistics(self, own: Arm) -> dict[str, Statistic]:
-        assert own[0].groups is not None
-        texts = own[0].groups  # texts are resampled, since the questions on one text are not independent
+    def statistics(self, runs: Arm) -> dict[str, Statistic]:
+        assert runs[0].groups is not None
+        texts = runs[0].groups  # texts are resampled, since the questions on one text are not independent
         sizes = np.bincount(texts)
-        exact, f1 = (ratio_of([np.bincount(texts, a.predicted[:, k]) for a in own], sizes) for k in range(2))
+        exact, f1 = (ratio_of([np.bincount(texts, a.predicted[:, k]) for a in runs], sizes) for k in range(2))
         return {MEASURE: f1, "accuracy": exact, "macro_f1": f1}
 
 
@@ -114,21 +114,21 @@ def normalize(text: str) -> str:
 
 def exact_match(text: str, truth: Sequence[str]) -> float:
     """1 if the text is one of the true answers (or empty, if there are none), otherwise 0."""
-    own = normalize(text)
-    return float(any(own == normalize(one) for one in truth) if truth else own == "")
+    answer = normalize(text)
+    return float(any(answer == normalize(other) for other in truth) if truth else answer == "")
 
 
 def word_f1(text: str, truth: Sequence[str]) -> float:
     """The highest word F1 with a true answer."""
-    return max((_f1(text, one) for one in truth), default=float(normalize(text) == ""))
+    return max((_f1(text, other) for other in truth), default=float(normalize(text) == ""))
 
 
 def _f1(text: str, truth: str) -> float:
-    given, wanted = normalize(text).split(), normalize(truth).split()
-    if not given or not wanted:
-        return float(given == wanted)
-    same = (Counter(given) & Counter(wanted)).total()
-    return 2 * same / (len(given) + len(wanted)) if same else 0.0
+    answer, other = normalize(text).split(), normalize(truth).split()
+    if not answer or not other:
+        return float(answer == other)
+    common = (Counter(answer) & Counter(other)).total()
+    return 2 * common / (len(answer) + len(other)) if common else 0.0
 
 
 def error_of(text: str, truth: Sequence[str]) -> str:
@@ -137,20 +137,20 @@ def error_of(text: str, truth: Sequence[str]) -> str:
         return ""
     if not truth:
         return "invented"
-    own = normalize(text)
-    if not own:
+    answer = normalize(text)
+    if not answer:
         return "missed"
-    wanted = [f" {normalize(one)} " for one in truth]
-    if any(one in f" {own} " for one in wanted if one.strip()):
+    padded = [f" {normalize(true)} " for true in truth]
+    if any(true in f" {answer} " for true in padded if true.strip()):
         return "too_long"
-    if any(f" {own} " in one for one in wanted):
+    if any(f" {answer} " in true for true in padded):
         return "too_short"
     return "overlapping" if word_f1(text, truth) else "elsewhere"
 
 
-def answer_figures(
+def answer_metrics(
     truth: Sequence[Answers],
-    given: Sequence[str],
+    predicted: Sequence[str],
     contexts: Sequence[str],
     *,
     bootstrap: int = 1000,
@@ -159,7 +159,7 @@ def answer_figures(
     """Metrics of predicted answers, from 0 to 1.
 
     Args:
-        given: predicted answers; empty: no answer.
+        predicted: predicted answers; empty: no answer.
         contexts: context of each question; questions on one context are resampled together.
         bootstrap: number of resamples of contexts for the 95 % intervals; 0: no intervals.
 
@@ -168,20 +168,20 @@ def answer_figures(
         ``answerable`` and ``unanswerable`` (``n`` and both metrics, if there are unanswerable questions), and
         ``errors`` (see ``ERRORS``).
     """
-    scores = np.array([scores_of(text, own) for text, own in zip(given, truth, strict=True)])  # [n, 2]
-    there = np.array([bool(own.texts) for own in truth])
+    scores = np.array([scores_of(text, true) for text, true in zip(predicted, truth, strict=True)])  # [n, 2]
+    answerable = np.array([bool(true.texts) for true in truth])
     numbers = {context: i for i, context in enumerate(sorted(set(contexts)))}
     groups = np.array([numbers[context] for context in contexts], np.int64)
-    errors = Counter(error_of(text, own.texts) for text, own in zip(given, truth, strict=True))
+    errors = Counter(error_of(text, true.texts) for text, true in zip(predicted, truth, strict=True))
     out: dict[str, Any] = {"n": len(truth), "contexts": int(groups.max(initial=-1)) + 1}
-    out |= dict(zip(FIGURES, scores.mean(0).tolist(), strict=True))
+    out |= dict(zip(METRICS, scores.mean(0).tolist(), strict=True))
     if bootstrap:
         ends = _intervals(scores, groups, bootstrap, seed)
-        out |= {f"{name}_interval": own for name, own in zip(FIGURES, ends, strict=True)}
-    for name, chosen in (("answerable", there), ("unanswerable", ~there)):
-        if chosen.any() and not there.all():
-            means = scores[chosen].mean(0).tolist()
-            out[name] = {"n": int(chosen.sum()), **dict(zip(FIGURES, means, strict=True))}
+        out |= {f"{name}_interval": true for name, true in zip(METRICS, ends, strict=True)}
+    for name, mask in (("answerable", answerable), ("unanswerable", ~answerable)):
+        if mask.any() and not answerable.all():
+            means = scores[mask].mean(0).tolist()
+            out[name] = {"n": int(mask.sum()), **dict(zip(METRICS, means, strict=True))}
     return out | {"errors": {error: errors[error] for error in ERRORS}}
 
 
@@ -196,12 +196,12 @@ def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) ->
     sums = np.stack([np.bincount(groups, scores[:, k], count) for k in range(2)], 1)  # [G, 2]
     sizes = np.bincount(groups, minlength=count)
     rng = np.random.default_rng(seed)
-    found = np.empty((draws, 2))
+    resampled = np.empty((draws, 2))
     for i in range(draws):
         chosen = rng.integers(0, count, count)
-        found[i] = sums[chosen].sum(0) / sizes[chosen].sum()
-    ends = np.quantile(found, [0.025, 0.975], axis=0).T.tolist()
-    return [share_interval(share, count, own) for share, own in zip(scores.mean(0), ends, strict=True)]
+        resampled[i] = sums[chosen].sum(0) / sizes[chosen].sum()
+    ends = np.quantile(resampled, [0.025, 0.975], axis=0).T.tolist()
+    return [share_interval(share, count, bounds) for share, bounds in zip(scores.mean(0), ends, strict=True)]
 
 
 # --- from logits to answers -----------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) ->
 class TextAnswer:
     """Characters ``start`` to ``end`` of a context; no answer is the empty text, from 0 to 0.
 
-    ``score`` is the sum of two logits; ``probability`` is normalized over ``KEPT`` spans and no answer.
+    ``score`` is the sum of two logits; ``probability`` is normalized over ``NUM_SPANS`` spans and no answer.
     """
 
     text: str
@@ -239,11 +239,11 @@ class Candidates:
         return self.null - self.spans[0][0] if self.spans else np.inf
 
     def is_none(self, threshold: float | None) -> bool:
-        """Whether no answer is predicted; with a threshold of None only if there is no span."""
+        """Whether "no answer" is predicted; with a threshold of None only if there is no span."""
         return not self.spans or (threshold is not None and self.lead > threshold)
 
     def ranked(self, question: Question, threshold: float | None, count: int) -> list[TextAnswer]:
-        """The ``count`` best answers; without a threshold no answer is not among them, if there is a span."""
+        """The ``count`` best answers; without a threshold, "no answer" only if there is no span."""
         scores = np.array([*(score for score, _, _ in self.spans), self.null])
         if threshold is None and self.spans:
             scores[-1] = -np.inf
@@ -258,8 +258,8 @@ class Candidates:
         none = TextAnswer("", 0, 0, self.null, float(shares[-1]))
         if self.is_none(threshold):
             return [none, *answers][:count]
-        place = next((i for i, one in enumerate(answers) if i and one.score < none.score), len(answers))
-        return [*answers[:place], none, *answers[place:]][:count]
+        index = next((i for i, answer in enumerate(answers) if i and answer.score < none.score), len(answers))
+        return [*answers[:index], none, *answers[index:]][:count]
 
 
 def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[Candidates]:
@@ -269,19 +269,23 @@ def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[
     null = np.full(rows.count, np.inf)
     starts = rows.table.starts
     for window, owner in enumerate(rows.owners.tolist()):
-        own = slice(*starts[window : window + 2].tolist())
-        if not np.isfinite(logits[own]).all():
+        part = slice(*starts[window : window + 2].tolist())
+        if not np.isfinite(logits[part]).all():
             null[owner] = np.nan
-        null[owner] = min(null[owner], float(logits[own][0].sum()))
-        at = np.flatnonzero((rows.sides[own] == 1) & (rows.offsets[own][:, 1] > rows.offsets[own][:, 0]))
-        places = rows.offsets[own][at]
-        for score, first, last in best_spans(logits[own][at], max_answer, KEPT):
-            key = int(places[first, 0]), int(places[last, 1])
+        null[owner] = min(null[owner], float(logits[part][0].sum()))
+        inside = np.flatnonzero(
+            (rows.sides[part] == 1) & (rows.offsets[part][:, 1] > rows.offsets[part][:, 0])
+        )
+        offsets = rows.offsets[part][inside]
+        for score, first, last in best_spans(logits[part][inside], max_answer, NUM_SPANS):
+            key = int(offsets[first, 0]), int(offsets[last, 1])
             if score > spans[owner].get(key, -np.inf):
                 spans[owner][key] = score
     return [
-        Candidates(tuple(sorted(((s, a, b) for (a, b), s in own.items()), key=_rank)[:KEPT]), float(none))
-        for own, none in zip(spans, null, strict=True)
+        Candidates(
+            tuple(sorted(((s, a, b) for (a, b), s in part.items()), key=_rank)[:NUM_SPANS]), float(none)
+        )
+        for part, none in zip(spans, null, strict=True)
     ]
 
 
@@ -289,8 +293,8 @@ def _rank(span: tuple[float, int, int]) -> tuple[float, int, int]:
     return -span[0], span[1], span[2]
 
 
-def best_spans(logits: np.ndarray, longest: int, kept: int) -> list[tuple[float, int, int]]:
-    """The ``kept`` best of all spans of at most ``longest`` tokens, from logits ``[T, 2]``: score, first
+def best_spans(logits: np.ndarray, longest: int, count: int) -> list[tuple[float, int, int]]:
+    """The ``count`` best of all spans of at most ``longest`` tokens, from logits ``[T, 2]``: score, first
     token, last token."""
     count = len(logits)
     if count == 0:
@@ -299,7 +303,7 @@ def best_spans(logits: np.ndarray, longest: int, kept: int) -> list[tuple[float,
     ends = np.concatenate([logits[:, 1], np.full(wide - 1, -np.inf)])
     sums = logits[:, :1] + np.lib.stride_tricks.sliding_window_view(ends, wide)  # [T, wide]
     flat = sums.ravel()
-    most = min(kept, flat.size)
+    most = min(count, flat.size)
     best = np.argpartition(-flat, most - 1)[:most]
     best = best[np.argsort(-flat[best], kind="stable")]
     return [
@@ -313,9 +317,9 @@ def best_threshold(leads: Sequence[float], answered: Sequence[float], unanswered
     """
     lead = np.clip(np.asarray(leads, float), -1e6, 1e6)
     order = np.argsort(lead, kind="stable")
-    given, left = np.asarray(answered, float)[order], np.asarray(unanswered, float)[order]
+    yes, no = (np.asarray(answered, float)[order], np.asarray(unanswered, float)[order])
     # Sorted by lead, the first k of n questions are answered.
-    totals = np.concatenate([[0.0], np.cumsum(given)]) + left.sum() - np.concatenate([[0.0], np.cumsum(left)])
+    totals = np.concatenate([[0.0], np.cumsum(yes)]) + no.sum() - np.concatenate([[0.0], np.cumsum(no)])
     borders = np.concatenate([[lead[order[0]] - 1.0], lead[order], [lead[order[-1]] + 1.0]])
     possible = np.flatnonzero(np.diff(borders) > 0)  # equal leads are answered together
     best = possible[np.flatnonzero(totals[possible] >= totals[possible].max() - 1e-12)]
@@ -338,44 +342,44 @@ def document_frequencies(contexts: Sequence[str]) -> Counter[str]:
     return seen
 
 
-def likeliest_sentence(question: Question, seen: Counter[str]) -> str:
+def likeliest_sentence(question: Question, df: Counter[str]) -> str:
     """The first sentence of the context with the highest TF-IDF cosine to the question."""
 
     def weights(text: str) -> dict[str, float]:
         counts = Counter(words_of(text))
-        return {word: n * math.log((1 + seen[""]) / (1 + seen[word])) for word, n in counts.items()}
+        return {word: n * math.log((1 + df[""]) / (1 + df[word])) for word, n in counts.items()}
 
-    asked = weights(question.question)
-    sentences = [found.group().strip() for found in _SENTENCES.finditer(question.context)]
-    best, most = question.context.strip(), -1.0
+    query = weights(question.question)
+    sentences = [match.group().strip() for match in _SENTENCES.finditer(question.context)]
+    best, top = question.context.strip(), -1.0
     for sentence in sentences:
-        own = weights(sentence)
-        length = math.sqrt(sum(value**2 for value in own.values())) or 1.0
-        score = sum(value * own.get(word, 0.0) for word, value in asked.items()) / length
-        if sentence and score > most:
-            best, most = sentence, score
+        tfidf = weights(sentence)
+        length = math.sqrt(sum(value**2 for value in tfidf.values())) or 1.0
+        score = sum(value * tfidf.get(word, 0.0) for word, value in query.items()) / length
+        if sentence and score > top:
+            best, top = sentence, score
     return best
 
 
 def nearest_span(question: Question, sentence: str) -> str:
     """The first number of a sentence if the question asks for a number, otherwise its first name that is not
-    in the question; the whole sentence if there is none."""
-    asked = set(words_of(question.question))
-    kind = _NUMBER if _OF_NUMBERS.search(question.question) else _NAME
-    for found in kind.finditer(sentence):
-        if not set(words_of(found.group())) & asked:
-            return found.group()
+    in the question; the whole sentence if it has neither."""
+    query_words = set(words_of(question.question))
+    kind = _NUMBER if _ASKS_NUMBER.search(question.question) else _NAME
+    for match in kind.finditer(sentence):
+        if not set(words_of(match.group())) & query_words:
+            return match.group()
     return sentence
 
 
-def baselines(train: AnsweredSplit, judged: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
+def baselines(train: AnsweredSplit, split: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
     """Metrics of answers without a model: the most similar sentence, and a name or number in it."""
-    out, seen = {}, document_frequencies(train.texts)
+    out, frequencies = {}, document_frequencies(train.texts)
     for name in (SENTENCE, SPAN):
         started = time.perf_counter()
-        given = [likeliest_sentence(question, seen) for question in judged.questions]
+        texts = [likeliest_sentence(question, frequencies) for question in split.questions]
         if name == SPAN:
-            given = [nearest_span(q, sentence) for q, sentence in zip(judged.questions, given, strict=True)]
-        figures = answer_figures(judged.answers or [], given, judged.texts, bootstrap=bootstrap)
-        out[name] = figures | {"seconds": time.perf_counter() - started}
+            texts = [nearest_span(q, sentence) for q, sentence in zip(split.questions, texts, strict=True)]
+        metrics = answer_metrics(split.answers or [], texts, split.texts, bootstrap=bootstrap)
+        out[name] = metrics | {"seconds": time.perf_counter() - started}
     return out

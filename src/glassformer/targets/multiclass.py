@@ -49,18 +49,18 @@ from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.predictions import read_predictions, write_predictions
 from glassformer.finite import finite, undefined
-from glassformer.targets.target import WRITTEN, Arm, Judged, Pairs, Target, Tested
-from glassformer.train.config import outside
+from glassformer.targets.target import MIN_WRITTEN, Arm, Pairs, RunPredictions, Target, TestResult
+from glassformer.train.config import user_stacklevel
 from glassformer.train.objectives import class_weights
 from glassformer.train.solved_head import SolvedHead, solve_classes
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # calibration itself searches 0.05 to 20
 OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may be slightly above 1
 MAX_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
-SAME_F1 = 0.02  # a smaller difference in macro-F1 does not count
+MIN_F1_GAIN = 0.02  # a smaller difference in macro-F1 does not count
 TINY = np.finfo(np.float64).eps  # stands for a probability of 0 in the log loss, as in scikit-learn
 LOSS = {"log_loss": Plain("log loss", lower=True, form=".4f")}
-OF_LABELS = {  # metrics of multi-class and multi-label targets alike
+LABEL_METRICS = {  # metrics of multi-class and multi-label targets alike
     "weighted_f1": Share("weighted F1"),
     "roc_auc": Plain("ROC-AUC", form=".4f"),
     "average_precision": Plain("average precision", form=".4f"),
@@ -70,23 +70,23 @@ OF_LABELS = {  # metrics of multi-class and multi-label targets alike
 UNSEEN = "was not seen in training"
 
 
-def unseen(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
+def unseen_labels(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
     """Position -> label, for examples with a label (or one of several) that is not in ``classes``."""
     known = set(classes)
-    found = (
-        (i, next((x for x in flat_labels([given]) if x not in known), None)) for i, given in enumerate(labels)
+    pairs = (
+        (i, next((x for x in flat_labels([row]) if x not in known), None)) for i, row in enumerate(labels)
     )
-    return {i: label for i, label in found if label is not None}
+    return {i: label for i, label in pairs if label is not None}
 
 
-def without_unseen(split: Any, found: Mapping[int, Any]) -> Any:
-    """A split without the examples that ``unseen`` has found; raises DataError if none are left."""
-    if not found:
+def without_unseen_labels(split: Any, label_at: Mapping[int, Any]) -> Any:
+    """A split without the examples that ``unseen_labels`` has found; raises DataError if none are left."""
+    if not label_at:
         return split
-    if len(found) == len(split):
-        what = f"no label was seen in training, such as {next(iter(found.values()))!r}"
+    if len(label_at) == len(split):
+        what = f"no label was seen in training, such as {next(iter(label_at.values()))!r}"
         raise UnclearColumnError(what, where=split.origin, fix="Name the column of labels with label_column")
-    return split.select([i for i in range(len(split)) if i not in found])
+    return split.select([i for i in range(len(split)) if i not in label_at])
 
 
 @dataclass(frozen=True)
@@ -94,17 +94,17 @@ class Classes(Target):
     """One class per example: a softmax over the logits, and the most probable class.
 
     Args:
-        truth: targets were booleans, so ``predict`` returns booleans; everywhere else they are 0 and 1.
+        booleans: targets were booleans, so ``predict`` returns booleans; elsewhere the classes are 0 and 1.
     """
 
-    truth: bool = field(default=False, kw_only=True)
+    booleans: bool = field(default=False, kw_only=True)
     labels_given: ClassVar[bool] = True
     metrics: ClassVar[Mapping[str, Share]] = {
         "accuracy": Share("accuracy"),
         "macro_f1": Share("macro-F1"),
-        **OF_LABELS,
+        **LABEL_METRICS,
     }
-    leads: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
+    main_metrics: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
     compared: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
     each_fold: ClassVar[tuple[str, ...]] = (
         "accuracy",
@@ -115,9 +115,9 @@ class Classes(Target):
     problem_type: ClassVar[str | None] = None  # in ``config.json``; None: the default of transformers
     saved_names: ClassVar[Sequence[str | None]] = (None,)  # names in ``glassformer.json``; see ``about``
     word: ClassVar[str] = "labels"  # name of the targets in messages
-    decides: ClassVar[str] = "classes"  # file in scripts/ with the decision rule of exported folders
-    binary: ClassVar[bool] = False  # whether each logit is a separate yes-or-no decision
-    joint: ClassVar[bool] = True
+    script_name: ClassVar[str] = "classes"  # file in scripts/ with the decision rule of exported folders
+    is_multilabel: ClassVar[bool] = False  # whether each logit is a separate yes-or-no decision
+    single_label: ClassVar[bool] = True
 
     # --- raw targets ------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Classes(Target):
         """The best linear head on vectors ``[n, D]`` of the training examples."""
         return solve_classes(vectors, targets, weights, seed)
 
-    def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Metrics of the validation examples after an epoch."""
         meter = self.meter(clf.classes_.tolist(), curves=False)
         meter.update(softmax(logits), targets)
@@ -195,25 +195,25 @@ class Classes(Target):
             return class_by_threshold(probabilities, threshold)
         return (probabilities[:, 1] >= threshold).astype(int)
 
-    def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    def labels(self, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """The labels ``[n]`` of class numbers."""
-        return classes[chosen]
+        return classes[predicted]
 
-    def format_prediction(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
+    def format_prediction(self, predicted: np.ndarray, classes: np.ndarray) -> Any:
         """The return value of ``predict``."""
-        return self.as_given(self.labels(chosen, classes))
+        return self.to_input_type(self.labels(predicted, classes))
 
-    def as_given(self, labels: np.ndarray) -> np.ndarray:
+    def to_input_type(self, labels: np.ndarray) -> np.ndarray:
         """Labels ``[n]`` with the type of the training labels; None stays None."""
-        if not self.truth or self.binary:
+        if not self.booleans or self.is_multilabel:
             return labels
         if labels.dtype != object:
             return labels.astype(bool)
         return np.array([None if label is None else bool(label) for label in labels], object)
 
-    def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         """Confidence of each prediction, ``[n]``: the probability of its label."""
-        return probabilities[np.arange(len(chosen)), chosen]
+        return probabilities[np.arange(len(predicted)), predicted]
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         """Number of the label that is explained by default, given probabilities ``[C]``."""
@@ -258,63 +258,64 @@ class Classes(Target):
         return float(np.abs(a - b).max())
 
     def difference(
-        self, answered: tuple[np.ndarray, np.ndarray, np.ndarray, int], measure: str, resamples: int
+        self, predictions: tuple[np.ndarray, np.ndarray, np.ndarray, int], measure: str, resamples: int
     ) -> dict[str, Any] | None:
         """Difference between a model and a baseline, with its interval; None: no test exists for the metric.
 
         Args:
-            answered: the true classes, both models' predictions, and the number of classes.
+            predictions: the true classes, both models' predictions, and the number of classes.
         """
-        if measure not in Classes.leads:
+        if measure not in Classes.main_metrics:
             return None
-        return paired_difference(*answered, measure=cast(Any, measure), resamples=resamples)
+        return paired_difference(*predictions, measure=cast(Any, measure), resamples=resamples)
 
     # --- files ------------------------------------------------------------------------------------
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """The target's entry in ``glassformer.json``; empty for multi-class targets."""
-        return {"truth_values": True} if self.truth else {}
+        return {"truth_values": True} if self.booleans else {}
 
     @classmethod
-    def saved(cls, about: Mapping[str, Any], where: str) -> Self:
-        """The inverse of ``about``; raises CheckpointError for impossible settings."""
-        return cls(truth=about.get("truth_values") is True)
+    def from_metadata(cls, metadata: Mapping[str, Any], where: str) -> Self:
+        """The inverse of ``metadata``; raises CheckpointError for impossible settings."""
+        return cls(booleans=metadata.get("truth_values") is True)
 
     def script(self, form: str) -> str:
         """Python code with which the ``run.py`` of an exported folder decides and prints.
 
         Args:
             form: ``onnx``: defines ``decided(probabilities)``, a prediction for each row ``[B, C]``, and
-                ``told(answer)``, which prints it. ``hf``: defines ``told(logits)``, which prints all rows.
-                Scripts have ``ABOUT`` (``onnx.json``) or ``CONFIG`` and ``LABELS`` (``config.json``) and
-                ``line(*cells)``.
+                ``told(answer)``, which prints the prediction. ``hf``: defines ``told(logits)``, which prints
+                all rows. Scripts have ``ABOUT`` (``onnx.json``) or ``CONFIG`` and ``LABELS``
+                (``config.json``) and ``line(*cells)``.
         """
-        name = f"{'hf_' * (form == 'hf')}{self.decides}.txt"
+        name = f"{'hf_' * (form == 'hf')}{self.script_name}.txt"
         return (Path(__file__).parent / "scripts" / name).read_text(encoding="utf-8")
 
-    def about_export(self, clf: Any) -> dict[str, Any]:
+    def export_metadata(self, clf: Any) -> dict[str, Any]:
         """The target's entry in ``onnx.json``."""
-        below = getattr(clf, "abstain_below_", None)
-        least = {} if below is None else {"abstain_below": below}
-        return {"several": True} if self.binary else least
+        threshold = getattr(clf, "abstain_below_", None)
+        entry = {} if threshold is None else {"abstain_below": threshold}
+        return {"several": True} if self.is_multilabel else entry
 
-    def left_out(self, clf: Any) -> list[str]:
+    def not_exported(self, clf: Any) -> list[str]:
         """Parts of our decision rule that transformers does not apply."""
         temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
-        usual = 0.5 if self.binary else None  # threshold of multi-label models, also in transformers
-        has = {
+        default = 0.5 if self.is_multilabel else None  # threshold of multi-label models, also in transformers
+        differs = {
             "temperature": not np.all(np.asarray(temperature) == 1),
-            "threshold": threshold is not None and not np.all(np.asarray(threshold) == usual),
+            "threshold": threshold is not None and not np.all(np.asarray(threshold) == default),
             "abstention": getattr(clf, "abstain_below_", None) is not None,
         }
-        return [name for name, so in has.items() if so]
+        return [name for name, is_set in differs.items() if is_set]
 
-    def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
+    def read_calibration(self, metadata: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         """Temperature and threshold in a saved folder; raises CheckpointError for impossible values."""
-        many, range_ = outputs if self.binary else 0, (MIN_TEMPERATURE, MAX_TEMPERATURE)
-        temperature = _calibrated(about, "temperature", where, many, range_)
-        least = 0.0 if self.binary or not isinstance(about.get("threshold"), list) else TINY  # a divisor
-        threshold = _calibrated(about, "threshold", where, outputs, (least, OVER_ONE))
+        count, range_ = outputs if self.is_multilabel else 0, (MIN_TEMPERATURE, MAX_TEMPERATURE)
+        temperature = _calibrated(metadata, "temperature", where, count, range_)
+        by_class = isinstance(metadata.get("threshold"), list) and not self.is_multilabel
+        low = TINY if by_class else 0.0  # the thresholds of classes are divisors
+        threshold = _calibrated(metadata, "threshold", where, outputs, (low, OVER_ONE))
         return 1.0 if temperature is None else temperature, threshold
 
     def sort_classes(self) -> bool:
@@ -323,15 +324,15 @@ class Classes(Target):
 
     # --- runs -------------------------------------------------------------------------------------
 
-    def prepared(self, dataset: Any, train: Any, skip: bool) -> Any:
+    def prepare_data(self, dataset: Any, train: Any, skip: bool) -> Any:
         """The data set before it is split. ``skip``: unusable targets are left out instead of an error."""
         return dataset
 
-    def trained_on(self, splits: Any, recipe: Any) -> Any:
+    def training_splits(self, splits: Any, recipe: Any) -> Any:
         """The splits without the examples that the recipe leaves out of training."""
         return splits
 
-    def checked(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
+    def check_unseen(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
         """Find labels that do not occur in training before training starts.
 
         Args:
@@ -353,31 +354,31 @@ class Classes(Target):
             if name == "judged" and split is splits.validation:
                 parts[name] = parts["validation"]
                 continue
-            found = unseen(split.labels, known)
-            if found and not leave_out:
-                i, label = next(iter(found.items()))
-                odd, fix = what_labels_are([*(splits.train.labels or []), *split.labels]) or ("", "")
+            label_at = unseen_labels(split.labels, known)
+            if label_at and not leave_out:
+                i, label = next(iter(label_at.items()))
+                odd_labels, fix = what_labels_are([*(splits.train.labels or []), *split.labels]) or ("", "")
                 fix = fix or f"Correct it (known: {listed(list(map(str, known)))})"
                 raise UnknownLabelError(
-                    f"label {label!r} {UNSEEN}" + (f"; {odd}" if odd else ""),
+                    f"label {label!r} {UNSEEN}" + (f"; {odd_labels}" if odd_labels else ""),
                     where=place(split.origin, i, split.rows),
                     fix=f"{fix}, or leave such rows out with {SKIP}",
                 )
-            parts[name] = without_unseen(split, found)
+            parts[name] = without_unseen_labels(split, label_at)
             rows = split.rows or range(1, len(split) + 1)
             rejected += [
-                RejectedRow(str(split.origin), rows[i], f"label {x!r} {UNSEEN}") for i, x in found.items()
+                RejectedRow(str(split.origin), rows[i], f"label {x!r} {UNSEEN}") for i, x in label_at.items()
             ]
         return replace(splits, **parts), rejected
 
-    def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
+    def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
         """Texts printed before training: before the sizes of the splits, directly after them, and below them.
         ``rejected``: rows that were left out when the data was read."""
         parts = splits.parts()
         empty = [*filter(None, (unlabeled_message(name, split.labels) for name, split in parts.items()))]
         return [], "", [*empty, LEAVE_EMPTY] if empty else []
 
-    def examined(self, dataset: Any) -> Any:
+    def doctor_input(self, dataset: Any) -> Any:
         """The data in the form that the data doctor of the inputs reads."""
         return dataset
 
@@ -385,20 +386,20 @@ class Classes(Target):
         """Findings of the data doctor about the targets."""
         return []
 
-    def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
+    def run_metadata(self, est: Any, splits: Any, train: Any, outputs: np.ndarray | None) -> dict[str, Any]:
         """Entries of metrics.json about the targets.
 
         Args:
             train: the train section of the recipe.
-            held: outputs ``[n, C]`` for the validation examples.
+            outputs: outputs ``[n, C]`` for the validation examples.
         """
         return {"label_names": [str(c) for c in est.classes_.tolist()]}
 
-    def coverage(self, est: Any, outputs: np.ndarray, truth: Any, own: bool) -> dict[str, Any]:
+    def coverage(self, est: Any, outputs: np.ndarray, truth: Any, same_examples: bool) -> dict[str, Any]:
         """For targets with prediction intervals: the share of true targets ``[n]`` inside them.
 
         Args:
-            own: whether the intervals were computed from the errors of the same examples.
+            same_examples: whether the intervals were computed from the errors of the same examples.
         """
         return {}
 
@@ -421,12 +422,12 @@ class Classes(Target):
             est: the estimator that computed the outputs; None: there are several.
             predicted, shares: predictions and their confidence, ``[n]``.
         """
-        about = {"labels": split.labels, "rows": split.rows, "split": name}
-        write_predictions(path, split.names(), outputs, classes, predicted=predicted, shares=shares, **about)
+        extra = {"labels": split.labels, "rows": split.rows, "split": name}
+        write_predictions(path, split.names(), outputs, classes, predicted=predicted, shares=shares, **extra)
 
     # --- comparisons ------------------------------------------------------------------------------
 
-    def read_judged(self, folder: Path) -> Judged:
+    def read_run(self, folder: Path) -> RunPredictions:
         digest, labels, predicted, rows = hashlib.sha256(), [], [], []
         classes: tuple[str, ...] = ()
         for row in read_predictions(folder / self.file):
@@ -436,64 +437,66 @@ class Classes(Target):
             predicted.append(row.predicted)
             rows.append(list(row.probabilities.values()))
         try:
-            truth = self.as_written(labels, classes)
+            truth = self.parse_cells(labels, classes)
         except KeyError:
             truth = np.array(())
         if not len(truth):
             what, fix = "no labeled predictions to compare", "Evaluate on a split that has labels"
             raise DataError(what, where=str(folder / self.file), fix=fix)
-        loss = float(-np.log(np.clip(self.likely(np.array(rows), truth), WRITTEN, 1.0)).mean())
-        made = self.as_written(predicted, classes)
-        return Judged(self, digest.hexdigest(), len(labels), truth, made, classes, loss)
+        likely = self.true_probabilities(np.array(rows), truth)
+        loss = float(-np.log(np.clip(likely, MIN_WRITTEN, 1.0)).mean())
+        numbers = self.parse_cells(predicted, classes)
+        return RunPredictions(self, digest.hexdigest(), len(labels), truth, numbers, classes, loss)
 
-    def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
+    def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
         """Class numbers ``[n]`` of a table's cells; raises KeyError for a value not in ``classes``."""
-        places = {name: i for i, name in enumerate(classes)}
-        return np.array([places[cell] for cell in cells], np.int64)
+        numbers = {name: i for i, name in enumerate(classes)}
+        return np.array([numbers[cell] for cell in cells], np.int64)
 
-    def likely(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    def true_probabilities(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
         """The probabilities of the true classes."""
         return probabilities[np.arange(len(truth)), truth]
 
     def measure_for(self, monitors: set[str]) -> str:
-        chosen = {monitor if monitor in self.compared else self.compared[0] for monitor in monitors}
-        return chosen.pop() if len(chosen) == 1 else self.compared[0]
+        measures = {monitor if monitor in self.compared else self.compared[0] for monitor in monitors}
+        return measures.pop() if len(measures) == 1 else self.compared[0]
 
-    def statistics(self, own: Arm) -> dict[str, Statistic]:
-        right = accuracy_of(np.stack([self.right(a) for a in own]))
-        return {"accuracy": right, "macro_f1": macro_f1_of_sets(*self.as_sets(own), every=self.binary)}
+    def statistics(self, arm: Arm) -> dict[str, Statistic]:
+        right = accuracy_of(np.stack([self.is_right(a) for a in arm]))
+        macro_f1 = macro_f1_of_sets(*self.as_sets(arm), every=self.is_multilabel)
+        return {"accuracy": right, "macro_f1": macro_f1}
 
-    def as_sets(self, own: Arm) -> tuple[np.ndarray, np.ndarray]:
+    def as_sets(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
         """True labels ``[n, K]`` and the predictions of each seed ``[S, n, K]``, 0 or 1."""
-        one_hot = np.eye(len(own[0].classes), dtype=np.float32)
-        return one_hot[own[0].truth], one_hot[np.stack([a.predicted for a in own])]
+        one_hot = np.eye(len(arm[0].classes), dtype=np.float32)
+        return one_hot[arm[0].truth], one_hot[np.stack([a.predicted for a in arm])]
 
-    def right(self, own: Judged) -> np.ndarray:
+    def is_right(self, runs: RunPredictions) -> np.ndarray:
         """Whether each prediction is right ``[n]``."""
-        return own.predicted == own.truth
+        return runs.predicted == runs.truth
 
-    def interval(self, key: str, own: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
+    def interval(self, key: str, arm: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
         """Interval of macro-F1, computed as in a run's metrics, and including the variation between seeds."""
         if key != "macro_f1":
-            return super().interval(key, own, mean, ends, resamples)
-        return macro_f1_interval_of_sets(*self.as_sets(own), every=self.binary, resamples=resamples)
+            return super().interval(key, arm, mean, ends, resamples)
+        return macro_f1_interval_of_sets(*self.as_sets(arm), every=self.is_multilabel, resamples=resamples)
 
-    def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
+    def tests(self, measure: str, pairs: Pairs, resamples: int) -> TestResult:
         """McNemar's test, which compares accuracies."""
-        found = [asdict(mcnemar(self.right(ours), self.right(theirs))) for ours, theirs in pairs]
-        return "mcnemar", found, measure == "accuracy"
+        results = [asdict(mcnemar(self.is_right(ours), self.is_right(theirs))) for ours, theirs in pairs]
+        return "mcnemar", results, measure == "accuracy"
 
 
 def warn_of_spelling(labels: Sequence[Any], classes: Sequence[Any]) -> None:
-    """Warn of labels that mean a class but are spelled differently: ``predict`` never returns them."""
+    """Warn of labels that mean a class but are spelled differently than in training."""
     warn_of(other_spellings(flat_labels(labels), classes))
 
 
-def warn_of(said: str) -> None:
+def warn_of(message: str) -> None:
     """Warn of what ``other_spellings`` found, if anything."""
-    if said:
-        fix = "they count as these, but as wrong in scikit-learn's metrics: write them as the model does"
-        warnings.warn(f"{said}; {fix}", OtherSpellingWarning, stacklevel=outside())
+    if message:
+        fix = "they count as these classes, but as wrong in scikit-learn's metrics: write them as in training"
+        warnings.warn(f"{message}; {fix}", OtherSpellingWarning, stacklevel=user_stacklevel())
 
 
 def check_known(
@@ -501,8 +504,8 @@ def check_known(
 ) -> None:
     """Raise DataError for a label (or one in a set) that is not in ``classes``."""
     known = set(classes)
-    for i, given in enumerate(labels):
-        for label in flat_labels([given]):
+    for i, labels_of_one in enumerate(labels):
+        for label in flat_labels([labels_of_one]):
             if label not in known:
                 known = f"Known: {', '.join(map(str, classes))}"
                 everything = [*classes, *flat_labels(labels)]
@@ -511,39 +514,39 @@ def check_known(
 
 
 def _calibrated(
-    about: Mapping[str, Any], key: str, where: str, many: int, bounds: tuple[float, float]
+    metadata: Mapping[str, Any], key: str, where: str, n: int, bounds: tuple[float, float]
 ) -> Any:
-    """A number in a saved folder, or an array of ``many``, if there is a list; None if it is missing."""
-    value, fix = about.get(key), "Calibrate it again"
+    """A number in a saved folder, or an array of ``n``, if there is a list; None if it is missing."""
+    value, fix = metadata.get(key), "Calibrate it again"
     if value is None:
         return None
-    several = isinstance(value, list) and bool(many)
-    if several and len(value) != many:
-        raise CheckpointError(f"{len(value)} numbers under {key!r} for {many} outputs", where=where, fix=fix)
-    for one in value if several else [value]:
-        if isinstance(one, bool) or not isinstance(one, int | float) or not bounds[0] <= one <= bounds[1]:
+    is_list = isinstance(value, list) and bool(n)
+    if is_list and len(value) != n:
+        raise CheckpointError(f"{len(value)} numbers under {key!r} for {n} outputs", where=where, fix=fix)
+    for x in value if is_list else [value]:
+        if isinstance(x, bool) or not isinstance(x, int | float) or not bounds[0] <= x <= bounds[1]:
             low, high = (f"{round(bound, 5):g}" for bound in bounds)
-            what = f"{key} = {shown(one)} is not between {low} and {high}"
+            what = f"{key} = {shown(x)} is not between {low} and {high}"
             raise CheckpointError(what, where=where, fix=fix)
-    return np.array(value, np.float64) if several else value
+    return np.array(value, np.float64) if is_list else value
 
 
 # --- metrics --------------------------------------------------------------------------------------
 
 
-def no_better_than_one(figures: Mapping[str, Any]) -> str:
-    """A sentence if the predictions are not better than always predicting the most frequent label: neither in
-    accuracy, nor in macro-F1 by more than ``SAME_F1``. Otherwise, and for multi-label, empty.
+def no_better_than_majority(metrics: Mapping[str, Any]) -> str:
+    """A message if the predictions are not better than always predicting the most frequent label: neither in
+    accuracy, nor in macro-F1 by more than ``MIN_F1_GAIN``. Otherwise, and for multi-label, empty.
     """
-    if not figures.get("confusion"):  # multi-label
+    if not metrics.get("confusion"):  # multi-label
         return ""
-    counts, n = [sum(row) for row in figures["confusion"]], figures["n"]
-    most = max(range(len(counts)), key=counts.__getitem__)
-    share, seen = counts[most] / n, sum(count > 0 for count in counts)
-    always = 2 * share / (1 + share) / seen  # its macro-F1
-    if figures["accuracy"] > share or figures["macro_f1"] > always + SAME_F1:
+    counts, n = [sum(row) for row in metrics["confusion"]], metrics["n"]
+    majority = max(range(len(counts)), key=counts.__getitem__)
+    share, num_classes = counts[majority] / n, sum(count > 0 for count in counts)
+    majority_f1 = 2 * share / (1 + share) / num_classes  # its macro-F1
+    if metrics["accuracy"] > share or metrics["macro_f1"] > majority_f1 + MIN_F1_GAIN:
         return ""
-    return f"no better than always answering {figures['labels'][most]!r}, which {share:.1%} are"
+    return f"no better than always answering {metrics['labels'][majority]!r}, which {share:.1%} are"
 
 
 class ClassificationMeter:
@@ -573,7 +576,7 @@ class ClassificationMeter:
         self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
         self._loss_sum = 0.0
         self._curves = curves
-        self._without = "all examples have the same label" if curves else "curves were not computed"
+        self._no_curves_reason = "all examples have the same label" if curves else "curves were not computed"
         self._scores: list[np.ndarray] = []  # log-odds [b, K], or [b, 1] of the positive class
         self._targets: list[np.ndarray] = []
 
@@ -606,30 +609,30 @@ class ClassificationMeter:
         if y.size and (y.min() < 0 or y.max() >= size or np.any(y != y.astype(np.int64))):
             raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
         y = y.astype(np.int64)
-        chosen = p.argmax(1) if predicted is None else np.asarray(predicted).astype(np.int64)
-        if chosen.shape != y.shape or (chosen.size and not 0 <= chosen.min() <= chosen.max() < size):
-            raise ShapeError(f"predicted classes {chosen.shape} do not fit targets {y.shape}")
-        cells = y * size + chosen
+        index = p.argmax(1) if predicted is None else np.asarray(predicted).astype(np.int64)
+        if index.shape != y.shape or (index.size and not 0 <= index.min() <= index.max() < size):
+            raise ShapeError(f"predicted classes {index.shape} do not fit targets {y.shape}")
+        cells = y * size + index
         self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
         if loss_sum is None:
             loss_sum = float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())
         self._loss_sum += float(loss_sum)
         if self._curves:
-            self._keep(p, y)
+            self._store_scores(p, y)
 
-    def _keep(self, p: np.ndarray, y: np.ndarray) -> None:
+    def _store_scores(self, p: np.ndarray, y: np.ndarray) -> None:
         """Keep the scores of a batch; if there are too many, drop them all, since curves need every score."""
         if self.positive is None:
-            ours, others = p, 1 - p  # [b, K]
+            scores, complements = p, 1 - p  # [b, K]
         else:
             column = self.classes.index(self.positive)
-            ours, others, y = p[:, [column]], p[:, [1 - column]], np.where(y == column, 0, 1)  # [b, 1]
-        if sum(map(np.size, self._scores)) + ours.size > MAX_SCORES:
+            scores, complements, y = p[:, [column]], p[:, [1 - column]], np.where(y == column, 0, 1)  # [b, 1]
+        if sum(map(np.size, self._scores)) + scores.size > MAX_SCORES:
             self._curves, self._scores, self._targets = False, [], []
-            self._without = f"there are more than {MAX_SCORES:,} scores"
+            self._no_curves_reason = f"there are more than {MAX_SCORES:,} scores"
             return
         # Log-odds, because float32 probabilities would tie near 1.
-        odds = np.log(ours.clip(TINY**2)) - np.log(others.clip(TINY**2))
+        odds = np.log(scores.clip(TINY**2)) - np.log(complements.clip(TINY**2))
         self._scores.append(odds.astype(np.float32))
         self._targets.append(y)
 
@@ -663,7 +666,7 @@ class ClassificationMeter:
         precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
         intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)
         roc_auc, average_precision = self._areas()
-        found = {
+        out = {
             "n": n,
             "accuracy": float(np.trace(self._confusion) / n),
             "accuracy_interval": intervals[0],
@@ -683,7 +686,7 @@ class ClassificationMeter:
                 )
             ],
         }
-        return undefined(found, dict.fromkeys(("roc_auc", "average_precision"), self._without))
+        return undefined(out, dict.fromkeys(("roc_auc", "average_precision"), self._no_curves_reason))
 
     def _areas(self) -> tuple[float | None, float | None]:
         """ROC-AUC and average precision of the positive class, or their one-vs-rest mean over the classes
@@ -696,10 +699,10 @@ class ClassificationMeter:
         scores, targets = np.concatenate(self._scores), np.concatenate(self._targets)
         pairs = []
         for column in range(scores.shape[1]):
-            own = targets == column
-            if own.any() and not own.all():
+            is_class = targets == column
+            if is_class.any() and not is_class.all():
                 pairs.append(
-                    [area(own, scores[:, column]) for area in (roc_auc_score, average_precision_score)]
+                    [area(is_class, scores[:, column]) for area in (roc_auc_score, average_precision_score)]
                 )
         if not pairs:
             return None, None

@@ -46,19 +46,19 @@ from glassformer.evaluate.metrics import Share
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import (
-    OF_LABELS,
+    LABEL_METRICS,
     TINY,
     Classes,
     check_known,
 )
-from glassformer.targets.target import Arm, Judged, read_object
-from glassformer.train.loop import INSTEAD
+from glassformer.targets.target import Arm, RunPredictions, read_object
+from glassformer.train.loop import SELECTION_SCORE
 from glassformer.train.objectives import BinaryCrossEntropy
 from glassformer.train.solved_head import SolvedHead, solve_label_sets
 
 HALF = 0.5  # the default threshold
-FEW = 5  # a label with fewer examples gets no threshold or temperature of its own
-SHOWN = 10  # maximum number of pairs of labels in ``label_pairs``
+MIN_EXAMPLES = 5  # a label with fewer examples uses the common threshold and temperature
+MAX_PAIRS = 10  # maximum number of pairs of labels in ``label_pairs``
 STRENGTHS = (1.0, 4.0, 16.0)  # inverse regularization strengths tried for the baseline
 
 
@@ -76,16 +76,16 @@ class LabelSets(Classes):
     metrics: ClassVar[Mapping[str, Share]] = {
         "macro_f1": Share("macro-F1"),
         "micro_f1": Share("micro-F1"),
-        **OF_LABELS,
+        **LABEL_METRICS,
     }
-    leads: ClassVar[Sequence[str]] = ("macro_f1", "micro_f1")
+    main_metrics: ClassVar[Sequence[str]] = ("macro_f1", "micro_f1")
     problem_type: ClassVar[str | None] = "multi_label_classification"
     measure: ClassVar[str | None] = "macro_f1"
     each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "micro_f1", "log_loss")
-    decides: ClassVar[str] = "label_sets"
+    script_name: ClassVar[str] = "label_sets"
     saved_names: ClassVar[Sequence[str | None]] = ("label-sets", "label-matrix")
-    binary: ClassVar[bool] = True
-    joint: ClassVar[bool] = False
+    is_multilabel: ClassVar[bool] = True
+    single_label: ClassVar[bool] = False
 
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
         if not is_matrix(y):
@@ -97,7 +97,7 @@ class LabelSets(Classes):
             what = f"{len(labels)} columns, but training had {len(self.columns)} labels"
             raise DataError(what, where=origin, fix="Give one column for each label of the training")
         if self.columns and names_of_matrix(y) is None:  # an array without column names
-            return [LabelSet(self.columns[k] for k in given) for given in sets]
+            return [LabelSet(self.columns[k] for k in row) for row in sets]
         return list(sets)
 
     def classes(self, labels: Sequence[Any], origin: str = "labels") -> list[Any]:
@@ -113,11 +113,13 @@ class LabelSets(Classes):
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The sets with labels spelled as in ``classes``, and in the order of ``classes``."""
-        known = dict(zip(every := flat_labels(labels), super().normalize(every, classes), strict=True))
-        place = {label: i for i, label in enumerate(classes)}
+        known = dict(
+            zip(all_labels := flat_labels(labels), super().normalize(all_labels, classes), strict=True)
+        )
+        order = {label: i for i, label in enumerate(classes)}
         return [
-            LabelSet(sorted({known[label] for label in given}, key=lambda x: place.get(x, len(place))))
-            for given in labels
+            LabelSet(sorted({known[label] for label in label_set}, key=lambda x: order.get(x, len(order))))
+            for label_set in labels
         ]
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
@@ -137,16 +139,16 @@ class LabelSets(Classes):
     ) -> SolvedHead:
         return solve_label_sets(vectors, targets, weights, seed)
 
-    def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         p = sigmoid(logits)
         cut = self.threshold(clf.configs()["train"], logits, targets)
         meter = self.meter(clf.classes_.tolist(), curves=False)
         meter.update(p, targets, predicted=self.predicted_index(p, cut))
         out = meter.result(bootstrap=0)
-        kept = {key: out[key] for key in ("accuracy", "macro_f1", "micro_f1")}
+        metrics = {key: out[key] for key in ("accuracy", "macro_f1", "micro_f1")}
         if clf.monitor == "accuracy":  # exact matches are rare, and thresholds are not tuned for them
-            kept[INSTEAD] = out["macro_f1"]
-        return {"loss": binary_loss(logits, targets)} | kept
+            metrics[SELECTION_SCORE] = out["macro_f1"]
+        return {"loss": binary_loss(logits, targets)} | metrics
 
     def threshold(self, train: Any, logits: np.ndarray, targets: np.ndarray) -> Any:
         """The thresholds ``[K]`` with the best F1 of each label."""
@@ -157,8 +159,8 @@ class LabelSets(Classes):
         return sigmoid(logits, temperature)
 
     def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
-        each_one = torch.as_tensor(temperature, dtype=logits.dtype, device=logits.device)
-        return (logits / each_one).sigmoid()
+        temperatures = torch.as_tensor(temperature, dtype=logits.dtype, device=logits.device)
+        return (logits / temperatures).sigmoid()
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """``[n, K]`` bool: the labels that reach their thresholds (default: 0.5)."""
@@ -169,20 +171,20 @@ class LabelSets(Classes):
         """The threshold of each label ``[K]``."""
         return np.full(len(classes), HALF) if threshold is None else np.asarray(threshold, np.float64)
 
-    def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        return as_sets(chosen, classes.tolist())
+    def labels(self, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        return as_sets(predicted, classes.tolist())
 
-    def format_prediction(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
-        """An indicator matrix if training had one (of booleans if those were), otherwise a list of tuples."""
+    def format_prediction(self, predicted: np.ndarray, classes: np.ndarray) -> Any:
+        """An indicator matrix if training had one (of booleans if that was one of booleans), else tuples."""
         if self.matrix:
-            return chosen.astype(bool if self.truth else np.int64)
-        return list(map(tuple, self.labels(chosen, classes)))
+            return predicted.astype(bool if self.booleans else np.int64)
+        return list(map(tuple, self.labels(predicted, classes)))
 
-    def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         """``[n]``: the lowest probability of a predicted label; if none is predicted, the probability that
         the most probable label is absent."""
-        given = np.where(chosen, probabilities, np.inf).min(1)
-        return np.where(chosen.any(1), given, 1 - probabilities.max(1))
+        given = np.where(predicted, probabilities, np.inf).min(1)
+        return np.where(predicted.any(1), given, 1 - probabilities.max(1))
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         return int(probabilities.argmax())
@@ -207,75 +209,80 @@ class LabelSets(Classes):
     def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
         return describe_labels(probabilities, targets, resamples=resamples)
 
-    def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
-        about = super().about_run(est, splits, train, held)
+    def run_metadata(self, est: Any, splits: Any, train: Any, outputs: np.ndarray | None) -> dict[str, Any]:
+        metadata = super().run_metadata(est, splits, train, outputs)
         if est.threshold_ is None:
-            return about
-        return about | {"thresholds": dict(zip(about["label_names"], est.threshold_.tolist(), strict=True))}
+            return metadata
+        return metadata | {
+            "thresholds": dict(zip(metadata["label_names"], est.threshold_.tolist(), strict=True))
+        }
 
-    def about(self) -> dict[str, Any]:
-        return super().about() | {"targets": "label-matrix" if self.matrix else "label-sets"}
+    def metadata(self) -> dict[str, Any]:
+        return super().metadata() | {"targets": "label-matrix" if self.matrix else "label-sets"}
 
     @classmethod
-    def saved(cls, about: Mapping[str, Any], where: str) -> Self:
-        return replace(super().saved(about, where), matrix=about["targets"] == "label-matrix")
+    def from_metadata(cls, metadata: Mapping[str, Any], where: str) -> Self:
+        return replace(super().from_metadata(metadata, where), matrix=metadata["targets"] == "label-matrix")
 
     def sort_classes(self) -> bool:
         return not self.matrix
 
-    def gave(self, scores: Mapping[str, Any]) -> bool:
+    def has_scores(self, scores: Mapping[str, Any]) -> bool:
         return scores.get("kind") == "labels"
 
     # --- comparisons ------------------------------------------------------------------------------
 
-    def wrote(self, folder: Path) -> bool:
-        return super().wrote(folder) and self.gave(read_object(folder / "metrics.json").get("test") or {})
+    def has_file(self, folder: Path) -> bool:
+        scores = read_object(folder / "metrics.json").get("test") or {}
+        return super().has_file(folder) and self.has_scores(scores)
 
-    def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
+    def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
         """Parse cells with joined labels to ``[n, K]`` bool."""
         known = set(classes)
         return indicator([parse_labels(cell, known) for cell in cells], classes).astype(bool)
 
-    def likely(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    def true_probabilities(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
         return np.where(truth, probabilities, 1 - probabilities)
 
     def measure_for(self, monitors: set[str]) -> str:
         return "macro_f1"
 
-    def as_sets(self, own: Arm) -> tuple[np.ndarray, np.ndarray]:
-        return own[0].truth, np.stack([a.predicted for a in own])
+    def as_sets(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
+        return arm[0].truth, np.stack([a.predicted for a in arm])
 
-    def right(self, own: Judged) -> np.ndarray:
+    def is_right(self, runs: RunPredictions) -> np.ndarray:
         """Whether all labels of an example are right ``[n]``."""
-        return (own.predicted == own.truth).all(-1)
+        return (runs.predicted == runs.truth).all(-1)
 
 
-def spread(rows: np.ndarray, own: Sequence[Any], classes: Sequence[Any], instead: float) -> np.ndarray:
-    """Rearrange columns of the labels ``own`` to those of ``classes`` ``[n, K]``; ``instead`` fills
-    others."""
-    out = np.full((len(rows), len(classes)), instead)
-    out[:, [list(classes).index(label) for label in own]] = rows
+def spread_columns(
+    rows: np.ndarray, labels: Sequence[Any], classes: Sequence[Any], fill: float
+) -> np.ndarray:
+    """Rearrange columns of the labels ``labels`` to those of ``classes`` ``[n, K]``; ``fill`` for missing
+    columns."""
+    out = np.full((len(rows), len(classes)), fill)
+    out[:, [list(classes).index(label) for label in labels]] = rows
     return out
 
 
-def pos_weights(targets: np.ndarray, classes: list[Any], asked: Any) -> tuple[float, ...] | None:
+def pos_weights(targets: np.ndarray, classes: list[Any], pos_weight: Any) -> tuple[float, ...] | None:
     """The weight of positive examples of each label ``[K]``; None: all are 1."""
-    if asked is None:
+    if pos_weight is None:
         return None
-    if asked in ("balanced", "root"):
-        has = targets.sum(0)
-        ratio = (len(targets) - has) / np.maximum(has, 1)
-        return tuple((np.sqrt(ratio) if asked == "root" else ratio).clip(1e-3, 1e3).tolist())
-    if isinstance(asked, Real):
-        return (float(asked),) * len(classes)
-    if not isinstance(asked, Mapping):
-        what, fix = f"{asked!r} is not valid", "Use 'balanced', 'root', a number or {label: weight}"
+    if pos_weight in ("balanced", "root"):
+        positives = targets.sum(0)
+        ratio = (len(targets) - positives) / np.maximum(positives, 1)
+        return tuple((np.sqrt(ratio) if pos_weight == "root" else ratio).clip(1e-3, 1e3).tolist())
+    if isinstance(pos_weight, Real):
+        return (float(pos_weight),) * len(classes)
+    if not isinstance(pos_weight, Mapping):
+        what, fix = f"{pos_weight!r} is not valid", "Use 'balanced', 'root', a number or {label: weight}"
         raise BadValueError(what, where="pos_weight", fix=fix)
-    by_text = {label_text(label): weight for label, weight in asked.items()}
+    by_text = {label_text(label): weight for label, weight in pos_weight.items()}
     for label, weight in by_text.items():
         if label not in map(str, classes):
             fix = nearest(label, [*map(str, classes)])
-            raise BadValueError(f"no label {label!r}", where="pos_weight", fix=fix)
+            raise BadValueError(f"unknown label {label!r}", where="pos_weight", fix=fix)
         if not isinstance(weight, Real) or not 1e-6 <= float(weight) <= 1e6:
             raise BadValueError(f"{weight!r} is not a weight", where="pos_weight", fix="Use 1e-6 to 1e6")
     return tuple(float(by_text.get(str(label), 1.0)) for label in classes)
@@ -298,34 +305,34 @@ def one_vs_rest(features: Sequence[Any], targets: np.ndarray) -> list[np.ndarray
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import average_precision_score
 
-    train, *others = features
+    train, *to_predict = features
     y = np.asarray(targets).astype(int)
 
-    def answer(rows: Any, y: np.ndarray, judged: Sequence[Any], strength: float) -> list[np.ndarray]:
+    def predict(rows: Any, y: np.ndarray, to_predict: Sequence[Any], strength: float) -> list[np.ndarray]:
         columns = []
-        for has in y.T:
-            if has.all() or not has.any():
-                columns.append([np.full(x.shape[0], float(has[0])) for x in judged])
+        for y_k in y.T:
+            if y_k.all() or not y_k.any():
+                columns.append([np.full(x.shape[0], float(y_k[0])) for x in to_predict])
                 continue
-            model = LogisticRegression(C=strength, solver="liblinear", tol=1e-3, max_iter=200).fit(rows, has)
-            columns.append([model.predict_proba(x)[:, 1] for x in judged])
+            model = LogisticRegression(C=strength, solver="liblinear", tol=1e-3, max_iter=200).fit(rows, y_k)
+            columns.append([model.predict_proba(x)[:, 1] for x in to_predict])
         return [np.stack(parts, 1) for parts in zip(*columns, strict=True)]
 
     with one_thread():
         best = STRENGTHS[len(STRENGTHS) // 2]
         if len(y) >= 100:
             order = np.random.default_rng(0).permutation(len(y))
-            held, rest = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
-            some = y[held].any(0)
+            held_rows, train_rows = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
+            occurs = y[held_rows].any(0)
 
             def precision(strength: float) -> float:
-                (p,) = answer(train[rest], y[rest], [train[held]], strength)
-                if not some.any():
+                (p,) = predict(train[train_rows], y[train_rows], [train[held_rows]], strength)
+                if not occurs.any():
                     return 0.0
-                return float(average_precision_score(y[held][:, some], p[:, some], average="macro"))
+                return float(average_precision_score(y[held_rows][:, occurs], p[:, occurs], average="macro"))
 
             best = max(STRENGTHS, key=precision)
-        return answer(train, y, others, best)
+        return predict(train, y, to_predict, best)
 
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -345,31 +352,31 @@ def binary_loss(logits: ArrayLike, targets: ArrayLike) -> float:
 
 def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
     """The threshold ``[K]`` with the best F1 of each label, from probabilities and targets ``[n, K]`` of data
-    that the model was not trained on; if fewer than ``FEW`` examples have the label (or lack it), that with
-    the best micro-F1."""
-    p, y = _checked(probabilities, targets)
+    that the model was not trained on; if fewer than ``MIN_EXAMPLES`` examples have the label (or lack it),
+    that with the best micro-F1."""
+    p, y = _check_arrays(probabilities, targets)
     flat = y.reshape(-1)
     common = tune_threshold(p.reshape(-1), flat, "f1")[0] if 0 < flat.sum() < flat.size else HALF
     out = np.full(p.shape[1], common)
-    for k, has in enumerate(y.sum(0).tolist()):
-        if min(has, len(y) - has) >= FEW:
+    for k, count in enumerate(y.sum(0).tolist()):
+        if min(count, len(y) - count) >= MIN_EXAMPLES:
             out[k] = tune_threshold(p[:, k], y[:, k], "f1")[0]
     return out
 
 
 def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
-    """The temperature of each label ``[K]`` with the lowest smoothed log loss; if fewer than ``FEW`` examples
-    have the label (or lack it), the common temperature of all labels.
+    """The temperature of each label ``[K]`` with the lowest smoothed log loss; if fewer than ``MIN_EXAMPLES``
+    examples have the label (or lack it), the common temperature of all labels.
     """
-    z, y = _checked(logits, targets)
+    z, y = _check_arrays(logits, targets)
 
-    def of(column: np.ndarray, has: np.ndarray) -> float:
-        return fit_temperature(np.stack([np.zeros_like(column), column], 1), has)
+    def fit_one(column: np.ndarray, count: np.ndarray) -> float:
+        return fit_temperature(np.stack([np.zeros_like(column), column], 1), count)
 
-    out = np.full(z.shape[1], of(z.reshape(-1), y.reshape(-1)))
-    for k, has in enumerate(y.sum(0).tolist()):
-        if min(has, len(y) - has) >= FEW:
-            out[k] = of(z[:, k], y[:, k])
+    out = np.full(z.shape[1], fit_one(z.reshape(-1), y.reshape(-1)))
+    for k, count in enumerate(y.sum(0).tolist()):
+        if min(count, len(y) - count) >= MIN_EXAMPLES:
+            out[k] = fit_one(z[:, k], y[:, k])
     return out
 
 
@@ -377,17 +384,17 @@ def label_curve(probabilities: ArrayLike, targets: ArrayLike) -> list[dict[str, 
     """The calibration curve ``[n]``: mean probability and share of positives in non-empty bins of equal
     width."""
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    place = np.clip(np.ceil(p * BINS).astype(int) - 1, 0, BINS - 1)
+    bin_of = np.clip(np.ceil(p * BINS).astype(int) - 1, 0, BINS - 1)
     return [
         {
             "low": k / BINS,
             "high": (k + 1) / BINS,
-            "n": int(inside.sum()),
-            "confidence": float(p[inside].mean()),
-            "accuracy": float(y[inside].mean()),
+            "n": int(in_bin.sum()),
+            "confidence": float(p[in_bin].mean()),
+            "accuracy": float(y[in_bin].mean()),
         }
         for k in range(BINS)
-        if (inside := place == k).any()
+        if (in_bin := bin_of == k).any()
     ]
 
 
@@ -398,7 +405,7 @@ def label_error(probabilities: ArrayLike, targets: ArrayLike) -> float:
 
 def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:
     """Calibration error of all labels (with its interval over examples) and of each, log loss, curve."""
-    p, y = _checked(probabilities, targets)
+    p, y = _check_arrays(probabilities, targets)
     examples = np.repeat(np.arange(len(y)), y.shape[1])  # the labels of an example are resampled together
     likely = np.where(y > 0, p, 1 - p).clip(TINY)
     return {
@@ -411,7 +418,7 @@ def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: 
     }
 
 
-def _checked(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _check_arrays(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     p, y = np.asarray(values, np.float64), np.asarray(targets).astype(np.int64)
     if p.ndim != 2 or p.shape != y.shape:
         raise ShapeError(f"values {p.shape} and targets {y.shape} do not fit")
@@ -431,7 +438,7 @@ class LabelSetMeter:
     def __init__(self, classes: Sequence[Any], *, curves: bool = True):
         self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
         self._curves = curves
-        self._seen: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def update(
         self, probabilities: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None
@@ -444,10 +451,10 @@ class LabelSetMeter:
                 f"probabilities {p.shape} and targets {y.shape} do not fit {len(self.classes)} labels"
             )
         finite(p, "probabilities")
-        chosen = p > HALF if predicted is None else np.asarray(predicted).astype(bool)
-        if chosen.shape != y.shape:
-            raise ShapeError(f"predicted labels {chosen.shape} do not fit targets {y.shape}")
-        self._seen.append((p, y, chosen))
+        pred = p > HALF if predicted is None else np.asarray(predicted).astype(bool)
+        if pred.shape != y.shape:
+            raise ShapeError(f"predicted labels {pred.shape} do not fit targets {y.shape}")
+        self._batches.append((p, y, pred))
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
         """The metrics so far, ready for JSON; all shares are in [0, 1].
@@ -465,26 +472,26 @@ class LabelSetMeter:
         """
         from sklearn.metrics import f1_score, precision_recall_fscore_support
 
-        if not sum(len(y) for _, y, _ in self._seen):
+        if not sum(len(y) for _, y, _ in self._batches):
             raise DataError("no example to evaluate", fix="Give a split that is not empty")
-        p, y, chosen = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
+        p, y, pred = (np.concatenate(parts) for parts in zip(*self._batches, strict=True))
         n = len(y)
-        both: dict[str, Any] = {"y_true": y.astype(int), "y_pred": chosen.astype(int), "zero_division": 0}
-        columns = precision_recall_fscore_support(**both, labels=range(y.shape[1]))
+        args: dict[str, Any] = {"y_true": y.astype(int), "y_pred": pred.astype(int), "zero_division": 0}
+        columns = precision_recall_fscore_support(**args, labels=range(y.shape[1]))
         precision, recall, f1, support = cast(tuple[np.ndarray, ...], columns)
         areas = self._areas(p, y)
         likely = np.where(y, p, 1 - p).astype(np.float64).clip(TINY)
-        out: dict[str, Any] = {"n": n, "kind": "labels", "accuracy": float((y == chosen).all(1).mean())}
+        out: dict[str, Any] = {"n": n, "kind": "labels", "accuracy": float((y == pred).all(1).mean())}
         for average in ("macro", "micro"):
-            out[f"{average}_f1"] = float(f1_score(**both, average=average))
-        intervals = self._bootstrap(y, chosen, out, bootstrap, seed) if bootstrap else {}
+            out[f"{average}_f1"] = float(f1_score(**args, average=average))
+        intervals = self._bootstrap(y, pred, out, bootstrap, seed) if bootstrap else {}
         out |= {f"{key}_interval": intervals.get(key) for key in ("accuracy", "macro_f1", "micro_f1")}
-        known = [area for area in areas if area is not None]
-        why = "curves were not computed" if not self._curves else "each label: all examples have it, or none"
+        defined = [area for area in areas if area is not None]
+        reason = "each label: all examples have it, or none" if self._curves else "curves were not computed"
         out |= {
-            "weighted_f1": float(f1_score(**both, average="weighted")),
-            "roc_auc": float(np.mean([area[0] for area in known])) if known else None,
-            "average_precision": float(np.mean([area[1] for area in known])) if known else None,
+            "weighted_f1": float(f1_score(**args, average="weighted")),
+            "roc_auc": float(np.mean([area[0] for area in defined])) if defined else None,
+            "average_precision": float(np.mean([area[1] for area in defined])) if defined else None,
             "positive": None,
             "log_loss": float(-np.log(likely).mean()),
             "labels": self.classes,
@@ -497,24 +504,24 @@ class LabelSetMeter:
                         "recall": float(recall[k]),
                         "f1": float(f1[k]),
                         "support": int(support[k]),
-                        "predicted": int(chosen[:, k].sum()),
+                        "predicted": int(pred[:, k].sum()),
                         "average_precision": None if (area := areas[k]) is None else area[1],
                         "calibration_error": label_error(p[:, k], y[:, k]),
                     },
-                    {"average_precision": why.replace("each label: ", "")},
+                    {"average_precision": reason.replace("each label: ", "")},
                 )
                 for k, label in enumerate(self.classes)
             ],
-            "labels_per_example": {"true": float(y.sum(1).mean()), "predicted": float(chosen.sum(1).mean())},
-            "together": self._together(y, chosen),
+            "labels_per_example": {"true": float(y.sum(1).mean()), "predicted": float(pred.sum(1).mean())},
+            "together": self._together(y, pred),
         }
-        return undefined(out, {"roc_auc": why, "average_precision": why})
+        return undefined(out, {"roc_auc": reason, "average_precision": reason})
 
-    def _together(self, y: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
-        pairs, names = label_pairs(as_sets(y, self.classes).tolist(), SHOWN), list(map(str, self.classes))
+    def _together(self, y: np.ndarray, pred: np.ndarray) -> list[dict[str, Any]]:
+        pairs, names = label_pairs(as_sets(y, self.classes).tolist(), MAX_PAIRS), list(map(str, self.classes))
         for pair in pairs:
             a, b = (names.index(label) for label in pair["labels"])
-            pair["predicted"] = int((chosen[:, a] & chosen[:, b]).sum())
+            pair["predicted"] = int((pred[:, a] & pred[:, b]).sum())
         return pairs
 
     def _areas(self, p: np.ndarray, y: np.ndarray) -> list[tuple[float, float] | None]:
@@ -524,29 +531,29 @@ class LabelSetMeter:
         if not self._curves:
             return [None] * y.shape[1]
         return [
-            (float(roc_auc_score(has, s)), float(average_precision_score(has, s)))
-            if has.any() and not has.all()
+            (float(roc_auc_score(is_positive, s)), float(average_precision_score(is_positive, s)))
+            if is_positive.any() and not is_positive.all()
             else None
-            for has, s in zip(y.T, p.T, strict=True)
+            for is_positive, s in zip(y.T, p.T, strict=True)
         ]
 
     @staticmethod
     def _bootstrap(
-        y: np.ndarray, chosen: np.ndarray, shares: Mapping[str, float], resamples: int, seed: int
+        y: np.ndarray, pred: np.ndarray, shares: Mapping[str, float], resamples: int, seed: int
     ) -> dict[str, list[float]]:
         n, rng = len(y), np.random.default_rng(seed)
-        counted = np.concatenate([y & chosen, y.astype(np.int8) + chosen], 1).astype(np.float32)  # [n, 2K]
-        right = (y == chosen).all(1).astype(np.float32)
-        found: dict[str, list[np.ndarray]] = {"accuracy": [], "micro_f1": []}
+        counts = np.concatenate([y & pred, y.astype(np.int8) + pred], 1).astype(np.float32)  # [n, 2K]
+        right = (y == pred).all(1).astype(np.float32)
+        resampled: dict[str, list[np.ndarray]] = {"accuracy": [], "micro_f1": []}
         for start in range(0, resamples, 100):
             size = min(100, resamples - start)
             weights = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float32)  # [r, n]
-            hits, given = np.split(weights @ counted, 2, axis=1)  # [r, K] each; F1 = 2 hits / (true + given)
-            found["accuracy"].append(weights @ right / n)
-            found["micro_f1"].append(2 * hits.sum(1) / np.maximum(given.sum(1), 1))
+            hits, total = np.split(weights @ counts, 2, axis=1)  # [r, K] each; F1 = 2 hits / (true + given)
+            resampled["accuracy"].append(weights @ right / n)
+            resampled["micro_f1"].append(2 * hits.sum(1) / np.maximum(total.sum(1), 1))
         ends = {}
-        for key, parts in found.items():
-            drawn = np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
-            ends[key] = share_interval(shares[key], n, drawn)
-        of_macro = macro_f1_interval_of_sets(y, chosen[None], resamples=resamples, seed=seed)
+        for key, parts in resampled.items():
+            bounds = np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
+            ends[key] = share_interval(shares[key], n, bounds)
+        of_macro = macro_f1_interval_of_sets(y, pred[None], resamples=resamples, seed=seed)
         return ends | {"macro_f1": of_macro}

@@ -32,8 +32,8 @@ def midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     _, group = np.unique(values, return_inverse=True)
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
-    each = np.add.reduceat(counts[:, order], starts, axis=1)  # [r, distinct]
-    return (each.cumsum(1) - (each - 1) / 2)[:, group]
+    group_sizes = np.add.reduceat(counts[:, order], starts, axis=1)  # [r, distinct]
+    return (group_sizes.cumsum(1) - (group_sizes - 1) / 2)[:, group]
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,33 @@ class Permutation:
 def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> Statistic:
     """The statistic of a measure of ``Numbers.compared``, for true numbers ``[n]`` and predictions ``[S, n]``
     with S seeds; 0 for resamples in which it is undefined."""
-    true, seeds = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
-    if true.ndim != 1 or seeds.shape[1:] != true.shape:
-        raise ShapeError(f"answers {seeds.shape} are not of {len(true)} examples")
+    true, predictions = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
+    if true.ndim != 1 or predictions.shape[1:] != true.shape:
+        raise ShapeError(f"predictions {predictions.shape} are not of {len(true)} examples")
 
     def statistic(counts: np.ndarray) -> np.ndarray:
-        times = np.asarray(counts, np.float64)  # [c, n]
-        return np.stack([_statistic(measure, times, true, found) for found in seeds])
+        weights = np.asarray(counts, np.float64)  # [c, n]
+        return np.stack([_statistic(measure, weights, true, row) for row in predictions])
 
     return statistic
 
 
-def _statistic(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """A measure ``[c]`` of resamples in which each example occurs ``times`` ``[c, n]`` times."""
-    n = times.sum(1)
+def _statistic(measure: str, weights: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """A measure ``[c]`` of resamples in which each example occurs ``weights`` ``[c, n]`` times."""
+    n = weights.sum(1)
     if measure == "mae":
-        return times @ np.abs(found - true) / n
+        return weights @ np.abs(predicted - true) / n
     with np.errstate(invalid="ignore", divide="ignore"):
         if measure == "r2":
-            near = true - true.mean()  # centered, since the squares of large numbers would lose precision
-            mean = times @ near / n
-            spread = times @ near**2 / n - mean**2
-            held = spread > 1e-12 * near.var()
-            values = 1 - times @ (found - true) ** 2 / n / np.where(held, spread, np.nan)
+            centered = true - true.mean()  # centered, since the squares of large numbers would lose precision
+            mean = weights @ centered / n
+            spread = weights @ centered**2 / n - mean**2
+            varies = spread > 1e-12 * centered.var()
+            values = 1 - weights @ (predicted - true) ** 2 / n / np.where(varies, spread, np.nan)
         elif measure == "pearson":
-            values = correlation(times, found[None] - found.mean(), true[None] - true.mean())
+            values = correlation(weights, predicted[None] - predicted.mean(), true[None] - true.mean())
         else:
-            values = correlation(times, midranks(found, times), midranks(true, times))
+            values = correlation(weights, midranks(predicted, weights), midranks(true, weights))
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 
@@ -95,44 +95,44 @@ def permutation(
     """
     true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
     if true.ndim != 1 or not true.shape == a.shape == b.shape:
-        raise ShapeError(f"answers {a.shape} and {b.shape} are not of {true.shape} examples")
+        raise ShapeError(f"predictions {a.shape} and {b.shape} are not of {true.shape} examples")
     a, b = (_without_scale(measure, x) for x in (a, b))
-    once = np.ones((1, len(true)))
-    observed = float(np.subtract(*(_statistic(measure, once, true, x)[0] for x in (a, b))))
+    ones = np.ones((1, len(true)))
+    observed = float(np.subtract(*(_statistic(measure, ones, true, x)[0] for x in (a, b))))
     rng, step = np.random.default_rng(seed), max(1, min(resamples, AT_A_TIME // max(len(true), 1)))
     extreme, done = 0, 0
     while done < resamples:
         size = min(step, resamples - done)
         swapped = rng.random((size, len(true))) < 0.5
         first, second = np.where(swapped, b, a), np.where(swapped, a, b)
-        apart = _of_rows(measure, true, first) - _of_rows(measure, true, second)
-        extreme += int((np.abs(apart) >= abs(observed) - 1e-12).sum())
+        differences = _of_rows(measure, true, first) - _of_rows(measure, true, second)
+        extreme += int((np.abs(differences) >= abs(observed) - 1e-12).sum())
         done += size
     return Permutation(observed, (extreme + 1) / (resamples + 1))
 
 
-def _without_scale(measure: str, found: np.ndarray) -> np.ndarray:
+def _without_scale(measure: str, predicted: np.ndarray) -> np.ndarray:
     """Predictions ``[n]`` that can be exchanged between models: ranks, or standardized numbers."""
     from scipy.stats import rankdata
 
     if measure == "spearman":
-        return rankdata(found)
+        return rankdata(predicted)
     if measure != "pearson":
-        return found
-    return (found - found.mean()) / found.std() if np.ptp(found) else np.zeros(len(found))
+        return predicted
+    return (predicted - predicted.mean()) / predicted.std() if np.ptp(predicted) else np.zeros(len(predicted))
 
 
-def _of_rows(measure: str, true: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _of_rows(measure: str, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """A measure ``[c]`` of rows of predictions ``[c, n]``; 0 if it is undefined."""
     from scipy.stats import rankdata
 
     if measure == "mae":
-        return np.abs(found - true).mean(1)
+        return np.abs(predicted - true).mean(1)
     if measure == "r2":
         spread = true.var()
-        return 1 - ((found - true) ** 2).mean(1) / spread if spread > 0 else np.zeros(len(found))
+        return 1 - ((predicted - true) ** 2).mean(1) / spread if spread > 0 else np.zeros(len(predicted))
     if measure == "spearman":
-        true, found = rankdata(true), rankdata(found, axis=1)
-    true, found = true - true.mean(), found - found.mean(1, keepdims=True)
-    norm = np.sqrt((true**2).sum() * (found**2).sum(1))
-    return np.divide(found @ true, norm, out=np.zeros(len(found)), where=norm > 0)
+        true, predicted = rankdata(true), rankdata(predicted, axis=1)
+    true, predicted = true - true.mean(), predicted - predicted.mean(1, keepdims=True)
+    norm = np.sqrt((true**2).sum() * (predicted**2).sum(1))
+    return np.divide(predicted @ true, norm, out=np.zeros(len(predicted)), where=norm > 0)

@@ -57,7 +57,7 @@ from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.permutation import correlation, midranks, number_statistic, permutation
-from glassformer.targets.target import Arm, Judged, Pairs, Target, Tested
+from glassformer.targets.target import Arm, Pairs, RunPredictions, Target, TestResult
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
 
@@ -70,10 +70,10 @@ ON_HUB: dict[Scale, str] = {  # names of the output in transformers; ours for lo
 
 COVERAGES = (0.8, 0.9, 0.95)  # coverages that a run evaluates
 COVERAGE = 0.9  # default coverage of an interval
-DRAWN = 100  # bootstrap resamples computed at a time
+BATCH = 100  # bootstrap resamples computed at a time
 STRENGTHS = (0.1, 1.0, 10.0)  # penalties tried for the TF-IDF baseline
 POINTS = 2000  # maximum number of points in the plots of the report
-OF_PIXELS = (10.0, 100.0, 1000.0)
+PIXEL_STRENGTHS = (10.0, 100.0, 1000.0)
 
 
 class ByPermutation(Target):
@@ -84,14 +84,14 @@ class ByPermutation(Target):
         others = [key for key in ("pearson", "mae", "spearman") if key != measure and key in scores]
         return [measure, *others[:1]]
 
-    def statistics(self, own: Arm) -> dict[str, Statistic]:
-        found = np.stack([a.predicted for a in own])
-        return {key: number_statistic(key, own[0].truth, found) for key in self.compared}
+    def statistics(self, arm: Arm) -> dict[str, Statistic]:
+        found = np.stack([a.predicted for a in arm])
+        return {key: number_statistic(key, arm[0].truth, found) for key in self.compared}
 
-    def interval(self, key: str, own: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
+    def interval(self, key: str, arm: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
         return np.clip(ends, *self.metrics[key].limits).tolist()
 
-    def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
+    def tests(self, measure: str, pairs: Pairs, resamples: int) -> TestResult:
         """A permutation test of ``measure``."""
         made = [
             permutation(measure, a.truth, a.predicted, b.predicted, resamples=resamples) for a, b in pairs
@@ -120,35 +120,35 @@ class Numbers(ByPermutation, Classes):
         "pearson": Plain("Pearson", form=".4g", limits=(-1.0, 1.0)),
         "spearman": Plain("Spearman", form=".4g", limits=(-1.0, 1.0)),
     }
-    leads: ClassVar[Sequence[str]] = ("r2", "mae")
+    main_metrics: ClassVar[Sequence[str]] = ("r2", "mae")
     compared: ClassVar[Sequence[str]] = ("r2", "pearson", "spearman", "mae")
     in_terminal: ClassVar[Sequence[str]] = tuple(metrics)
     in_folds: ClassVar[Sequence[str]] = tuple(metrics)
     wide: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "regression"
-    decides: ClassVar[str] = "numbers"
+    script_name: ClassVar[str] = "numbers"
     saved_names: ClassVar[Sequence[str | None]] = tuple(SAVED)
     word: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
     each_fold: ClassVar[tuple[str, ...]] = tuple(metrics)
-    told_as: ClassVar[str] = "numbers"
-    joint: ClassVar[bool] = False
+    terminal_layout: ClassVar[str] = "numbers"
+    single_label: ClassVar[bool] = False
     labels_given: ClassVar[bool] = False
 
     @classmethod
     def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
         """The target for these training numbers; raises DataError if all are the same, or one has no
         logarithm."""
-        given = numbers
+        original = numbers
         if scale == "log":
             check_positive(numbers.tolist(), "targets")
             numbers = on_scale(numbers, scale)
         spread = float(numbers.std()) if len(numbers) else 0.0
         if not spread > 1e-12 * max(1e-100, float(np.abs(numbers).max(initial=0.0))):
-            what = f"all numbers are {given[0]:g}" if len(numbers) else "no numbers"
+            what = f"all numbers are {original[0]:g}" if len(numbers) else "no numbers"
             fix = "A regressor needs examples of at least two numbers"
-            if len(numbers) and given.min() < given.max():
-                what = f"{given.min():.17g} to {given.max():.17g} differ by too little for their size"
+            if len(numbers) and original.min() < original.max():
+                what = f"{original.min():.17g} to {original.max():.17g} differ by too little for their size"
                 fix = "Subtract a constant, or measure them in another unit"
             raise OneClassError(what, where="targets", fix=fix)
         return cls(float(numbers.mean()), 2.0 ** round(math.log2(spread)), scale)
@@ -165,9 +165,9 @@ class Numbers(ByPermutation, Classes):
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """Standardized numbers ``[n]`` fp64."""
-        return self.standardized(check_numbers(labels, origin, rows), origin, rows)
+        return self.standardize(check_numbers(labels, origin, rows), origin, rows)
 
-    def standardized(
+    def standardize(
         self, numbers: Sequence[float], origin: str = "targets", rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """Standardized targets of numbers ``[n]``, fp64; raises DataError if one has no logarithm."""
@@ -175,9 +175,9 @@ class Numbers(ByPermutation, Classes):
             check_positive(numbers, origin, rows)
         return (on_scale(numbers, self.scale) - self.mean) / self.unit
 
-    def own(self, standardized: Any) -> np.ndarray:
+    def to_numbers(self, standardize: Any) -> np.ndarray:
         """Standardized numbers converted back to their unit, fp64."""
-        return off_scale(np.asarray(standardized, np.float64) * self.unit + self.mean, self.scale)
+        return off_scale(np.asarray(standardize, np.float64) * self.unit + self.mean, self.scale)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return [float(x) for x in targets]  # a split stratifies numbers by rank
@@ -195,38 +195,38 @@ class Numbers(ByPermutation, Classes):
     ) -> SolvedHead:
         return solve_numbers(vectors, targets, weights, seed)
 
-    def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    def validation_metrics(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """The standardized squared error as ``loss``, R², the absolute error (in the unit of the numbers) and
         correlations; undefined values are 0."""
-        found = measured(np.asarray(logits[:, 0], np.float64), targets)
-        loss, mae = found["mse"] or 0.0, (found["mae"] or 0.0) * self.unit
+        metrics = regression_metrics(np.asarray(logits[:, 0], np.float64), targets)
+        loss, mae = metrics["mse"] or 0.0, (metrics["mae"] or 0.0) * self.unit
         if self.scale == "log":
-            found = measured(self.own(logits[:, 0]), self.own(targets))
-            mae = found["mae"] or 0.0
-        kept = {key: found[key] or 0.0 for key in ("r2", "pearson", "spearman")}
-        return {"loss": loss, "mae": mae, **kept}
+            metrics = regression_metrics(self.to_numbers(logits[:, 0]), self.to_numbers(targets))
+            mae = metrics["mae"] or 0.0
+        others = {key: metrics[key] or 0.0 for key in ("r2", "pearson", "spearman")}
+        return {"loss": loss, "mae": mae, **others}
 
     # --- predictions ------------------------------------------------------------------------------
 
     def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
         """Predicted numbers ``[n, 1]`` fp64, in the unit of the targets."""
-        return self.own(logits)
+        return self.to_numbers(logits)
 
     def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         """Predicted numbers ``[n, 1]`` fp64: fp32 cannot represent a spread of 1 around 10,000,000."""
-        found = logits.double() * self.unit + self.mean
-        return found.clamp(-HIGHEST, HIGHEST).exp() if self.scale == "log" else found
+        numbers = logits.double() * self.unit + self.mean
+        return numbers.clamp(-HIGHEST, HIGHEST).exp() if self.scale == "log" else numbers
 
     def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """The numbers ``[n]``."""
         return np.asarray(probabilities)[:, 0]
 
-    def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
-        return chosen
+    def labels(self, predicted: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        return predicted
 
-    def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def confidence(self, probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         """``[n]`` NaN: a number has an interval instead of a probability."""
-        return np.full(len(chosen), np.nan)
+        return np.full(len(predicted), np.nan)
 
     def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         return 0
@@ -238,8 +238,8 @@ class Numbers(ByPermutation, Classes):
         """A number with enough digits to show a millionth of a standard deviation: 10000000.25 for prices
         with a standard deviation of 1."""
         spread = self.unit * (abs(number) if self.scale == "log" else 1.0)
-        beyond = math.log10(abs(number) / spread) if number and spread else 0.0
-        return f"{number:.{min(6 + max(0, math.ceil(beyond)), 17)}g}"
+        digits_before = math.log10(abs(number) / spread) if number and spread else 0.0
+        return f"{number:.{min(6 + max(0, math.ceil(digits_before)), 17)}g}"
 
     def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
         return NumberMeter(self.mean, self.unit, self.scale)
@@ -266,36 +266,36 @@ class Numbers(ByPermutation, Classes):
 
     # --- files ------------------------------------------------------------------------------------
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         name = next(name for name, scale in SAVED.items() if scale == self.scale)
         return {"targets": name, "mean": self.mean, "unit": self.unit}
 
-    def about_export(self, clf: Any) -> dict[str, Any]:
+    def export_metadata(self, clf: Any) -> dict[str, Any]:
         """The target's entry in ``onnx.json``: a number, and its 90 % interval (None: unknown) as half width,
         or as a factor on a log scale."""
-        known = len(clf.errors_) >= examples_needed(COVERAGE)
-        half = half_width(clf.errors_, COVERAGE) if known else None
-        about = {"number": True, "coverage": COVERAGE}
+        has_interval = len(clf.errors_) >= examples_needed(COVERAGE)
+        half = half_width(clf.errors_, COVERAGE) if has_interval else None
+        metadata = {"number": True, "coverage": COVERAGE}
         if self.scale == "log":
             factor = None if half is None else math.exp(min(half, HIGHEST))
-            return about | {"half_width": None, "factor": factor}
-        return about | {"half_width": half}
+            return metadata | {"half_width": None, "factor": factor}
+        return metadata | {"half_width": half}
 
-    def left_out(self, clf: Any) -> list[str]:
+    def not_exported(self, clf: Any) -> list[str]:
         return []
 
     @classmethod
-    def saved(cls, about: Mapping[str, Any], where: str) -> Self:
+    def from_metadata(cls, metadata: Mapping[str, Any], where: str) -> Self:
         """The target that a folder describes; raises CheckpointError for an impossible mean or unit."""
-        mean, unit = about.get("mean", 0.0), about.get("unit", 1.0)
+        mean, unit = metadata.get("mean", 0.0), metadata.get("unit", 1.0)
         for name, value in (("mean", mean), ("unit", unit)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
                 raise CheckpointError(f"{name} = {shown(value)} is not a number", where=where)
         if unit <= 0 or math.frexp(unit)[0] != 0.5:
             raise CheckpointError(f"unit = {shown(unit)} is not a power of two", where=where)
-        return cls(float(mean), float(unit), SAVED[about.get("targets", "number")])
+        return cls(float(mean), float(unit), SAVED[metadata.get("targets", "number")])
 
-    def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
+    def read_calibration(self, metadata: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         return 1.0, None
 
     def sort_classes(self) -> bool:
@@ -303,71 +303,74 @@ class Numbers(ByPermutation, Classes):
 
     # --- runs -------------------------------------------------------------------------------------
 
-    def prepared(self, dataset: Any, train: Any, skip: bool) -> Any:
+    def prepare_data(self, dataset: Any, train: Any, skip: bool) -> Any:
         return with_logarithms(dataset, skip) if train.number_scale == "log" else dataset
 
-    def trained_on(self, splits: Any, recipe: Any) -> Any:
+    def training_splits(self, splits: Any, recipe: Any) -> Any:
         skip = getattr(recipe.data, "far_numbers", "keep") == "skip"
         return without_far(splits, recipe.train.number_scale) if skip else splits
 
-    def checked(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
+    def check_unseen(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
         return splits, []
 
-    def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
+    def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
         """Texts printed before training, including what there are too few validation examples for."""
-        by_option = skipped_amounts_message(row.reason for row in rejected)
-        held, needed = 0 if splits.validation is None else len(splits.validation), examples_needed(COVERAGE)
-        few = []
-        if not held:
+        note = skipped_amounts_message(row.reason for row in rejected)
+        count, needed = (
+            0 if splits.validation is None else len(splits.validation),
+            examples_needed(COVERAGE),
+        )
+        too_few = []
+        if not count:
             what = "no validation examples: predictions will have no intervals"
-            few = [f"{what}; --set validation_size=0.1 holds some out"]
-        elif held < needed:
-            what = f"{held} validation examples are too few for intervals of {COVERAGE:.0%}"
-            few = [f"{what}: {needed} are needed"]
-        return [by_option] if by_option else [], ", numbers", few
+            too_few = [f"{what}; --set validation_size=0.1 holds some out"]
+        elif count < needed:
+            what = f"{count} validation examples are too few for intervals of {COVERAGE:.0%}"
+            too_few = [f"{what}: {needed} are needed"]
+        return [note] if note else [], ", numbers", too_few
 
-    def examined(self, dataset: Any) -> Any:
+    def doctor_input(self, dataset: Any) -> Any:
         """The data without labels, because the checks of labels would treat numbers as classes."""
         splits = {name: replace(split, labels=None) for name, split in dataset.splits.items()}
         return replace(dataset, splits=splits)
 
     def findings(self, splits: Any, train: Any) -> list[Any]:
-        there = {name: split for name, split in splits.parts().items() if split.labels}
-        numbers = {name: split.labels for name, split in there.items()}
-        keys = {name: copy_keys(split) for name, split in there.items()}
+        labeled = {name: split for name, split in splits.parts().items() if split.labels}
+        numbers = {name: split.labels for name, split in labeled.items()}
+        keys = {name: copy_keys(split) for name, split in labeled.items()}
         return list(number_findings(numbers, keys, train.number_scale))
 
-    def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
-        about = {"mean": self.mean, "unit": self.unit, "scale": self.scale, "held_out": len(est.errors_)}
-        if held is not None and (far := self._chosen_by_far(est, splits, train, held[:, 0])):
-            about["far"] = far
-        return {"numbers": about, "intervals": []}
+    def run_metadata(self, est: Any, splits: Any, train: Any, outputs: np.ndarray | None) -> dict[str, Any]:
+        metadata = {"mean": self.mean, "unit": self.unit, "scale": self.scale, "held_out": len(est.errors_)}
+        if outputs is not None and (far := self._chosen_by_far(est, splits, train, outputs[:, 0])):
+            metadata["far"] = far
+        return {"numbers": metadata, "intervals": []}
 
-    def _chosen_by_far(self, est: Any, splits: Any, train: Any, held: np.ndarray) -> dict[str, Any] | None:
+    def _chosen_by_far(self, est: Any, splits: Any, train: Any, outputs: np.ndarray) -> dict[str, Any] | None:
         """Report outliers among the validation numbers that cause most of the loss that selected the best
         epoch: how many, the first, their share of the loss, the epoch, and whether the training numbers span
-        orders of magnitude, so that they need not be typing errors. None if there are none. ``held``:
-        predictions ``[n]``."""
+        orders of magnitude, so that they need not be typing errors. None if there are none.
+        ``outputs``: predictions ``[n]``."""
         if train.monitor != "loss" or not train.keep_best:
             return None
-        true, learned = (np.asarray(split.labels, np.float64) for split in (splits.validation, splits.train))
-        far = far_from(true, learned, self.scale)
-        errors = errors_on(self.scale, held, true) ** 2
+        true, train_y = (np.asarray(s.labels, np.float64) for s in (splits.validation, splits.train))
+        far = far_from(true, train_y, self.scale)
+        errors = errors_on(self.scale, outputs, true) ** 2
         share = float(errors[far].sum() / errors.sum()) if far.any() else 0.0
         if share <= 0.5:
             return None
-        judged = [r for r in est.history_ if r["kind"] == "evaluation"]
-        epochs = [r["epoch"] + 1 for r in judged if r["step"] == est.best_step_]
+        evaluations = [r for r in est.history_ if r["kind"] == "evaluation"]
+        epochs = [r["epoch"] + 1 for r in evaluations if r["step"] == est.best_step_]
         return {
             "count": int(far.sum()),
             "first": [float(x) for x in true[far][:3]],
             "share_of_loss": share,
             "best_epoch": epochs[0] if epochs else None,
-            "wide": self.scale == "linear" and wide_span(learned) is not None,
+            "wide": self.scale == "linear" and wide_span(train_y) is not None,
         }
 
-    def coverage(self, est: Any, outputs: np.ndarray, truth: Any, own: bool) -> dict[str, Any]:
-        found = [] if own else coverage_figures(est.errors_, outputs[:, 0], truth, scale=self.scale)
+    def coverage(self, est: Any, outputs: np.ndarray, truth: Any, same_examples: bool) -> dict[str, Any]:
+        found = [] if same_examples else coverage_metrics(est.errors_, outputs[:, 0], truth, scale=self.scale)
         return {"intervals": found}
 
     def write(
@@ -382,8 +385,8 @@ class Numbers(ByPermutation, Classes):
         shares: Sequence[float] = (),
     ) -> None:
         bounds = None if est is None else bounds_of(est, outputs[:, 0])
-        about = {"labels": split.labels, "rows": split.rows, "split": name}
-        write_numbers(path, split.names(), outputs[:, 0].tolist(), bounds=bounds, **about)
+        metadata = {"labels": split.labels, "rows": split.rows, "split": name}
+        write_numbers(path, split.names(), outputs[:, 0].tolist(), bounds=bounds, **metadata)
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -392,10 +395,10 @@ class Numbers(ByPermutation, Classes):
 
     # --- comparisons ------------------------------------------------------------------------------
 
-    def wrote(self, folder: Path) -> bool:
-        return super().wrote(folder) and has_numbers(folder / self.file)
+    def has_file(self, folder: Path) -> bool:
+        return super().has_file(folder) and has_numbers(folder / self.file)
 
-    def read_judged(self, folder: Path) -> Judged:
+    def read_run(self, folder: Path) -> RunPredictions:
         digest, targets, predicted = hashlib.sha256(), [], []
         for row in read_numbers(folder / self.file):
             digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
@@ -404,10 +407,10 @@ class Numbers(ByPermutation, Classes):
         if not targets or any(x is None for x in (*targets, *predicted)):
             what, fix = "no true numbers to compare", "Evaluate on a split that has numbers"
             raise DataError(what, where=str(folder / self.file), fix=fix)
-        true, found = np.array(targets, np.float64), np.array(predicted, np.float64)
-        return Judged(self, digest.hexdigest(), len(true), true, found)
+        true, predicted_numbers = np.array(targets, np.float64), np.array(predicted, np.float64)
+        return RunPredictions(self, digest.hexdigest(), len(true), true, predicted_numbers)
 
-    def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
+    def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
         return np.array(cells, np.float64)
 
 
@@ -422,26 +425,26 @@ def ridge(
     fit again on all examples."""
     from sklearn.linear_model import Ridge
 
-    train, judged = features
-    given = np.asarray(numbers, np.float64)
-    middle, unit = float(given.mean()), float(given.std()) or 1.0
-    y = (given - middle) / unit  # features are fp32, in which large numbers overflow
+    train, to_predict = features
+    numbers_64 = np.asarray(numbers, np.float64)
+    middle, unit = float(numbers_64.mean()), float(numbers_64.std()) or 1.0
+    y = (numbers_64 - middle) / unit  # features are fp32, in which large numbers overflow
 
-    def answer(rows: Any, y: np.ndarray, others: Any, strength: float) -> np.ndarray:
-        return np.asarray(Ridge(alpha=strength, random_state=0).fit(rows, y).predict(others))
+    def predict(rows: Any, y: np.ndarray, rows_to_predict: Any, strength: float) -> np.ndarray:
+        return np.asarray(Ridge(alpha=strength, random_state=0).fit(rows, y).predict(rows_to_predict))
 
     with one_thread():
         best = strengths[len(strengths) // 2]
         if len(y) >= 25 and len(strengths) > 1:
             order = np.random.default_rng(0).permutation(len(y))
-            held, rest = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
+            held_rows, train_rows = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
 
             def error(strength: float) -> float:
-                found = answer(train[rest], y[rest], train[held], strength)
-                return float(np.square(found - y[held]).mean())
+                predicted = predict(train[train_rows], y[train_rows], train[held_rows], strength)
+                return float(np.square(predicted - y[held_rows]).mean())
 
             best = min(strengths, key=error)
-        return middle + unit * answer(train, y, judged, best).astype(np.float64)
+        return middle + unit * predict(train, y, to_predict, best).astype(np.float64)
 
 
 def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
@@ -456,53 +459,53 @@ def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callabl
 
     def baseline(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray] | None:
         scale, train = est.kind_.scale, splits.train
-        made = simple(est, train.examples, on_scale(train.labels, scale), splits.judged.examples)
-        return None if made is None else (made[0], off_scale(made[1], scale)[:, None])
+        result = simple(est, train.examples, on_scale(train.labels, scale), splits.judged.examples)
+        return None if result is None else (result[0], off_scale(result[1], scale)[:, None])
 
     return baseline
 
 
 def tfidf_ridge(
-    est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
+    est: Any, train: Sequence[Any], numbers: np.ndarray, to_predict: Sequence[Any]
 ) -> tuple[str, np.ndarray]:
     """Ridge regression on TF-IDF of words and word pairs (for text pairs, of both texts); returns its name
     and predicted numbers ``[m]``."""
-    of = " of both sides" if are_pairs(train) else ""
-    return f"TF-IDF{of} + ridge", ridge(word_features(train, judged), numbers)
+    suffix = " of both sides" if are_pairs(train) else ""
+    return f"TF-IDF{suffix} + ridge", ridge(word_features(train, to_predict), numbers)
 
 
 def pixel_ridge(
-    est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
+    est: Any, train: Sequence[Any], numbers: np.ndarray, to_predict: Sequence[Any]
 ) -> tuple[str, np.ndarray]:
     """Ridge regression on 16 x 16 pixels; returns its name and predicted numbers ``[m]``."""
-    features = pixel_features(train, judged, image_range=est.transform_.image_range)
-    return "ridge on 16 x 16 pixels", ridge(features, numbers, strengths=OF_PIXELS)
+    features = pixel_features(train, to_predict, image_range=est.transform_.image_range)
+    return "ridge on 16 x 16 pixels", ridge(features, numbers, strengths=PIXEL_STRENGTHS)
 
 
 # --- reports --------------------------------------------------------------------------------------
 
 
-def furthest(est: Any, split: Any, found: np.ndarray, most: int) -> dict[str, Any]:
-    """Predicted and true numbers ``[n]`` of a split, and its ``most`` largest errors, ready for JSON."""
+def largest_errors(est: Any, split: Any, outputs: np.ndarray, limit: int) -> dict[str, Any]:
+    """Predicted and true numbers ``[n]`` of a split, and its ``limit`` largest errors, ready for JSON."""
     true, kind = np.asarray(split.labels, np.float64), est.kind_
-    some = np.sort(np.random.default_rng(0).permutation(len(true))[:POINTS])
-    order = np.argsort(-errors_on(kind.scale, found, true), kind="stable")[:most]
-    names, bounds = split.names(), bounds_of(est, found)
-    far = [
+    at = np.sort(np.random.default_rng(0).permutation(len(true))[:POINTS])
+    order = np.argsort(-errors_on(kind.scale, outputs, true), kind="stable")[:limit]
+    names, bounds = split.names(), bounds_of(est, outputs)
+    errors = [
         {
             "text": list(name.sides) if isinstance(name := names[i], TextPair) else name,
             "true": float(true[i]),
-            "predicted": float(found[i]),
+            "predicted": float(outputs[i]),
             "low": None if bounds is None else float(bounds[i, 0]),
             "high": None if bounds is None else float(bounds[i, 1]),
         }
         for i in order.tolist()
     ]
-    about = kind.about_export(est)
+    entry = kind.export_metadata(est)
     return {
-        "points": {"true": true[some].tolist(), "predicted": found[some].tolist(), "scale": kind.scale},
-        **{key: about[key] for key in ("half_width", "factor") if key in about},
-        "furthest": far,
+        "points": {"true": true[at].tolist(), "predicted": outputs[at].tolist(), "scale": kind.scale},
+        **{key: entry[key] for key in ("half_width", "factor") if key in entry},
+        "furthest": errors,
     }
 
 
@@ -516,17 +519,17 @@ class NumberMeter:
     def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
         self.mean, self.unit = mean, unit
         self.scale: Scale = scale
-        self._seen: list[tuple[np.ndarray, np.ndarray]] = []
+        self._batches: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def update(self, answers: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:
-        """Count one batch: predictions ``[b]`` or ``[b, 1]`` in the unit of the numbers, targets ``[b]``
-        standardized; ``predicted`` replaces ``answers``."""
-        found = np.asarray(answers if predicted is None else predicted, np.float64)
+    def update(self, values: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:
+        """Count one batch: ``values``, predictions ``[b]`` or ``[b, 1]`` in the unit of the numbers, targets
+        ``[b]`` standardized; ``predicted`` replaces ``values``."""
+        predicted_numbers = np.asarray(values if predicted is None else predicted, np.float64)
         true = off_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
-        if found.size != len(true):
-            raise ShapeError(f"answers {found.shape} do not fit {len(true)} targets")
-        finite(found, "predictions")
-        self._seen.append((found.reshape(-1), true))
+        if predicted_numbers.size != len(true):
+            raise ShapeError(f"predictions {predicted_numbers.shape} do not fit {len(true)} targets")
+        finite(predicted_numbers, "predictions")
+        self._batches.append((predicted_numbers.reshape(-1), true))
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
         """The metrics so far, ready for JSON.
@@ -541,76 +544,76 @@ class NumberMeter:
         Raises:
             DataError: nothing was counted.
         """
-        if not sum(len(true) for _, true in self._seen):
+        if not sum(len(true) for _, true in self._batches):
             raise DataError("no example to evaluate", fix="Give a split that is not empty")
-        found, true = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
-        out: dict[str, Any] = {"n": len(true), "kind": "numbers", **measured(found, true)}
-        out = undefined(out, why_undefined(found, true))
+        predicted, true = (np.concatenate(parts) for parts in zip(*self._batches, strict=True))
+        out: dict[str, Any] = {"n": len(true), "kind": "numbers", **regression_metrics(predicted, true)}
+        out = undefined(out, why_undefined(predicted, true))
         out["rmse"] = math.sqrt(out["mse"])
         if self.scale == "log":
-            out["ratios"] = ratios(found, true)
-        bounds = intervals(found, true, bootstrap, seed) if bootstrap else {}
-        known = {key for key in Numbers.metrics if out[key] is not None}
-        return out | {f"{key}_interval": bounds.get(key) if key in known else None for key in Numbers.metrics}
+            out["ratios"] = ratios(predicted, true)
+        bounds = intervals(predicted, true, bootstrap, seed) if bootstrap else {}
+        valid = {key for key in Numbers.metrics if out[key] is not None}
+        return out | {f"{key}_interval": bounds.get(key) if key in valid else None for key in Numbers.metrics}
 
 
-def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
+def regression_metrics(predicted: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
     """The metrics ``Numbers.metrics`` of predicted and true numbers ``[n]``; None if undefined."""
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
     varied = len(true) > 1 and bool(np.ptp(true))
-    both = varied and bool(np.ptp(found))
+    both_vary = varied and bool(np.ptp(predicted))
     return {
-        "r2": float(r2_score(true, found)) if varied else None,
-        "mse": float(mean_squared_error(true, found)),
-        "mae": float(mean_absolute_error(true, found)),
-        "pearson": float(cast(Any, pearsonr(true, found))[0]) if both else None,
-        "spearman": float(cast(Any, spearmanr(true, found))[0]) if both else None,
+        "r2": float(r2_score(true, predicted)) if varied else None,
+        "mse": float(mean_squared_error(true, predicted)),
+        "mae": float(mean_absolute_error(true, predicted)),
+        "pearson": float(cast(Any, pearsonr(true, predicted))[0]) if both_vary else None,
+        "spearman": float(cast(Any, spearmanr(true, predicted))[0]) if both_vary else None,
     }
 
 
-def why_undefined(found: np.ndarray, true: np.ndarray) -> dict[str, str]:
+def why_undefined(predicted: np.ndarray, true: np.ndarray) -> dict[str, str]:
     """For each of ``Numbers.metrics`` that may be undefined: the reason, for these numbers."""
-    same = "there is one example" if len(true) == 1 else "all true numbers are the same"
+    constant = "there is one example" if len(true) == 1 else "all true numbers are the same"
     varied = len(true) > 1 and bool(np.ptp(true))
-    correlated = "all predicted numbers are the same" if varied else same
-    return {"r2": same, "pearson": correlated, "spearman": correlated}
+    correlated = "all predicted numbers are the same" if varied else constant
+    return {"r2": constant, "pearson": correlated, "spearman": correlated}
 
 
-def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, Any]:
+def ratios(predicted: np.ndarray, true: np.ndarray) -> dict[str, Any]:
     """Ratios of predicted and true numbers above 0, ``[n]``: ``r2`` of the logarithms, and ``median_factor``:
     half of the predictions are at most this many times too large or too small. ``undefined`` says why a value
     is None."""
-    if not (found > 0).all():
-        why = "a prediction is not above 0"
-        return undefined({"r2": None, "median_factor": None}, {"r2": why, "median_factor": why})
-    a, b = np.log(found), np.log(true)
-    out = {"r2": measured(a, b)["r2"], "median_factor": float(np.exp(np.median(np.abs(a - b))))}
+    if not (predicted > 0).all():
+        reason = "a prediction is not above 0"
+        return undefined({"r2": None, "median_factor": None}, {"r2": reason, "median_factor": reason})
+    a, b = np.log(predicted), np.log(true)
+    out = {"r2": regression_metrics(a, b)["r2"], "median_factor": float(np.exp(np.median(np.abs(a - b))))}
     return undefined(out, why_undefined(a, b))
 
 
 def intervals(
-    found: np.ndarray, true: np.ndarray, resamples: int = 1000, seed: int = 0
+    predicted: np.ndarray, true: np.ndarray, resamples: int = 1000, seed: int = 0
 ) -> dict[str, list[float]]:
     """95 % intervals of each of ``Numbers.metrics``, by bootstrap over the examples."""
     n, rng = len(true), np.random.default_rng(seed)
-    errors, middle = found - true, true - true.mean()  # centered: exactly 0 if constant
-    drawn: dict[str, list[np.ndarray]] = {key: [] for key in Numbers.metrics}
+    errors, centered = predicted - true, true - true.mean()  # centered: exactly 0 if constant
+    resampled: dict[str, list[np.ndarray]] = {key: [] for key in Numbers.metrics}
     with np.errstate(invalid="ignore", divide="ignore"):
-        for start in range(0, resamples, DRAWN):
-            size = min(DRAWN, resamples - start)
+        for start in range(0, resamples, BATCH):
+            size = min(BATCH, resamples - start)
             counts = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float64)  # [r, n]
             mse = counts @ errors**2 / n
-            mean = counts @ middle / n
-            drawn["mse"].append(mse)
-            drawn["mae"].append(counts @ np.abs(errors) / n)
-            drawn["r2"].append(1 - mse / (counts @ middle**2 / n - mean**2))
-            drawn["pearson"].append(correlation(counts, found[None], true[None]))
-            ranks = midranks(found, counts), midranks(true, counts)
-            drawn["spearman"].append(correlation(counts, *ranks))
+            mean = counts @ centered / n
+            resampled["mse"].append(mse)
+            resampled["mae"].append(counts @ np.abs(errors) / n)
+            resampled["r2"].append(1 - mse / (counts @ centered**2 / n - mean**2))
+            resampled["pearson"].append(correlation(counts, predicted[None], true[None]))
+            ranks = midranks(predicted, counts), midranks(true, counts)
+            resampled["spearman"].append(correlation(counts, *ranks))
     out = {}
-    for key, parts in drawn.items():
+    for key, parts in resampled.items():
         values = np.concatenate(parts)
         values = values[np.isfinite(values)]  # a resample of equal numbers has no correlation
         if len(values):
@@ -654,9 +657,9 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
     return float(sizes[rank - 1])
 
 
-def errors_on(scale: Scale, found: ArrayLike, true: ArrayLike) -> np.ndarray:
+def errors_on(scale: Scale, predicted: ArrayLike, true: ArrayLike) -> np.ndarray:
     """Absolute errors ``[n]`` of predicted numbers, on the scale of the targets."""
-    return np.abs(on_scale(found, scale) - on_scale(true, scale))
+    return np.abs(on_scale(predicted, scale) - on_scale(true, scale))
 
 
 def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:
@@ -670,9 +673,9 @@ def bounds_around(numbers: ArrayLike, half: float, scale: Scale = "linear") -> n
     return off_scale(np.stack([middle - half, middle + half], 1), scale)
 
 
-def coverage_figures(
+def coverage_metrics(
     errors: ArrayLike,
-    found: ArrayLike,
+    predicted: ArrayLike,
     true: ArrayLike,
     levels: tuple[float, ...] = COVERAGES,
     scale: Scale = "linear",
@@ -681,7 +684,7 @@ def coverage_figures(
     (``covered``) and the ``width``, for JSON; both None if there are too few errors (see ``half_width``), and
     ``needed`` is the required number. On a log scale ``width`` is the median, and an interval reaches up and
     down by ``factor``."""
-    misses = errors_on(scale, found, true)
+    misses = errors_on(scale, predicted, true)
     out = []
     for level in levels:
         record: dict[str, Any] = {"asked": level, "covered": None, "width": None}
@@ -689,7 +692,7 @@ def coverage_figures(
             half = half_width(errors, level)
             record |= {"covered": float((misses <= half).mean()), "width": 2 * half}
             if scale == "log":
-                ends = bounds_around(found, half, scale)
+                ends = bounds_around(predicted, half, scale)
                 record |= {"width": float(np.median(ends[:, 1] - ends[:, 0])), "factor": math.exp(half)}
         else:
             record["needed"] = needed

@@ -14,7 +14,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.baselines import fit_vectorizer
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.targets.regression import ByPermutation
-from glassformer.targets.target import Judged
+from glassformer.targets.target import RunPredictions
 
 
 class Similarity(ByPermutation):
@@ -30,15 +30,15 @@ class Similarity(ByPermutation):
     compared: ClassVar[Sequence[str]] = ("spearman", "pearson")
     in_folds: ClassVar[Sequence[str]] = tuple(metrics)
     examples = predictions = "pairs"
-    told_as: ClassVar[str] = "similarity"
+    terminal_layout: ClassVar[str] = "similarity"
 
     file: ClassVar[str] = "pairs.csv"
-    unranked: ClassVar[tuple[str, str] | None] = (
+    no_review: ClassVar[tuple[str, str] | None] = (
         "cosines of pairs",
         "Look at pairs.csv, which has the cosine and the score of each pair",
     )
 
-    def read_judged(self, folder: Path) -> Judged:
+    def read_run(self, folder: Path) -> RunPredictions:
         """Read the score and the cosine of each evaluated pair."""
         path, digest, scores, cosines = folder / self.file, hashlib.sha256(), [], []
         with path.open(encoding="utf-8", newline="") as file:
@@ -51,10 +51,10 @@ class Similarity(ByPermutation):
                     what, fix = "a score or cosine is not a number", "Evaluate the run again"
                     raise DataError(what, where=f"{path}, row {number}", fix=fix) from None
         if not scores or None in scores:
-            what, fix = "its pairs have no scores to compare cosines by", "Evaluate on pairs that have scores"
+            what, fix = ("the pairs have no scores", "Evaluate on pairs that have scores")
             raise DataError(what, where=str(path), fix=fix)
-        true, found = np.array(scores, np.float64), np.array(cosines, np.float64)
-        return Judged(self, digest.hexdigest(), len(true), true, found)
+        true, cosines_64 = np.array(scores, np.float64), np.array(cosines, np.float64)
+        return RunPredictions(self, digest.hexdigest(), len(true), true, cosines_64)
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
@@ -79,10 +79,10 @@ def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
         second: ``[n]`` second texts; a copy of the partner counts as the partner.
     """
     numbers: dict[str, int] = {}
-    copies = np.array([numbers.setdefault(text, len(numbers)) for text in second])
-    ranks = np.empty(len(copies))
+    text_numbers = np.array([numbers.setdefault(text, len(numbers)) for text in second])
+    ranks = np.empty(len(text_numbers))
     for i, row in enumerate(cosines):
-        others = row[copies != copies[i]]
+        others = row[text_numbers != text_numbers[i]]
         higher = len(others) if np.isnan(row[i]) else (others > row[i]).sum()
         ranks[i] = 1 + higher + (others == row[i]).sum() / 2
     return ranks
@@ -98,15 +98,15 @@ def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
     return {"pairs": len(cosines), "found": share, "reciprocal_rank": mean}
 
 
-def judged(
-    first: np.ndarray, second: np.ndarray, wanted: np.ndarray | None, texts: Sequence[str]
+def validation_metrics(
+    first: np.ndarray, second: np.ndarray, scores: np.ndarray | None, texts: Sequence[str]
 ) -> dict[str, float]:
-    """Validation metrics for vectors of length 1: loss, and Spearman with the scores ``wanted`` (0 to 1) or,
+    """Validation metrics for vectors of length 1: loss, and Spearman with the scores ``scores`` (0 to 1) or,
     if None, the share of partners found among the second texts."""
     cosines = (first * second).sum(1)
-    if wanted is None:
+    if scores is None:
         return {"loss": float(1 - cosines.mean()), "score": retrieval(first @ second.T, texts)["found"]}
-    return {"loss": float(np.square(cosines - wanted).mean()), "score": spearman(cosines, wanted)}
+    return {"loss": float(np.square(cosines - scores).mean()), "score": spearman(cosines, scores)}
 
 
 def correlations(
@@ -119,8 +119,8 @@ def correlations(
     for name, measure in (("spearman", spearman), ("pearson", pearson)):
         out[name] = measure(cosines, scores)
         if rows:
-            drawn = [measure(cosines[r], scores[r]) for r in rows]
-            out[f"{name}_interval"] = [float(v) for v in np.quantile(drawn, (0.025, 0.975))]
+            resampled = [measure(cosines[r], scores[r]) for r in rows]
+            out[f"{name}_interval"] = [float(v) for v in np.quantile(resampled, (0.025, 0.975))]
     return out
 
 

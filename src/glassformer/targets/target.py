@@ -15,11 +15,11 @@ from glassformer.evaluate.compare import Statistic
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share, digits_for
 
-WRITTEN = 1e-6  # the smallest probability in a table, which has six digits
+MIN_WRITTEN = 1e-6  # the smallest probability in a table, which has six digits
 
 
 @dataclass(frozen=True)
-class Judged:
+class RunPredictions:
     """The predictions of one run for the evaluated examples, in the form that its target compares."""
 
     target: Target
@@ -32,14 +32,15 @@ class Judged:
     groups: np.ndarray | None = None  # [n] group numbers from 0; None: examples are resampled separately
 
     @property
-    def drawn(self) -> int:
+    def num_units(self) -> int:
         """Number of examples or groups that are resampled."""
         return self.n if self.groups is None else int(self.groups.max()) + 1
 
 
-Arm = Sequence[Judged]  # the predictions of one model with several seeds
-Pairs = Sequence[tuple[Judged, Judged]]  # predictions of a model and of the baseline with the same seed
-Tested = tuple[str, list[dict[str, Any]], bool]  # name of a test, its results, whether it tests the measure
+Arm = Sequence[RunPredictions]  # the predictions of one model with several seeds
+Pair = tuple[RunPredictions, RunPredictions]  # of a model and of the baseline, with the same seed
+Pairs = Sequence[Pair]
+TestResult = tuple[str, list[dict[str, Any]], bool]  # name, results, whether the test is of the measure
 
 
 class Target:
@@ -47,11 +48,11 @@ class Target:
 
     marks: ClassVar[Sequence[str]] = ()  # keys that only scores of this kind have
     metrics: ClassVar[Mapping[str, Share]]  # key in metrics.json -> metric, in the order of tables
-    leads: ClassVar[Sequence[str]]  # the first metrics of a table
+    main_metrics: ClassVar[Sequence[str]]  # the first metrics of a table
     compared: ClassVar[Sequence[str]] = ()  # metrics by which runs can be compared
-    kept: ClassVar[Sequence[str]] = ()  # further metrics of simple models that a comparison stores
+    extra_metrics: ClassVar[Sequence[str]] = ()  # further metrics of simple models that a comparison stores
     file: ClassVar[str] = ""  # file of the predictions in a run folder; empty: they cannot be compared
-    drawn: ClassVar[str] = "examples"  # name of the resampled units
+    unit_name: ClassVar[str] = "examples"  # name of the resampled units
     in_folds: ClassVar[Sequence[str]] = ()  # metrics of a table of folds; empty: all, the leading ones first
     in_terminal: ClassVar[Sequence[str]] = ()  # columns of a run's table in a terminal; empty: see ``narrow``
     examples: ClassVar[str] = "examples"  # name of the examples
@@ -59,22 +60,22 @@ class Target:
     resampled: ClassVar[str] = "n"  # key of the number of resampled units in the scores
     precise: ClassVar[bool] = False  # percentages always have two decimals
     wide: ClassVar[bool] = False  # in a terminal, a table of folds has only the leading metrics and no time
-    unranked: ClassVar[tuple[str, str] | None] = None  # why labels cannot be reviewed, and a fix
-    uncalibrated: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and a fix
+    no_review: ClassVar[tuple[str, str] | None] = None  # why labels cannot be reviewed, and a fix
+    no_calibration: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and a fix
     measure: ClassVar[str | None] = None  # main metric of a run; None: the recipe's choice
-    told_as: ClassVar[str] = "labels"  # layout of tables and lines in a terminal: that of tags, answers, ...
+    terminal_layout: ClassVar[str] = "labels"  # of tables and lines: that of labels, tags, answers, ...
     labels_given: ClassVar[bool] = False  # whether predictions are labels
-    joint: ClassVar[bool] = False  # whether an example has one class, by a softmax over all logits
+    single_label: ClassVar[bool] = False  # whether an example has one class, by a softmax over all logits
     word_labels: ClassVar[bool] = False  # whether each word has a label, with a probability
-    held_out_of: ClassVar[str] = ""  # units that a split of a table consists of; empty: rows
+    split_units: ClassVar[str] = ""  # units that a split of a table consists of; empty: rows
 
-    def gave(self, scores: Mapping[str, Any]) -> bool:
+    def has_scores(self, scores: Mapping[str, Any]) -> bool:
         """Whether these scores belong to this kind."""
         return any(key in scores for key in self.marks)
 
     def leading(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
         """The leading metrics of a table of such scores; ``measure`` is first if it is one of them."""
-        return sorted(self.leads, key=lambda key: key != measure)
+        return sorted(self.main_metrics, key=lambda key: key != measure)
 
     def narrow(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
         """The columns of a narrow table: the leading metrics, the first with its interval."""
@@ -85,7 +86,7 @@ class Target:
         """The metrics of a table of folds."""
         return self.in_folds or [*dict.fromkeys((*self.leading(measure, {}), *self.metrics))]
 
-    def told(self, measure: str) -> Sequence[str]:
+    def summary_metrics(self, measure: str) -> Sequence[str]:
         """The metrics in a line about all folds."""
         return self.leading(measure, {})[:1]
 
@@ -93,25 +94,25 @@ class Target:
         """Number of decimals of a percentage."""
         return 2 if self.precise else digits_for(n)
 
-    def sized(self, scores: Mapping[str, Any]) -> str:
+    def size_note(self, scores: Mapping[str, Any]) -> str:
         """An addition to the number of examples in messages, such as the number of spans."""
         return ""
 
     # --- comparisons ------------------------------------------------------------------------------
 
-    def wrote(self, folder: Path) -> bool:
+    def has_file(self, folder: Path) -> bool:
         """Whether a run folder holds predictions of this kind."""
         return (folder / self.file).is_file()
 
-    def read_judged(self, folder: Path) -> Judged:
-        """Read the predictions of a run folder (see ``wrote``).
+    def read_run(self, folder: Path) -> RunPredictions:
+        """Read the predictions of a run folder (see ``has_file``).
 
         Raises:
             DataError: they are damaged, or their examples have no true targets.
         """
         raise NotImplementedError
 
-    def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
+    def parse_cells(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
         """Parse predictions from the cells of a table; None: predictions of this kind are not in tables.
 
         Raises:
@@ -123,15 +124,15 @@ class Target:
         """The metric by which to compare runs that selected their best weights by these metrics."""
         return self.compared[0]
 
-    def statistics(self, own: Arm) -> dict[str, Statistic]:
+    def statistics(self, arm: Arm) -> dict[str, Statistic]:
         """Metric -> its statistic for resampling, for all metrics in ``compared``."""
         raise NotImplementedError
 
-    def interval(self, key: str, own: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
+    def interval(self, key: str, arm: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
         """The 95 % interval of the mean over the seeds; ``ends``: the percentiles of the resamples."""
-        return share_interval(mean, own[0].drawn, np.clip(ends, 0, 1).tolist())
+        return share_interval(mean, arm[0].num_units, np.clip(ends, 0, 1).tolist())
 
-    def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
+    def tests(self, measure: str, pairs: Pairs, resamples: int) -> TestResult:
         """Paired tests of two models, one per seed. By default there is none: for words of a sentence and for
         questions on one text, which are not independent, only the bootstrap is valid.
         """

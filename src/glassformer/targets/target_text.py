@@ -24,7 +24,7 @@ class TargetText(Target):
         "length_ratio": Plain("length", form=".3f"),
         "sentences_per_second": Plain("sentences/s", form=".1f"),
     }
-    leads: ClassVar[Sequence[str]] = ("bleu", "chrf")
+    main_metrics: ClassVar[Sequence[str]] = ("bleu", "chrf")
 
 
 def tokenized(text: str) -> str:
@@ -55,10 +55,10 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         raise UnequalLengthsError(
             f"{len(hypotheses)} translations for {len(references)} references", where="translation_scores"
         )
-    bleu, chrf, plain = BLEU(), CHRF(), BLEU(tokenize="none", force=True)
+    bleu, chrf, word_bleu = BLEU(), CHRF(), BLEU(tokenize="none", force=True)
     score = bleu.corpus_score(list(hypotheses), [list(references)])
     characters = chrf.corpus_score(list(hypotheses), [list(references)])
-    words = plain.corpus_score(list(map(tokenized, hypotheses)), [list(map(tokenized, references))])
+    words = word_bleu.corpus_score(list(map(tokenized, hypotheses)), [list(map(tokenized, references))])
     return {
         "n": len(references),
         "bleu": float(score.score),
@@ -68,6 +68,6 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         "signatures": {
             "bleu": str(bleu.get_signature()),
             "chrf": str(chrf.get_signature()),
-            "bleu_tokenised": f"{plain.get_signature()}, both sides lower-cased, words and marks apart",
+            "bleu_tokenised": f"{word_bleu.get_signature()}, both sides lower-cased, words and marks apart",
         },
     }

@@ -31,7 +31,7 @@ from glassformer.evaluate.compare import Statistic, ratio_of, span_f1_of
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import Share
 from glassformer.targets.multiclass import LOSS
-from glassformer.targets.target import Arm, Judged, Target, read_object
+from glassformer.targets.target import Arm, RunPredictions, Target, read_object
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
 CONFUSIONS = 12  # maximum number of pairs of kinds in ``confusions``
@@ -53,43 +53,43 @@ class TokenTags(Target):
         "accuracy": Share("words right"),
         **LOSS,
     }
-    leads: ClassVar[Sequence[str]] = (MEASURE, "accuracy")
+    main_metrics: ClassVar[Sequence[str]] = (MEASURE, "accuracy")
     compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
     in_folds: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "log_loss")
     in_terminal: ClassVar[Sequence[str]] = ("precision", "recall", MEASURE, "accuracy", f"{MEASURE}_interval")
     resampled: ClassVar[str] = "entities"
-    told_as: ClassVar[str] = "tags"
+    terminal_layout: ClassVar[str] = "tags"
     precise: ClassVar[bool] = True
     word_labels: ClassVar[bool] = True
-    held_out_of: ClassVar[str] = "sentences"
+    split_units: ClassVar[str] = "sentences"
 
     file: ClassVar[str] = "predictions.conll"  # word, true tag, predicted tag
 
-    def sized(self, scores: Mapping[str, Any]) -> str:
+    def size_note(self, scores: Mapping[str, Any]) -> str:
         return f", {scores['entities']:,} spans"
 
-    def read_judged(self, folder: Path) -> Judged:
+    def read_run(self, folder: Path) -> RunPredictions:
         path, metrics = folder / self.file, read_object(folder / "metrics.json")
         truth = load_tagged(path, tags_column="2").splits["train"]
-        made = load_tagged(path, tags_column="3").splits["train"].tags or []
+        predicted = load_tagged(path, tags_column="3").splits["train"].tags or []
         tags, scheme = truth.tags or [], metrics.get("scheme") or scheme_of(truth.tags or [])
-        kinds = sorted({kind_of_tag(tag, scheme) for own in (*tags, *made) for tag in own} - {""})
-        pairs = zip(*counted_pairs(tags, made), strict=True)
+        kinds = sorted({kind_of_tag(tag, scheme) for row in (*tags, *predicted) for tag in row} - {""})
+        pairs = zip(*without_ignored(tags, predicted), strict=True)
         right = np.array([sum(a == b for a, b in zip(t, p, strict=True)) for t, p in pairs])
-        words = np.array([len(tagged_places(own)) for own in tags])
+        words = np.array([len(tagged_places(row)) for row in tags])
         examples = repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace")
-        found = SpanCounts(*span_counts(tags, made, scheme, kinds), right, words)
+        counts = SpanCounts(*span_counts(tags, predicted, scheme, kinds), right, words)
         loss = (metrics.get("test") or {}).get("log_loss")
         # The digest is of sentences and true tags only, since runs may predict different kinds.
         digest = hashlib.sha256(examples).hexdigest()
-        return Judged(self, digest, len(words), None, found, log_loss=loss)
+        return RunPredictions(self, digest, len(words), None, counts, log_loss=loss)
 
-    def statistics(self, own: Arm) -> dict[str, Statistic]:
-        found = [a.predicted for a in own]
-        counts = [s.true for s in found], [s.made for s in found], [s.exact for s in found]
+    def statistics(self, runs: Arm) -> dict[str, Statistic]:
+        seeds = [a.predicted for a in runs]
+        counts = ([s.true for s in seeds], [s.predicted for s in seeds], [s.exact for s in seeds])
         return {
             MEASURE: span_f1_of(*counts),
-            "accuracy": ratio_of(np.stack([s.right for s in found]), found[0].words),
+            "accuracy": ratio_of(np.stack([s.right for s in seeds]), seeds[0].words),
             "macro_f1": span_f1_of(*counts, macro=True),
         }
 
@@ -99,13 +99,13 @@ class SpanCounts:
     """Numbers of spans and words in each of the n evaluated sentences of a run."""
 
     true: np.ndarray  # [n, K] true spans of each kind
-    made: np.ndarray  # [n, K] predicted spans
+    predicted: np.ndarray  # [n, K] predicted spans
     exact: np.ndarray  # [n, K] spans that are both true and predicted
     right: np.ndarray  # [n] words with the right tag
     words: np.ndarray  # [n] all words
 
 
-def tag_figures(
+def tag_metrics(
     truth: Sequence[Sequence[str]],
     predicted: Sequence[Sequence[str]],
     scheme: Scheme,
@@ -124,38 +124,38 @@ def tag_figures(
         ``by_kind`` (precision, recall, f1, support, found), ``errors`` and ``errors_by_kind`` (see
         ``errors_of``), ``confusions`` (true kind, predicted kind, count).
     """
-    truth, predicted = counted_pairs(truth, predicted)
-    wanted = [spans_of(tags, scheme) for tags in truth]
-    found = [spans_of(tags, scheme) for tags in predicted]
+    truth, predicted = without_ignored(truth, predicted)
+    true_spans = [spans_of(tags, scheme) for tags in truth]
+    predicted_spans = [spans_of(tags, scheme) for tags in predicted]
     words = sum(map(len, truth))
-    same = sum(a == b for t, p in zip(truth, predicted, strict=True) for a, b in zip(t, p, strict=True))
-    right, named, given = Counter(), Counter(), Counter()  # kind -> spans: exact, predicted, true
+    num_right = sum(a == b for t, p in zip(truth, predicted, strict=True) for a, b in zip(t, p, strict=True))
+    num_exact, num_predicted, num_true = Counter(), Counter(), Counter()  # number of spans of each kind
     errors: dict[str, Counter[str]] = {error: Counter() for error in ERRORS}
     confusions: Counter[tuple[str, str]] = Counter()
     counts = np.zeros((len(truth), 3))  # exact, predicted, true spans of each sentence
-    for i, (t, p) in enumerate(zip(wanted, found, strict=True)):
+    for i, (t, p) in enumerate(zip(true_spans, predicted_spans, strict=True)):
         exact = set(t) & set(p)
         counts[i] = len(exact), len(p), len(t)
-        right.update(span.kind for span in exact)
-        named.update(span.kind for span in p)
-        given.update(span.kind for span in t)
+        num_exact.update(span.kind for span in exact)
+        num_predicted.update(span.kind for span in p)
+        num_true.update(span.kind for span in t)
         for error, kind, other in errors_of(t, p):
             errors[error][kind] += 1
             if other:
                 confusions[kind, other] += 1
-    kinds = sorted(named.keys() | given.keys())
-    by_kind = {k: _scores(right[k], named[k], given[k]) for k in kinds}
-    whole = _scores(*map(int, counts.sum(0)))
+    kinds = sorted(num_predicted.keys() | num_true.keys())
+    by_kind = {k: _scores(num_exact[k], num_predicted[k], num_true[k]) for k in kinds}
+    total = _scores(*map(int, counts.sum(0)))
     return {
         "n": len(truth),
         "words": words,
-        "accuracy": same / max(words, 1),
-        "precision": whole["precision"],
-        "recall": whole["recall"],
-        MEASURE: whole["f1"],
-        **({f"{MEASURE}_interval": _interval(whole, counts, bootstrap, seed)} if bootstrap else {}),
+        "accuracy": num_right / max(words, 1),
+        "precision": total["precision"],
+        "recall": total["recall"],
+        MEASURE: total["f1"],
+        **({f"{MEASURE}_interval": _interval(total, counts, bootstrap, seed)} if bootstrap else {}),
         "macro_f1": sum(s["f1"] for s in by_kind.values()) / max(len(by_kind), 1),
-        "entities": whole["support"],
+        "entities": total["support"],
         "by_kind": by_kind,
         "errors": {error: errors[error].total() for error in ERRORS},
         "errors_by_kind": {k: {error: errors[error][k] for error in ERRORS} for k in kinds},
@@ -163,7 +163,7 @@ def tag_figures(
     }
 
 
-def counted_pairs(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
+def without_ignored(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
     """True and predicted tags of each sentence, without the ignored words."""
     if not any(NOT_TAGGED in tags for tags in truth):
         return truth, predicted
@@ -188,11 +188,11 @@ def span_counts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Numbers of true, predicted and correctly predicted spans per sentence and kind, ``[n, K]`` each."""
     number = {kind: k for k, kind in enumerate(kinds)}
-    truth, predicted = counted_pairs(truth, predicted)
+    truth, predicted = without_ignored(truth, predicted)
     out = np.zeros((3, len(truth), len(kinds)), np.float32)
     for i, (t, p) in enumerate(zip(truth, predicted, strict=True)):
-        wanted, found = spans_of(t, scheme), spans_of(p, scheme)
-        for row, spans in enumerate((wanted, found, set(wanted) & set(found))):
+        true_spans, predicted_spans = spans_of(t, scheme), spans_of(p, scheme)
+        for row, spans in enumerate((true_spans, predicted_spans, set(true_spans) & set(predicted_spans))):
             for span in spans:
                 out[row, i, number[span.kind]] += 1
     return out[0], out[1], out[2]
@@ -210,11 +210,11 @@ def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[st
     for span in truth:
         if span in exact:
             continue
-        near = [p for p in predicted if p not in exact and p.start < span.end and span.start < p.end]
-        if any(p.kind == span.kind for p in near):
+        overlapping = [p for p in predicted if p not in exact and p.start < span.end and span.start < p.end]
+        if any(p.kind == span.kind for p in overlapping):
             out.append(("wrong_border", span.kind, ""))
-        elif near:
-            out.append(("wrong_kind", span.kind, near[0].kind))
+        elif overlapping:
+            out.append(("wrong_kind", span.kind, overlapping[0].kind))
         else:
             out.append(("missed", span.kind, ""))
     for span in predicted:
@@ -223,28 +223,28 @@ def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[st
     return out
 
 
-def _scores(right: int, found: int, wanted: int) -> dict[str, Any]:
-    precision, recall = right / found if found else 0.0, right / wanted if wanted else 0.0
+def _scores(right: int, predicted: int, true: int) -> dict[str, Any]:
+    precision, recall = right / predicted if predicted else 0.0, right / true if true else 0.0
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-    return {"precision": precision, "recall": recall, "f1": f1, "support": wanted, "found": found}
+    return {"precision": precision, "recall": recall, "f1": f1, "support": true, "found": predicted}
 
 
-def _interval(whole: dict[str, Any], counts: np.ndarray, draws: int, seed: int) -> list[float]:
+def _interval(total: dict[str, Any], counts: np.ndarray, draws: int, seed: int) -> list[float]:
     """95 % interval of the F1 from resampled sentences; ``counts`` ``[n, 3]`` exact, predicted, true."""
     n = len(counts)
     rng = np.random.default_rng(seed)
     sums = np.array([counts[rng.integers(0, n, n)].sum(0) for _ in range(draws)])  # [draws, 3]
     f1 = 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1)
-    return share_interval(whole["f1"], whole["support"], np.quantile(f1, [0.025, 0.975]).tolist())
+    return share_interval(total["f1"], total["support"], np.quantile(f1, [0.025, 0.975]).tolist())
 
 
-def frequent_tags(train: TaggedSplit, judged: TaggedSplit, scheme: Scheme) -> list[list[str]]:
+def frequent_tags(train: TaggedSplit, split: TaggedSplit, scheme: Scheme) -> list[list[str]]:
     """Baseline: the most frequent training tag of each word; for unknown words, of all words."""
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    tally: dict[str, Counter[str]] = defaultdict(Counter)
     for words, tags in zip(train.words, train.tags or (), strict=True):
         for word, tag in zip(words, repaired(tags, scheme), strict=True):
             if tag != NOT_TAGGED:
-                seen[word][tag] += 1
-    usual = Counter(tag for counts in seen.values() for tag in counts.elements()).most_common(1)[0][0]
-    best = {word: counts.most_common(1)[0][0] for word, counts in seen.items()}
-    return [repaired([best.get(word, usual) for word in words], scheme) for words in judged.words]
+                tally[word][tag] += 1
+    common = Counter(tag for counts in tally.values() for tag in counts.elements()).most_common(1)[0][0]
+    best = {word: counts.most_common(1)[0][0] for word, counts in tally.items()}
+    return [repaired([best.get(word, common) for word in words], scheme) for words in split.words]

@@ -64,8 +64,8 @@ class Adapts:
             raise ConfigError(
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
-        now = self.configs()["train"]  # for old pickles, which lack ``adapter_scale_``
-        rank, alpha = getattr(self, "adapter_scale_", None) or (now.lora_rank, now.lora_alpha)
+        train = self.configs()["train"]  # for old pickles, which lack ``adapter_scale_``
+        rank, alpha = getattr(self, "adapter_scale_", None) or (train.lora_rank, train.lora_alpha)
         head_weights = head_in_hub(self.model_) if head else None
         save_adapter(
             Path(path),
@@ -135,7 +135,7 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
     """
     model, values = model_of(est), []
     hooks = [
-        layer.feed_forward.down.register_forward_pre_hook(lambda _, given: values.append(given[0]))
+        layer.feed_forward.down.register_forward_pre_hook(lambda _, inputs: values.append(inputs[0]))
         for layer in model.encoder.layers
     ]
     total = torch.zeros(len(hooks), model.config.encoder.d_ff)
@@ -171,13 +171,13 @@ def prune(est: Any, X: Sequence[Any], share: float) -> Any:
     pruned = copy.copy(est)
     pruned.model_ = model = copy.deepcopy(model_of(est))
     for layer, values in zip(model.encoder.layers, importance, strict=True):
-        _keep(layer.feed_forward, values.topk(count).indices.sort().values)
+        _keep_units(layer.feed_forward, values.topk(count).indices.sort().values)
     encoder = replace(model.config.encoder, d_ff=count)
     model.encoder.config, model.config = encoder, replace(model.config, encoder=encoder)
     return pruned
 
 
-def _keep(network: FeedForward | GatedFeedForward, units: Tensor) -> None:
+def _keep_units(network: FeedForward | GatedFeedForward, units: Tensor) -> None:
     """Leave only those units, in place."""
     up, down = network.up, network.down
     units = units.to(up.weight.device)

@@ -39,11 +39,11 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning, OtherLanguageWarning
 from glassformer.process import without_warnings
 from glassformer.runtime import choose_device
-from glassformer.targets.regression import measured
+from glassformer.targets.regression import regression_metrics
 from glassformer.tasks.build import pieces_if_foreign
 from glassformer.tasks.estimator import Fit
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
-from glassformer.train.config import chosen, outside
+from glassformer.train.config import auto_values, user_stacklevel
 from glassformer.train.distributed import join, world
 from glassformer.train.loop import SHARES
 
@@ -69,20 +69,20 @@ class Candidate:
     """A model that may be chosen.
 
     Args:
-        settings: the estimator's parameters for it.
-        learns: whether it is trained by gradient descent.
-        lacks: a warning for the user: why there is no pre-trained encoder in its place; empty: no warning.
+        settings: the estimator's parameters for this model.
+        is_trained: whether the model is trained by gradient descent.
+        warning: a warning for the user: why there is no pre-trained encoder in its place; empty: no warning.
     """
 
     name: str
     settings: dict[str, Any]
-    learns: bool = False
-    lacks: str = ""
+    is_trained: bool = False
+    warning: str = ""
 
     @property
     def fine_tunes(self) -> bool:
         """Whether training starts from pre-trained weights."""
-        return self.learns and "head_start" in self.settings
+        return self.is_trained and "head_start" in self.settings
 
     def with_share(self, share: float) -> Candidate:
         """The candidate with that ``start_share``, if it fine-tunes."""
@@ -91,7 +91,7 @@ class Candidate:
 
 TFIDF = Candidate("tfidf", {"model": "tfidf"})
 HOG = Candidate("hog", {"model": "hog"})
-SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, learns=True)
+SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, is_trained=True)
 SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )
@@ -114,7 +114,7 @@ def sides_apart(candidate: Candidate) -> Candidate:
 def fine_tuned(encoder: str, **more: Any) -> Candidate:
     """The candidate that fine-tunes a checkpoint, starting from a head as ``frozen`` fits it."""
     settings = {"model": encoder, "head_start": "solved", **more}
-    return Candidate(f"{encoder}, fine-tuned", settings, learns=True)
+    return Candidate(f"{encoder}, fine-tuned", settings, is_trained=True)
 
 
 @dataclass
@@ -125,17 +125,19 @@ class Tried:
     outputs: np.ndarray
     score: float
     seconds: float
-    fitted: Any = None  # the estimator; None after cross-validation
+    estimator: Any = None  # the estimator; None after cross-validation
 
     @property
     def share(self) -> float:
         """The share of the pre-trained weights in the interpolation."""
-        chosen = {} if self.fitted is None else self.fitted.chosen_
+        chosen = {} if self.estimator is None else self.estimator.chosen_
         return self.candidate.settings.get("start_share", chosen.get("start_share", 0.0))
 
 
-def asks_for_encoder(clf: Any) -> bool:
-    """Whether a parameter is set that only encoders have; ``auto`` then fits one model (``usual``)."""
+def needs_encoder(clf: Any) -> bool:
+    """Whether a parameter is set that only encoders have; ``auto`` then fits one model
+    (``default_candidate``).
+    """
     changed = {key for key, default in clf.defaults().items() if getattr(clf, key) != default}
     return bool(changed - obeyed(clf.SECTIONS.values(), "search")) or clf.precision == "int8"
 
@@ -145,47 +147,47 @@ def fit_auto(
 ) -> Any:
     """Fit an estimator with ``model="auto"`` on the arguments of ``fit``: it takes over the fitted state of
     the winner, and has ``tried_``: score and time of each candidate."""
-    if asks_for_encoder(clf) or world()[1] > 1:  # processes that share one training
-        alone = usual(clf)
+    if needs_encoder(clf) or world()[1] > 1:  # processes that share one training
+        single = default_candidate(clf)
     else:
-        alone = SHIFTED if began_alone(checkpoints if resume else None) else None
-    if alone is not None:  # nothing to compare
-        winner = _new_estimator(clf, alone)
+        single = SHIFTED if started_alone(checkpoints if resume else None) else None
+    if single is not None:  # nothing to compare
+        winner = _new_estimator(clf, single)
         X, y, validation, weights = data
-        given = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
+        options = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
         winner.set_params(validation_fraction=clf.validation_fraction)
-        winner.fit(X, y, validation=validation, callbacks=[Mirror(clf, winner), *callbacks], **given)
+        winner.fit(X, y, validation=validation, callbacks=[Mirror(clf, winner), *callbacks], **options)
         return _become(clf, winner, list(winner.tried_))
-    started, found = time.perf_counter(), candidates(clf)
+    started, to_try = time.perf_counter(), candidates(clf)
     device = choose_device(clf.device)
     fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
-    fit.together = bool(clf.validation_fraction)
-    fit.examples, fit.held = clf._examples(fit, *data)
+    fit.group_duplicates = bool(clf.validation_fraction)
+    fit.examples, fit.validation = clf._examples(fit, *data)
     if are_pairs(fit.examples.X):
-        found = [sides_apart(one) if one.settings.get("train_layers") == 0 else one for one in found]
+        to_try = [sides_apart(c) if c.settings.get("train_layers") == 0 else c for c in to_try]
     kind, classes = clf.kind_, clf.classes_  # restored below: callbacks see those of the candidate
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
     if not len(search.truth):  # one example per class: take the candidate that needs the fewest
-        found = [next((one for one in found if one.settings.get("train_layers") == 0), found[0])]
+        to_try = [next((c for c in to_try if c.settings.get("train_layers") == 0), to_try[0])]
     limit = clf.time_limit
     try:
-        for candidate in found:
+        for candidate in to_try:
             perfect = bool(search.tried) and search.tried[-1].score == search.perfect
-            if candidate.lacks and not perfect:
-                warnings.warn(candidate.lacks, FromScratchWarning, outside())
+            if candidate.warning and not perfect:
+                warnings.warn(candidate.warning, FromScratchWarning, user_stacklevel())
             if perfect:
-                search.left_out[candidate.name] = PERFECT
+                search.skipped[candidate.name] = PERFECT
             elif limit is not None and search.tried and time.perf_counter() - started > limit:
-                search.left_out[candidate.name] = "time_limit"
+                search.skipped[candidate.name] = "time_limit"
             elif candidate.fine_tunes and clf.inputs.has_images and len(search.X) > MOST_IMAGES:
-                search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
-            elif candidate.learns and search.is_foreign(candidate):
-                search.left_out[candidate.name] = FOREIGN
+                search.skipped[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
+            elif candidate.is_trained and search.is_foreign(candidate):
+                search.skipped[candidate.name] = FOREIGN
             elif len(search.truth):
                 search.run(search.in_time(candidate))
-        winner = search.winner() if search.tried else search.fit_whole(found[0])
+        winner = search.winner() if search.tried else search.fit_whole(to_try[0])
     except (Interrupted, KeyboardInterrupt):
-        if not search.can_end_early(found):
+        if not search.can_end_early(to_try):
             raise
         winner = search.winner()
     _become(clf, winner, search.records() if search.tried else [])
@@ -194,16 +196,19 @@ def fit_auto(
     return clf
 
 
-def usual(clf: Any) -> Candidate:
-    """The candidate that ``auto`` fits when it does not compare several."""
+def default_candidate(clf: Any) -> Candidate:
+    """The candidate that ``auto`` fits when it compares no candidates."""
     return SCRATCH if clf.inputs.has_images else fine_tuned(ENCODER)
 
 
-def began_alone(checkpoints: str | Path | None) -> bool:
+def started_alone(checkpoints: str | Path | None) -> bool:
     """Whether the checkpoints are of an image encoder from scratch that was not compared with others. Older
     versions trained only that one when the Hub could not be reached."""
-    begun = (None if checkpoints is None else newest_fingerprint(checkpoints)) or {}
-    return begun.get("model") == IMAGE_SCRATCH and begun.get("start_share") != COMPARED["start_share"]
+    fingerprint = (None if checkpoints is None else newest_fingerprint(checkpoints)) or {}
+    return (
+        fingerprint.get("model") == IMAGE_SCRATCH
+        and fingerprint.get("start_share") != COMPARED["start_share"]
+    )
 
 
 def candidates(clf: Any) -> list[Candidate]:
@@ -213,8 +218,8 @@ def candidates(clf: Any) -> list[Candidate]:
     try:
         resolve_checkpoint(encoder)
     except CheckpointError as error:
-        why = f"images are learned from scratch, without the pre-trained {encoder} (88 MB): {error}"
-        shifted = replace(SHIFTED, settings=SHIFTED.settings | COMPARED, lacks=why)
+        reason = f"images are learned from scratch, without the pre-trained {encoder} (88 MB): {error}"
+        shifted = replace(SHIFTED, settings=SHIFTED.settings | COMPARED, warning=reason)
         return [HOG, shifted] if images else [TFIDF]
     if images:
         return [HOG, frozen(encoder), fine_tuned(encoder, augment="light")]
@@ -226,39 +231,41 @@ class Search:
 
     def __init__(self, clf: Any, fit: Fit, callbacks: list[Callback], checkpoints: Any, resume: bool):
         self.clf, self.fit = clf, fit
-        self.calls, self.checkpoints, self.resume = callbacks, checkpoints, resume
+        self.callbacks, self.checkpoints, self.resume = callbacks, checkpoints, resume
         stops = [call for call in callbacks if isinstance(call, StopOnSignal)]
-        self.quiet: list[Callback] = [StopUnsaved(call.folder) for call in stops]
+        self.stop_callbacks: list[Callback] = [StopUnsaved(call.folder) for call in stops]
         self.tried: list[Tried] = []
-        self.left_out: dict[str, str] = {}  # candidate -> why
+        self.skipped: dict[str, str] = {}  # candidate -> why
         self.pass_seconds = 0.0  # prediction time per example of the last candidate
         self.X, self.targets, self.weights = fit.examples
         rows = np.arange(len(self.X))
-        self.learned, self.decide = rows, rows[:0]  # rows to train on; rows to score on
-        self.place = np.full(len(self.X), -1)  # the fold that holds out each row; -1: none
-        if fit.held is not None and len(fit.held[1]) >= ENOUGH:
-            self.truth = fit.held[1]
+        self.train_rows, self.score_rows = rows, rows[:0]  # rows to train on; rows to score on
+        self.fold_of = np.full(len(self.X), -1)  # the fold that holds out each row; -1: none
+        if fit.validation is not None and len(fit.validation[1]) >= ENOUGH:
+            self.truth = fit.validation[1]
         elif len(self.X) > MOST_FOLDED:
             strata = clf.kind_.stratify_by(self.raw(self.targets), self.targets)
-            self.learned, self.decide = grouped_split(strata, clf.copies_of(self.X), HELD_OUT, clf.seed)
-            self.truth = self.targets[self.decide]
+            self.train_rows, self.score_rows = grouped_split(
+                strata, clf.copies_of(self.X), HELD_OUT, clf.seed
+            )
+            self.truth = self.targets[self.score_rows]
         else:
-            self.place = folds_of(clf, self.X, self.targets)
+            self.fold_of = folds_of(clf, self.X, self.targets)
             if clf.tokens_of(self.X) > FOLDED_TOKENS:
-                self.place[self.place > 0] = -1  # only the first fold is scored
-            self.decide = np.flatnonzero(self.place >= 0)
-            self.truth = self.targets[self.decide]
+                self.fold_of[self.fold_of > 0] = -1  # only the first fold is scored
+            self.score_rows = np.flatnonzero(self.fold_of >= 0)
+            self.truth = self.targets[self.score_rows]
 
     @property
     def by_folds(self) -> bool:
-        return bool((self.place >= 0).any())
+        return bool((self.fold_of >= 0).any())
 
     def raw(self, targets: np.ndarray) -> Any:
         """Convert encoded targets back to labels or numbers, as ``fit`` accepts them."""
         kind = self.clf.kind_
-        if kind.binary:
+        if kind.is_multilabel:
             return targets.astype(int)
-        return self.clf.classes_[targets] if kind.labels_given else kind.own(targets)
+        return self.clf.classes_[targets] if kind.labels_given else kind.to_numbers(targets)
 
     def is_foreign(self, candidate: Candidate) -> bool:
         """Whether the frozen encoder was not the best, and the texts are in a language it does not know."""
@@ -279,63 +286,71 @@ class Search:
     def run(self, candidate: Candidate) -> None:
         """Fit and score a candidate."""
         if candidate.fine_tunes:
-            for call in self.calls:
+            for call in self.callbacks:
                 call.note(f"{candidate.name}: at most about {_duration(self._expected(candidate))}")
         began = time.perf_counter()
-        fitted = None
+        estimator = None
         if self.by_folds:
-            parts = self._cross_validated(candidate)
+            parts = self._cross_validate(candidate)
             share = max(parts, key=lambda share: self._score(parts[share], slice(None)))
             candidate, outputs = candidate.with_share(share), parts[share]
         else:
-            trains = candidate.learns
-            fitted = self._fitted(candidate, self.learned, self.calls if trains else self.quiet, trains)
-            held = self.fit.held[0] if not len(self.decide) else [self.X[i] for i in self.decide]
-            outputs = self._outputs(fitted, held)
+            trains = candidate.is_trained
+            estimator = self._fit_candidate(
+                candidate, self.train_rows, self.callbacks if trains else self.stop_callbacks, trains
+            )
+            inputs = (
+                self.fit.validation[0] if not len(self.score_rows) else [self.X[i] for i in self.score_rows]
+            )
+            outputs = self._outputs(estimator, inputs)
         score = self._score(outputs, slice(None))
-        self.tried.append(Tried(candidate, outputs, score, time.perf_counter() - began, fitted))
-        for call in self.calls:
+        self.tried.append(Tried(candidate, outputs, score, time.perf_counter() - began, estimator))
+        for call in self.callbacks:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
     def _expected(self, candidate: Candidate) -> float:
         """Upper estimate of the seconds of fine-tuning, from the prediction time of the frozen encoder."""
-        suits = chosen(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))
+        suits = auto_values(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))
         epochs = candidate.settings.get("epochs", suits["epochs"])
-        folds = len({*self.place[self.decide].tolist()}) if self.by_folds else 0
+        folds = len({*self.fold_of[self.score_rows].tolist()}) if self.by_folds else 0
         fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # + 1: the final fit on all examples
         return PASSES * epochs * fits * len(self.X) * self.pass_seconds
 
-    def _outputs(self, fitted: Any, X: Sequence[Any]) -> np.ndarray:
+    def _outputs(self, estimator: Any, X: Sequence[Any]) -> np.ndarray:
         began = time.perf_counter()
-        outputs = fitted.outputs(X)
+        outputs = estimator.outputs(X)
         self.pass_seconds = (time.perf_counter() - began) / max(len(X), 1)
         return outputs
 
-    def _cross_validated(self, candidate: Candidate) -> dict[float, np.ndarray]:
+    def _cross_validate(self, candidate: Candidate) -> dict[float, np.ndarray]:
         """``start_share`` -> out-of-fold outputs ``[m, C]`` for the rows to score on."""
-        found: dict[float, np.ndarray] = {}
-        for fold in sorted({*self.place[self.decide].tolist()}):
-            held, start = np.flatnonzero(self.place == fold), StartWeights()
-            calls = [start, *self.quiet] if candidate.fine_tunes else self.quiet
-            fitted = self._fitted(candidate, np.flatnonzero(self.place != fold), calls, False)
-            for share in start.shares(fitted) if candidate.fine_tunes else (0.0,):
-                part = self._outputs(fitted, [self.X[i] for i in held])
-                found.setdefault(share, np.empty((len(self.X), part.shape[1])))[held] = part
-        return {share: outputs[self.decide] for share, outputs in found.items()}
+        by_share: dict[float, np.ndarray] = {}
+        for fold in sorted({*self.fold_of[self.score_rows].tolist()}):
+            held_rows, start = np.flatnonzero(self.fold_of == fold), StartWeights()
+            calls = [start, *self.stop_callbacks] if candidate.fine_tunes else self.stop_callbacks
+            estimator = self._fit_candidate(candidate, np.flatnonzero(self.fold_of != fold), calls, False)
+            for share in start.shares(estimator) if candidate.fine_tunes else (0.0,):
+                part = self._outputs(estimator, [self.X[i] for i in held_rows])
+                by_share.setdefault(share, np.empty((len(self.X), part.shape[1])))[held_rows] = part
+        return {share: outputs[self.score_rows] for share, outputs in by_share.items()}
 
-    def _fitted(self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], kept: bool) -> Any:
-        """Fit the candidate on ``rows``; ``kept``: with checkpoints."""
+    def _fit_candidate(
+        self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], with_checkpoints: bool
+    ) -> Any:
+        """Fit the candidate on ``rows``; ``with_checkpoints``: with checkpoints."""
         model = _new_estimator(self.clf, candidate)
-        inner = self.by_folds and len(rows) < len(self.X)  # in a fold, no other examples select the epoch
+        in_fold = self.by_folds and len(rows) < len(self.X)  # in a fold, no other examples select the epoch
         validation = None
-        if self.fit.held is not None and not inner:
-            validation = self.fit.held[0], self.raw(self.fit.held[1])
-        elif not inner and len(self.decide) and not self.by_folds:
-            validation = [self.X[i] for i in self.decide], self.raw(self.truth)
+        if self.fit.validation is not None and not in_fold:
+            validation = self.fit.validation[0], self.raw(self.fit.validation[1])
+        elif not in_fold and len(self.score_rows) and not self.by_folds:
+            validation = [self.X[i] for i in self.score_rows], self.raw(self.truth)
         if self.by_folds and candidate.fine_tunes:  # the folds scored the last epoch, so use it here too
             model.keep_best = False
-        given: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if kept else {}
-        calls = [Mirror(self.clf, model), *calls] if kept or calls is self.calls else calls
+        options: dict[str, Any] = (
+            {"checkpoints": self.checkpoints, "resume": self.resume} if with_checkpoints else {}
+        )
+        calls = [Mirror(self.clf, model), *calls] if with_checkpoints or calls is self.callbacks else calls
         weights = None if self.weights is None else self.weights[rows]
         X = [self.X[i] for i in rows]
         return model.fit(
@@ -344,7 +359,7 @@ class Search:
             validation=validation,
             sample_weight=weights,
             callbacks=calls,
-            **given,
+            **options,
         )
 
     # --- scores ----------------------------------------------------------------------------------
@@ -353,7 +368,7 @@ class Search:
     def metric(self) -> str:
         """Name of the score: ``monitor``, or mean average precision for multi-label, R² for numbers."""
         kind, monitor = self.clf.kind_, self.clf.monitor
-        if kind.binary:
+        if kind.is_multilabel:
             return "average precision"
         if not kind.labels_given:
             return "R²" if monitor == "loss" else monitor
@@ -365,24 +380,29 @@ class Search:
         return 0.0 if self.metric == "log loss (negative)" else 1.0
 
     def _score(self, outputs: np.ndarray, rows: Any) -> float:
-        kind, truth, found = self.clf.kind_, self.truth[rows], outputs[rows]
-        if kind.binary:
+        kind, truth, predicted = self.clf.kind_, self.truth[rows], outputs[rows]
+        if kind.is_multilabel:
             from sklearn.metrics import average_precision_score
 
-            some = truth.any(0)
-            if not some.any():
+            occurs = truth.any(0)
+            if not occurs.any():
                 return 0.0
-            return float(average_precision_score(truth[:, some], found[:, some], average="macro"))
+            return float(average_precision_score(truth[:, occurs], predicted[:, occurs], average="macro"))
         if not kind.labels_given:
-            return measured(found[:, 0], kind.own(truth))[self.metric.lower().replace("²", "2")] or 0.0
+            return (
+                regression_metrics(predicted[:, 0], kind.to_numbers(truth))[
+                    self.metric.lower().replace("²", "2")
+                ]
+                or 0.0
+            )
         if self.metric == "accuracy":
-            return float((found.argmax(1) == truth).mean())
+            return float((predicted.argmax(1) == truth).mean())
         if self.metric == "macro_f1":
             from sklearn.metrics import f1_score
 
-            return float(f1_score(truth, found.argmax(1), average="macro"))
-        own = found[np.arange(len(truth)), truth]
-        return float(np.log(np.maximum(own, 1e-12)).mean())
+            return float(f1_score(truth, predicted.argmax(1), average="macro"))
+        likelihoods = predicted[np.arange(len(truth)), truth]
+        return float(np.log(np.maximum(likelihoods, 1e-12)).mean())
 
     def _ahead(self, costlier: Tried, cheaper: Tried) -> bool:
         """Whether the more expensive of two models is better by more than the margin."""
@@ -396,64 +416,66 @@ class Search:
 
     def best(self) -> Tried:
         """The winner among the candidates tried so far."""
-        best, *costlier = [tried for tried in self.tried if tried.candidate.name not in self.left_out]
+        best, *costlier = [tried for tried in self.tried if tried.candidate.name not in self.skipped]
         for tried in costlier:
             if self._ahead(tried, best):
                 best = tried
         return best
 
-    def can_end_early(self, found: Sequence[Candidate]) -> bool:
+    def can_end_early(self, to_try: Sequence[Candidate]) -> bool:
         """After an interruption: whether to end with the best candidate so far, and skip the others of
-        ``found``."""
-        stops = [call for call in self.calls if isinstance(call, StopOnSignal)]
+        ``to_try``."""
+        stops = [call for call in self.callbacks if isinstance(call, StopOnSignal)]
         if not (self.tried and any(call.best_so_far for call in stops)):
             return False
         scored = {tried.candidate.name for tried in self.tried}
-        stopped = [one.name for one in found if one.name not in scored | self.left_out.keys()]
-        if not stopped and self.best().candidate.learns:  # interrupted in its final fit on all examples
+        stopped = [c.name for c in to_try if c.name not in scored | self.skipped.keys()]
+        if not stopped and self.best().candidate.is_trained:  # interrupted in its final fit on all examples
             stopped = [self.best().candidate.name]
         if not stopped or scored == set(stopped):
             return False
-        self.left_out |= dict.fromkeys(stopped, STOPPED)
-        self.calls = [call for call in self.calls if call not in stops]  # a second signal stops at once
-        for call in self.calls:
+        self.skipped |= dict.fromkeys(stopped, STOPPED)
+        self.callbacks = [
+            call for call in self.callbacks if call not in stops
+        ]  # a second signal stops at once
+        for call in self.callbacks:
             call.note(f"interrupted: ends with {self.best().candidate.name}, the best so far")
         return True
 
     def winner(self) -> Any:
         """The best candidate, fitted on all training examples, with all callbacks."""
         best = self.best()
-        if best.candidate.learns and not self.by_folds:
-            return best.fitted
+        if best.candidate.is_trained and not self.by_folds:
+            return best.estimator
         return self.fit_whole(best.candidate)
 
     def fit_whole(self, candidate: Candidate) -> Any:
         """Fit a candidate on all training examples."""
-        return self._fitted(candidate, np.arange(len(self.X)), self.calls, candidate.learns)
+        return self._fit_candidate(candidate, np.arange(len(self.X)), self.callbacks, candidate.is_trained)
 
     def records(self) -> list[dict[str, Any]]:
         """One JSON record per candidate: its score, the number of examples scored, and its time."""
-        best, how = self.best(), "cross-validation" if self.by_folds else "validation"
-        found = [
+        best, method = self.best(), "cross-validation" if self.by_folds else "validation"
+        out = [
             {
                 "model": tried.candidate.name,
                 "metric": self.metric,
                 "score": tried.score,
                 "examples": len(self.truth),
-                "by": how,
+                "by": method,
                 "seconds": round(tried.seconds, 2),
                 "chosen": tried is best,
             }
             | ({"start_share": tried.share} if tried.candidate.fine_tunes else {})
             for tried in self.tried
         ]
-        scored = {record["model"]: record for record in found}
-        for name, why in self.left_out.items():
+        scored = {record["model"]: record for record in out}
+        for name, reason in self.skipped.items():
             if name in scored:
-                scored[name]["left out"] = why
+                scored[name]["left out"] = reason
             else:
-                found.append({"model": name, "left out": why})
-        return found
+                out.append({"model": name, "left out": reason})
+        return out
 
 
 class StopUnsaved(StopOnSignal):
@@ -472,12 +494,12 @@ class StartWeights(Callback):
         self.weights = training.optimizer.weights()
 
     @torch.no_grad()
-    def shares(self, fitted: Any) -> Iterator[float]:
+    def shares(self, estimator: Any) -> Iterator[float]:
         """Yield each of ``SHARES`` after interpolating the fitted weights towards the start by it."""
-        own = {n: p for n, p in fitted.model_.named_parameters() if n in self.weights}
-        end = {n: p.clone() for n, p in own.items()}
+        parameters = {n: p for n, p in estimator.model_.named_parameters() if n in self.weights}
+        end = {n: p.clone() for n, p in parameters.items()}
         for share in SHARES:
-            for n, p in own.items():
+            for n, p in parameters.items():
                 p.copy_(torch.lerp(end[n], self.weights[n], share))
             yield share
 
@@ -552,10 +574,10 @@ def fit_frozen(
     texts: Sequence[Any],
     labels: Sequence[Any],
     weights: np.ndarray | None = None,
-    held: tuple[Sequence[Any], Sequence[Any]] | None = None,
+    validation: tuple[Sequence[Any], Sequence[Any]] | None = None,
 ) -> tuple[str, Any] | None:
-    """Fit the baseline that ``est`` is compared with; ``held`` (texts, labels) chooses thresholds. Returns
-    its name and estimator; None if the encoder is not downloaded, or if ``est`` is the same model."""
+    """Fit the baseline that ``est`` is compared with; ``validation`` (texts, labels) chooses thresholds.
+    Returns its name and estimator; None if the encoder is not downloaded, or if ``est`` is the same model."""
     if is_frozen(est) or not is_available(ENCODER):
         return None
     name, settings = (
@@ -572,7 +594,7 @@ def fit_frozen(
         name += f" ({MOST_FROZEN:,} texts)"
     model = type(est)(**settings, **_model(est).settings)
     with without_warnings(category=OtherLanguageWarning):
-        return name, model.fit(texts, labels, sample_weight=weights, validation=held)
+        return name, model.fit(texts, labels, sample_weight=weights, validation=validation)
 
 
 def left_out(est: Any) -> dict[str, str]:

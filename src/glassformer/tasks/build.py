@@ -38,22 +38,22 @@ from glassformer.nn.positions import Learned
 from glassformer.tasks.layers import (
     SHAPE,
     embedding_dropout,
-    given,
     head_over,
     layers_over,
     refuse_given,
     shared,
     with_new_head,
+    without_none,
 )
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
-from glassformer.train.config import outside
+from glassformer.train.config import user_stacklevel
 from glassformer.types import HeadKind
 
 # Pooling mode of sentence-transformers -> our name for it, without and with normalized vectors.
 POOLED = {"mean": "mean", "cls": "first", "max": "max"}
 POOLED_UNIT = POOLED | {"mean": "unit-mean", "cls": "unit-first"}
-SMALLEST = 31  # vocabulary size of an architecture that is only inspected
+MIN_VOCABULARY = 31  # vocabulary size of an architecture that is only inspected
 SHAPE_KEYS = (
     *SHAPE,
     *("embedding_norm", "damp_repeats", "embedding_std", "bidirectional", "embedding_dim", "vectors"),
@@ -70,7 +70,7 @@ def is_linear(model: str) -> bool:
     return (
         isinstance(model, str)
         and is_from_scratch(model)
-        and family_of(TEXT_ARCHITECTURES[model](SMALLEST)).model.kind == "linear"
+        and family_of(TEXT_ARCHITECTURES[model](MIN_VOCABULARY)).model.kind == "linear"
     )
 
 
@@ -126,8 +126,8 @@ def as_classifiers(configs: Mapping[str, Any], longest: int, pooling: Any) -> tu
     model's, at most ``longest``."""
     text, model = shared(configs["text"], TextConfig), configs["model"]
     if text["max_length"] is None:
-        most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
-        text["max_length"] = min(longest, most or longest)
+        limit = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
+        text["max_length"] = min(longest, limit or longest)
     return TextConfig(**text), ModelConfig(**vars(model), pooling=pooling)
 
 
@@ -135,7 +135,7 @@ def has_segments(model: ModelConfig) -> bool:
     """Whether the model for pairs of texts has segment embeddings (token type ids)."""
     if not is_from_scratch(model.model):
         return segments_of(model.model, model.revision) > 1
-    preset = TEXT_ARCHITECTURES[model.model](SMALLEST)
+    preset = TEXT_ARCHITECTURES[model.model](MIN_VOCABULARY)
     return preset.embedding.segments > 1 or _gains_segments(preset)
 
 
@@ -223,7 +223,7 @@ def _from_checkpoint(
     tokenizer: Tokenizer,
     num_labels: int,
     head: HeadKind,
-    own: bool = False,
+    from_folder: bool = False,
     apart: bool = False,
 ) -> Any:
     checkpoint = fitting(_text_checkpoint(model), tokenizer, model.model)
@@ -244,10 +244,10 @@ def _from_checkpoint(
         )
     pooling = model.pooling
     if pooling == "auto":
-        pooling = own_pooling(checkpoint) if own or apart else usual_pooling(base)
+        pooling = checkpoint_pooling(checkpoint) if from_folder or apart else default_pooling(base)
         if apart:  # a pooler was trained on pairs; ``nn/pairs.py`` normalizes the vectors of the two texts
             pooling = "mean" if pooling == "pooler" else pooling.removeprefix("unit-")
-    head_norm = model.head == "mlp" and getattr(checkpoint.family.hub, "own_head", None) is not None
+    head_norm = model.head == "mlp" and getattr(checkpoint.family.hub, "head_settings", None) is not None
     fields = head_over(model, num_labels) | {"head_type": model.head, "head_norm": head_norm}
     config, new = with_new_head(base, model, pooling, sides="apart" if apart else None, **fields)
     built = checkpoint.build(_with_head(config, head), new_head=True)
@@ -257,20 +257,20 @@ def _from_checkpoint(
     return built
 
 
-def own_pooling(checkpoint: Checkpoint) -> Any:
+def checkpoint_pooling(checkpoint: Checkpoint) -> Any:
     """The pooling of the folder's ``modules.json`` if classifiers support it, otherwise the default."""
     sentences = sentences_of(checkpoint.folder, checkpoint.config.encoder.d_model)
-    own = pooling_by(sentences) if isinstance(sentences, Sentences) else None
-    return own or usual_pooling(checkpoint.config)
+    pooling = matching_pooling(sentences) if isinstance(sentences, Sentences) else None
+    return pooling or default_pooling(checkpoint.config)
 
 
-def pooling_by(sentences: Sentences) -> str | None:
+def matching_pooling(sentences: Sentences) -> str | None:
     """The classifier's pooling that matches a checkpoint's sentence vectors; None if there is none."""
     names = POOLED_UNIT if any(isinstance(step, Normalize) for step in sentences.after) else POOLED
     return names.get(sentences.pool.modes[0]) if len(sentences.pool.modes) == 1 else None
 
 
-def usual_pooling(base: Any) -> Any:
+def default_pooling(base: Any) -> Any:
     """The default pooling for a new head on a checkpoint with that config: its pooler, or the mean."""
     return "pooler" if base.pooling == "pooler" else "mean"
 
@@ -296,7 +296,7 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
     _check_padding(known, checkpoint)
     if id_count(tokenizer) > rows == known.steps(tokenizer) and known.unk is not None:
-        return checkpoint.grown(id_count(tokenizer), known.unk)
+        return checkpoint.with_new_tokens(id_count(tokenizer), known.unk)
     check_table(tokenizer, checkpoint.config, where)
     return checkpoint
 
@@ -310,8 +310,8 @@ def _check_padding(known: Vocabulary, checkpoint: Checkpoint) -> None:
         return
     pad = positions.offset - 1
     if pad in (known.cls, known.sep, known.unk, known.mask) or known.pad not in (None, pad):
-        own = "none" if known.pad is None else known.pad
-        what = f"pad_token_id = {pad}, but the id of the tokenizer's padding token is {own}"
+        tokenizer_pad = "none" if known.pad is None else known.pad
+        what = f"pad_token_id = {pad}, but the id of the tokenizer's padding token is {tokenizer_pad}"
         fix = "Use the tokenizer that belongs to these weights"
         raise CheckpointError(what, where=f"{checkpoint.folder}/config.json", fix=fix)
 
@@ -326,16 +326,18 @@ def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
 
 def check_features(ngrams: Any, model: Any, folder: Path) -> None:
     """Raise CheckpointError if a folder's n-gram features do not match the weights of its linear model."""
-    known = ngrams.width if isinstance(ngrams, Ngrams) else 0
-    if getattr(model, "kind", "") != "linear" or known != model.width:
-        what = f"has {known:,} features of n-grams, and the model has weights of others"
+    width = ngrams.width if isinstance(ngrams, Ngrams) else 0
+    if getattr(model, "kind", "") != "linear" or width != model.width:
+        what = f"has {width:,} features of n-grams, and the model has weights of others"
         raise CheckpointError(what, where=str(folder), fix="Save it again or take another copy")
 
 
 def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length: int) -> Any:
     """A preset with the settings applied; None keeps the preset's value."""
     if model.bidirectional is not None:
-        raise ConfigError("an encoder always sees both sides", where="bidirectional", fix="Leave it out")
+        raise ConfigError(
+            "an encoder always reads both directions", where="bidirectional", fix="Leave it out"
+        )
     embedding = {
         "d_model": model.d_model,
         "positions": model.positions,
@@ -352,12 +354,12 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         embedding["positions"] = replace(positions, length=max_length)
     return replace(
         config,
-        embedding=replace(config.embedding, max_positions=max_length, **given(embedding)),
+        embedding=replace(config.embedding, max_positions=max_length, **without_none(embedding)),
         encoder=layers_over(config.encoder, model),
         pooling=pooling,
         head_type=model.head,
         **head_over(model, num_labels),
-        **given({"embedding_std": model.embedding_std, "init_std": model.init_std}),
+        **without_none({"embedding_std": model.embedding_std, "init_std": model.init_std}),
     )
 
 
@@ -393,7 +395,7 @@ def save_tokenizer(
 # and German 2.0.
 
 
-OF_ENGLISH = (
+ENGLISH_MODELS = (
     "all-minilm-l6-v2",
     "all-mpnet-base-v2",
     "bert-base-uncased",
@@ -401,14 +403,14 @@ OF_ENGLISH = (
     "distilbert-base-uncased",
 )
 WORD = re.compile(r"[^\W\d_]+")
-MOST, LEAST = 5_000, 200  # maximum and minimum number of words to count
-LIMIT = 1.4  # tokens per word above which texts are not English
+MAX_WORDS, MIN_WORDS = 5_000, 200  # maximum and minimum number of words to count
+MAX_PIECES = 1.4  # tokens per word above which texts are not English
 
 
 def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
     """Mean number of tokens per word, over the first words of the texts; None: too few words."""
-    words = [*islice((word for text in texts for word in WORD.findall(text)), MOST)]
-    if len(words) < LEAST:
+    words = [*islice((word for text in texts for word in WORD.findall(text)), MAX_WORDS)]
+    if len(words) < MIN_WORDS:
         return None
     encodings = tokenizer.encode_batch(words, add_special_tokens=False)
     return sum(len(encoding.ids) for encoding in encodings) / len(words)
@@ -416,10 +418,10 @@ def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
 
 def pieces_if_foreign(model: str, tokenizer: Any, texts: Sequence[str]) -> float | None:
     """Tokens per word if the encoder is a known English one and the texts are not English; else None."""
-    if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in OF_ENGLISH]:
+    if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in ENGLISH_MODELS]:
         return None
     pieces = pieces_per_word(tokenizer, texts)
-    return pieces if pieces is not None and pieces > LIMIT else None
+    return pieces if pieces is not None and pieces > MAX_PIECES else None
 
 
 def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
@@ -427,4 +429,6 @@ def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
     if (pieces := pieces_if_foreign(model, tokenizer, texts)) is not None:
         what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
         fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"
-        warnings.warn(f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, stacklevel=outside())
+        warnings.warn(
+            f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, stacklevel=user_stacklevel()
+        )

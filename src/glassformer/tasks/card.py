@@ -29,8 +29,8 @@ def counted(fit: Any) -> dict[str, int]:
     pairs)."""
     if (targets := getattr(fit.examples, "targets", None)) is None:
         return {}
-    held = {"validation": len(fit.held[1])} if isinstance(fit.held, tuple) else {}
-    return {"train": len(targets), **held}
+    validation = {"validation": len(fit.validation[1])} if isinstance(fit.validation, tuple) else {}
+    return {"train": len(targets), **validation}
 
 
 def counts_in(about: Mapping[str, Any]) -> dict[str, int]:
@@ -102,14 +102,14 @@ def run_around(path: str | Path) -> Path | None:
 
 def _run_facts(run: str | Path | None) -> list[Any]:
     """Contents of ``config.toml``, ``metrics.json`` and ``doctor.json``; None if missing or damaged."""
-    found: list[Any] = []
+    facts: list[Any] = []
     for name, read in (("config.toml", read_toml), ("metrics.json", read_json), ("doctor.json", read_json)):
         try:
             path = Path(run) / name if run is not None else None
-            found.append(read(path) if path is not None and path.is_file() else None)
+            facts.append(read(path) if path is not None and path.is_file() else None)
         except InputError:
-            found.append(None)
-    return found
+            facts.append(None)
+    return facts
 
 
 def _validation_metrics(estimator: Any) -> dict[str, float]:
@@ -133,8 +133,8 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
     multilabel = _is_multilabel(estimator)
     if (errors := getattr(estimator, "errors_", None)) is not None:
         log = estimator.kind_.scale == "log"
-        how = "reach as many times the number up as down" if log else "have one width for every input"
-        intervals = f"Its intervals rest on {len(errors):,} held-out examples, and {how}."
+        width = "reach as many times the number up as down" if log else "have one width for every input"
+        intervals = f"Its intervals rest on {len(errors):,} held-out examples, and {width}."
         if log:
             what = "It learned logarithms: it gives numbers above 0, and its errors are ratios"
             out.append(f"{what}. Opened by transformers its head gives the natural logarithm of the number.")
@@ -144,20 +144,20 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
     elif getattr(estimator, "classes_", None) is not None and not multilabel:
         below = getattr(estimator, "abstain_below_", None)
         out.append(
-            "It gives one of its labels to any input, even if none of them fits."
+            "It gives one of its labels to any input, even if none fits."
             if below is None
             else f"It gives no label where the probability of the label is below {below:g}."
         )
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
     calibrated = bool(np.any(np.asarray(temperature) != 1.0))
     if multilabel and threshold is not None:  # ``fit`` chooses them, and ``calibrate`` again
-        out.append(f"Each label has its own threshold ({_spread(threshold)}), chosen on validation examples.")
+        out.append(f"Each label has its own threshold ({_range(threshold)}), chosen on validation examples.")
     if calibrated or (threshold is not None and not multilabel):
-        each = threshold is not None and np.ndim(threshold)
-        word = "thresholds of its classes" if each else "threshold"
-        limit = "" if threshold is None or multilabel else f", {word} {_spread(threshold)}"
+        per_class = threshold is not None and np.ndim(threshold)
+        word = "thresholds of its classes" if per_class else "threshold"
+        limit = "" if threshold is None or multilabel else f", {word} {_range(threshold)}"
         when = "; the figures above were measured before" if from_run else ""
-        out.append(f"It was calibrated afterwards (temperature {_spread(temperature)}{limit}){when}.")
+        out.append(f"It was calibrated afterwards (temperature {_range(temperature)}{limit}){when}.")
     return out
 
 
@@ -166,10 +166,10 @@ def _gives_labels(estimator: Any) -> bool:
 
 
 def _is_multilabel(estimator: Any) -> bool:
-    return bool(getattr(getattr(estimator, "kind_", None), "binary", False))
+    return bool(getattr(getattr(estimator, "kind_", None), "is_multilabel", False))
 
 
-def _spread(value: Any) -> str:
+def _range(value: Any) -> str:
     """Format a number, or the smallest and largest of several."""
     low, high = float(np.min(value)), float(np.max(value))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

@@ -95,10 +95,8 @@ def _task_module(name: str, file: str) -> Any:
 
 
 def _recipe_in(module: Any, name: str) -> type:
-    own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-    return next(
-        one for one in own if isinstance(one, type) and issubclass(one, RecipeKeys) and one.task == name
-    )
+    classes = [c for c in vars(module).values() if getattr(c, "__module__", "") == module.__name__]
+    return next(c for c in classes if isinstance(c, type) and issubclass(c, RecipeKeys) and c.task == name)
 
 
 TASKS = Tasks(
@@ -129,14 +127,14 @@ def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[s
     """The task of a recipe after applying its ``data.target``, which ``overrides`` may set too."""
     data = values.get("data")
     target = data.get("target") if isinstance(data, Mapping) else None
-    asked = {key.removeprefix("data."): value for key, value in parse_settings(overrides).items()}
-    target = asked.get("target", target)
+    settings = {key.removeprefix("data."): value for key, value in parse_settings(overrides).items()}
+    target = settings.get("target", target)
     if not isinstance(task, str) or target is None or task not in {name for name, _ in TARGETS}:
         return task
     if isinstance(target, str) and (task, target) in TARGETS:
         return TARGETS[task, target]
     fix = f"Use {' or '.join(sorted({kind for _, kind in TARGETS}))}, or leave target out for classes"
-    raise BadValueError(f"target = {target!r} is nothing that can be learned", where="data.target", fix=fix)
+    raise BadValueError(f"unknown target {target!r}", where="data.target", fix=fix)
 
 
 def recipe_classes() -> dict[str, type]:
@@ -219,13 +217,13 @@ def _with_paths(recipe: Any) -> Any:
     """The recipe with its paths decoded: TOML stores file names that are not UTF-8 in an escaped form."""
     changes: dict[str, Any] = {}
     for section, key in (("data", "source"), ("data", "also"), ("model", "model")):
-        if (own := getattr(recipe, section, None)) is None:
+        if (values := getattr(recipe, section, None)) is None:
             continue
-        value = getattr(own, key, None)
-        found = tuple(map(find_escaped, value)) if isinstance(value, tuple) else value
-        found = find_escaped(value) if isinstance(value, str) else found
-        if found != value:
-            changes[section] = replace(changes.get(section, own), **{key: found})
+        value = getattr(values, key, None)
+        decoded = tuple(map(find_escaped, value)) if isinstance(value, tuple) else value
+        decoded = find_escaped(value) if isinstance(value, str) else decoded
+        if decoded != value:
+            changes[section] = replace(changes.get(section, values), **{key: decoded})
     return replace(recipe, **changes) if changes else recipe
 
 

@@ -39,7 +39,7 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.finite import finite
 from glassformer.runtime import choose_device, computes
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
-from glassformer.targets import kind_of_targets, kind_saved
+from glassformer.targets import kind_of_targets, target_from_metadata
 from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.targets.regression import Numbers
 from glassformer.tasks.adapters import Adapts
@@ -56,7 +56,7 @@ from glassformer.tasks.int8 import (
 )
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.train.callbacks import Callback
-from glassformer.train.config import suited
+from glassformer.train.config import auto_values_for
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
@@ -150,14 +150,16 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         share = fit.train.validation_fraction
         if validation is None and share > 0:
-            groups = self.copies_of(examples) if fit.together else [*map(str, range(len(examples)))]
-            kept, out = grouped_split(self.kind_.stratify_by(labels, targets), groups, share, fit.train.seed)
-            held = [examples[i] for i in out], targets[out]
-            examples, targets = [examples[i] for i in kept], targets[kept]
-            weights = None if weights is None else weights[kept]
+            groups = self.copies_of(examples) if fit.group_duplicates else [*map(str, range(len(examples)))]
+            train_i, val_i = grouped_split(
+                self.kind_.stratify_by(labels, targets), groups, share, fit.train.seed
+            )
+            validation_data = [examples[i] for i in val_i], targets[val_i]
+            examples, targets = [examples[i] for i in train_i], targets[train_i]
+            weights = None if weights is None else weights[train_i]
         else:
-            held = self._held_out(validation)
-        return Labeled(examples, targets, weights), held
+            validation_data = self._held_out(validation)
+        return Labeled(examples, targets, weights), validation_data
 
     def examples_of(self, X: Any, origin: str | None = None) -> list[Any]:
         """The examples as a checked list; from a table, the columns that ``fit`` used.
@@ -202,39 +204,39 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         if sample_weight is not None:
             weights = sample_weight if weights is None else weights * sample_weight
             if not weights.any():
-                what = "every example has the weight 0, of its class or its own"
+                what = "every example has the weight 0 (class weight times sample weight)"
                 raise DataError(what, where="fit", fix="Change class_weight or sample_weight")
             weights = (weights / weights.mean()).astype(np.float32)
         return weights
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
-        self._settle(fit)
+        self._build_preprocessor(fit)
         self.temperature_, self.threshold_, self.class_order_ = 1.0, None, None
         table = self._training_table(fit.examples.X)  # first, because it decides how pixels are read
-        return table, None if fit.held is None else self.evaluation_table(fit.held[0])
+        return table, None if fit.validation is None else self.evaluation_table(fit.validation[0])
 
     def _network(self, fit: Fit) -> Any:
         """The model; with ``head_start="solved"`` its head is fitted on the frozen encoder's vectors."""
         network = super()._network(fit)
-        fit.solved = None
+        fit.solved_head = None
         if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
             what = f"start_share = {fit.train.start_share} keeps a share of random weights"
             raise ConfigError(what, where="start_share", fix="Leave it out, or name a checkpoint")
         if network.fixed and fit.train.maskable:
-            what = "a linear model has no layers that learn to read hidden inputs"
+            what = "a linear model has no layers that can learn from masked inputs"
             raise ConfigError(what, where="maskable", fix="Leave it out, or name an encoder")
         if not self._starts_solved(fit, network):
             return network
         model = compute_model(network, self._number_format(fit), fit.device)
         vectors = self._vectors(fit, model).float().cpu().numpy()  # [n, D]
         length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
-        found = self.kind_.solve(
+        head = self.kind_.solve(
             vectors / length, fit.examples.targets, self._weights(fit.examples), fit.train.seed
         )
-        fit.solved = found
+        fit.solved_head = head
         with torch.no_grad():
-            network.head.out.weight.copy_(torch.from_numpy(found.weight / np.float32(length)))
-            network.head.out.bias.copy_(torch.from_numpy(found.bias))
+            network.head.out.weight.copy_(torch.from_numpy(head.weight / np.float32(length)))
+            network.head.out.bias.copy_(torch.from_numpy(head.bias))
         self.weights_source_ = network.weights_source = network.weights_source.replace(NEW, SOLVED)
         return network
 
@@ -251,56 +253,58 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         train = fit.train
         learns = not fit.network.fixed and (train.train_layers != 0 or train.unfreeze_every > 0)
         one = fit.ranks.size == 1 and not train.lora_rank
-        return (
-            train.start_share == "auto" and fit.solved is not None and fit.held is not None and learns and one
-        )
+        if fit.solved_head is None or fit.validation is None:
+            return False
+        return train.start_share == "auto" and learns and one
 
     def _number_format(self, fit: Fit) -> str:
         return "auto" if fit.train.precision == "int8" else fit.train.precision
 
-    def _choose(self, fit: Fit) -> dict[str, Any]:
+    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
         counts = len(fit.examples.targets), len(self.classes_)
-        return suited(fit.train, fit.network, self._is_from_scratch(), *counts, fit.solved is not None)
+        return auto_values_for(
+            fit.train, fit.network, self._is_from_scratch(), *counts, fit.solved_head is not None
+        )
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)
-        own, logits = fit.held_table, None  # own: the validation examples that this process evaluates
-        if own is not None:
+        table, logits = fit.validation_table, None  # the validation examples that this process evaluates
+        if table is not None:
             if fit.ranks.size > 1:
-                own = self.evaluation_table(fit.ranks.own(fit.held[0]))
-            logits = partial(self.table_rows, fit.network, own, "logits", fit.device)
+                table = self.evaluation_table(fit.ranks.own_examples(fit.validation[0]))
+            logits = partial(self.table_rows, fit.network, table, "logits", fit.device)
         if not fit.ranks.sharded:
-            stream, objective, logits = self._shorten(fit, stream, objective, own, logits)
-        return stream, objective, logits and self._evaluator(logits, fit.held[1], fit.ranks)
+            stream, objective, logits = self._cache_frozen_features(fit, stream, objective, table, logits)
+        return stream, objective, logits and self._evaluator(logits, fit.validation[1], fit.ranks)
 
     def _evaluator(
         self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks
     ) -> Callable[[], dict[str, float]]:
         def evaluate() -> dict[str, float]:
-            return self.kind_.figures(self, ranks.gather(logits())[: len(targets)], targets)
+            return self.kind_.validation_metrics(self, ranks.gather(logits())[: len(targets)], targets)
 
         return evaluate
 
-    def _keep(self, fit: Fit, training: Training) -> None:
+    def _finish_fit(self, fit: Fit, training: Training) -> None:
         """Store the weights, and tune thresholds (if the target has any) on the outputs of prediction."""
-        super()._keep(fit, training)
-        multilabel = fit.held is not None and self.kind_.binary
-        if fit.held is None or not (multilabel or self._calibrates(fit)):
+        super()._finish_fit(fit, training)
+        multilabel = fit.validation is not None and self.kind_.is_multilabel
+        if fit.validation is None or not (multilabel or self._calibrates(fit)):
             return
         model = self.predictor("auto" if self.precision == "int8" else None)
         device = next(model.parameters()).device
         logits = finite(
-            self.table_rows(model, self.evaluation_table(fit.held[0]), "logits", device), "logits"
+            self.table_rows(model, self.evaluation_table(fit.validation[0]), "logits", device), "logits"
         )
         if multilabel:
-            self.threshold_ = self.kind_.threshold(fit.train, logits, fit.held[1])
+            self.threshold_ = self.kind_.threshold(fit.train, logits, fit.validation[1])
         else:
-            self.temperature_ = self.kind_.fit_temperature(logits, fit.held[1])
+            self.temperature_ = self.kind_.fit_temperature(logits, fit.validation[1])
 
     def _calibrates(self, fit: Fit) -> bool:
         """Whether calibration is on and there are enough validation examples for it."""
-        asked = getattr(fit.train, "calibration", "none") == "auto" and self.kind_.joint
-        return asked and len(fit.held[1]) >= CALIBRATION_EXAMPLES
+        calibrates = getattr(fit.train, "calibration", "none") == "auto" and self.kind_.single_label
+        return calibrates and len(fit.validation[1]) >= CALIBRATION_EXAMPLES
 
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
         """The class index of each label ``[n]``, int64 (for multi-label ``[n, K]``, 0 or 1).
@@ -312,8 +316,8 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         arrays = [*self._table_arrays(fit.table), fit.examples.targets, fit.examples.sample_weight]
-        if fit.held is not None:
-            arrays += [*self._table_arrays(fit.held_table), fit.held[1]]
+        if fit.validation is not None:
+            arrays += [*self._table_arrays(fit.validation_table), fit.validation[1]]
         return arrays
 
     # --- prediction ------------------------------------------------------------------------------
@@ -400,7 +404,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         if order is not None:
             classes = [classes[order.index(row)] for row in range(len(order))]
         tried = {"tried": list(self.tried_)} if self.tried_ else {}
-        return super()._about() | {"classes": classes} | self.kind_.about() | tried
+        return super()._about() | {"classes": classes} | self.kind_.metadata() | tried
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -409,7 +413,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         if not isinstance(classes, list) or not classes:
             raise CheckpointError("'classes' is missing or not a list of labels of one type", where=where)
         classes = read_labels(classes, "classes", where)
-        kind = kind_saved(about, where)
+        kind = target_from_metadata(about, where)
         temperature, threshold = kind.read_calibration(about, where, len(classes))
         out = super().restore(folder, about | {"temperature": temperature, "threshold": threshold})
         out.classes_, out.kind_ = np.asarray(classes), kind
@@ -469,7 +473,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         """Approximate number of tokens that an encoder processes for checked examples."""
 
     @abstractmethod
-    def _settle(self, fit: Fit) -> None:
+    def _build_preprocessor(self, fit: Fit) -> None:
         """Fit the preprocessing (a tokenizer, a transform) on ``fit.examples``."""
 
     @abstractmethod
@@ -494,7 +498,7 @@ class Supervised(Explains, Adapts, Estimator, ABC):
     @abstractmethod
     def _objective(self, fit: Fit) -> Callable: ...
 
-    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
+    def _cache_frozen_features(self, fit: Fit, stream: Any, objective: Any, table: Any, logits: Any) -> tuple:
         """Replace batches, objective and validation logits by ones that compute frozen layers only once."""
         return stream, objective, logits
 
@@ -517,27 +521,27 @@ LIMITS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
 def fitted_decision(
-    kind: Classes, logits: np.ndarray, targets: np.ndarray, metric: Metric | None, own: Any = None
+    kind: Classes, logits: np.ndarray, targets: np.ndarray, metric: Metric | None, thresholds: Any = None
 ) -> tuple[Any, Any]:
     """Fit temperature and threshold on the logits ``[n, C]`` of examples that were not trained on. The
     threshold applies to the probabilities after the temperature.
 
     Args:
-        metric: the metric that the threshold maximizes; None: no threshold, except multi-label with ``own``.
-        own: the thresholds that ``fit`` chose.
+        metric: what the threshold maximizes; None: no threshold, except multi-label with ``thresholds``.
+        thresholds: the thresholds that ``fit`` chose.
     """
-    temperature, limit = kind.fit_temperature(logits, targets), None
-    if metric is not None or (kind.binary and own is not None):
-        limit = kind.fit_threshold(kind.probabilities(logits, temperature), targets, metric or "f1")
-    return temperature, limit
+    temperature, threshold = kind.fit_temperature(logits, targets), None
+    if metric is not None or (kind.is_multilabel and thresholds is not None):
+        threshold = kind.fit_threshold(kind.probabilities(logits, temperature), targets, metric or "f1")
+    return temperature, threshold
 
 
 def check_abstain(below: float | None, kind: Classes) -> float | None:
     """Validate ``abstain_below``: ConfigError if it is not a probability, or for multi-label targets."""
     if below is None:
         return None
-    if kind.binary:
-        what = "several labels per example may all be absent"
+    if kind.is_multilabel:
+        what = "a multi-label model may predict no label at all"
         raise NotForThisModelError(
             what, where="abstain_below", fix="Leave it out: each label has a threshold"
         )
@@ -560,12 +564,12 @@ def abstention(
         ``below``, ``n``, ``answered`` (number of examples that get a label), their ``accuracy`` and its 95 %
         ``accuracy_interval``; both None if no example gets a label.
     """
-    chosen = kind.predicted_index(probabilities, threshold)
-    confident = kind.confidence(probabilities, chosen) >= below
-    n, right = int(confident.sum()), int((chosen == targets)[confident].sum())
+    predicted = kind.predicted_index(probabilities, threshold)
+    confident = kind.confidence(probabilities, predicted) >= below
+    n, right = int(confident.sum()), int((predicted == targets)[confident].sum())
     out: dict[str, Any] = {"below": below, "n": len(targets), "answered": n}
-    known = share_interval(right / n, n) if n else None
-    return out | {"accuracy": right / n if n else None, "accuracy_interval": known}
+    interval = share_interval(right / n, n) if n else None
+    return out | {"accuracy": right / n if n else None, "accuracy_interval": interval}
 
 
 def abstaining(
@@ -597,18 +601,18 @@ class Classifier(ClassifierMixin, Supervised):
         return kind.problem_type != Numbers.problem_type
 
     def _examples(self, fit: Fit, *data: Any) -> Any:
-        examples, held = super()._examples(fit, *data)
+        examples, validation_data = super()._examples(fit, *data)
         if self.precision == "int8":
-            check_count(0 if held is None else len(held[0]))
-        return examples, held
+            check_count(0 if validation_data is None else len(validation_data[0]))
+        return examples, validation_data
 
     def _prepare(self, fit: Any) -> tuple[Any, Any]:
         self.abstain_below_ = self.int8_ = None
         return super()._prepare(fit)
 
-    def _keep(self, fit: Fit, training: Any) -> None:
-        super()._keep(fit, training)
-        self.hold_int8(fit)
+    def _finish_fit(self, fit: Fit, training: Any) -> None:
+        super()._finish_fit(fit, training)
+        self.check_int8_after_fit(fit)
 
     # --- products in int8 ------------------------------------------------------------------------
 
@@ -637,12 +641,12 @@ class Classifier(ClassifierMixin, Supervised):
         self._warn_of_spelling(labels)
         return self._measure_int8(examples, self.targets(labels, word))
 
-    def hold_int8(self, fit: Fit) -> None:
+    def check_int8_after_fit(self, fit: Fit) -> None:
         """After a fit with ``precision="int8"``: check int8 on the validation examples."""
-        if self.precision != "int8" or fit.held is None:
+        if self.precision != "int8" or fit.validation is None:
             return
         if obstacle(self.model_, choose_device(self.device)) is None:
-            self._measure_int8(*fit.held)
+            self._measure_int8(*fit.validation)
 
     def _measure_int8(self, examples: Sequence[Any], targets: np.ndarray) -> dict[str, Any]:
         check_count(len(examples))
@@ -677,9 +681,9 @@ class Classifier(ClassifierMixin, Supervised):
         reason, result = obstacle(self.model_, device), self.int8_
         if reason is None and result is None:
             raise ConfigError(
-                "int8 was not held to this model's validation labels yet",
+                "int8 has not been checked on this model's validation labels yet",
                 where="precision",
-                fix="Call check_int8(X, y) with examples that it has not learned from, then save",
+                fix="Call check_int8(X, y) with examples that the model was not trained on, then save",
             )
         if reason is None and result is not None and result["passed"]:
             return "int8"
@@ -714,8 +718,8 @@ class Classifier(ClassifierMixin, Supervised):
         examples, labels = check_pairs(X, y, "calibrate", self.NOUN, word, self.examples_of, self.kind_.read)
         self._warn_of_spelling(labels)
         logits, targets = self.logits(examples), self.targets(labels, word)
-        found = fitted_decision(self.kind_, logits, targets, threshold, self.threshold_)
-        (self.temperature_, self.threshold_), self.abstain_below_ = found, below
+        fitted = fitted_decision(self.kind_, logits, targets, threshold, self.threshold_)
+        (self.temperature_, self.threshold_), self.abstain_below_ = fitted, below
         self.int8_ = self._compute_model = None  # it was measured with the old threshold
         return self
 
@@ -741,7 +745,7 @@ class Classifier(ClassifierMixin, Supervised):
         """
         if self.abstain_below_ is None:
             return super().predict(X)
-        return self.kind_.as_given(self.answers(self.outputs(X)))
+        return self.kind_.to_input_type(self.answers(self.outputs(X)))
 
     def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""

@@ -20,7 +20,7 @@ import torch
 
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.native import newest_fingerprint
-from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, shown
+from glassformer.checkpoints.settings import ABOUT, check_parameters, read_metadata, shown
 from glassformer.config import (
     build,
     legacy_values,
@@ -52,8 +52,8 @@ from glassformer.tasks.catalog import recipe_values
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
 from glassformer.tasks.named_columns import NamedColumns
 from glassformer.train.callbacks import Callback, Checkpoints, KeepEpochs, Progress, run_with
-from glassformer.train.config import CHOSEN, FitConfig, settled, warn_of_few, warn_of_idle
-from glassformer.train.distributed import Ranks, join, refuse_several
+from glassformer.train.config import AUTO_KEYS, FitConfig, warn_of_few, warn_of_idle, with_values
+from glassformer.train.distributed import Ranks, join, require_single_process
 from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, choose_share, count_steps
 from glassformer.train.optim import MasterOptimizer
@@ -79,13 +79,13 @@ class Fit:
     device: torch.device
     ranks: Ranks
     examples: Any = None  # checked training examples, in a form that depends on the task
-    held: Any = None  # validation examples in the same form; None: there are none
+    validation: Any = None  # validation examples in the same form; None: there are none
     table: Any = None  # the encoded training examples
-    held_table: Any = None
+    validation_table: Any = None
     network: Any = None
-    solved: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
-    begun: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that the fit resumes from
-    together: bool = False  # whether ``validation_fraction`` keeps copies of an example in one split
+    solved_head: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
+    resumed: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that the fit resumes from
+    group_duplicates: bool = False  # whether ``validation_fraction`` keeps copies of an example in one split
 
     @property
     def train(self) -> Any:
@@ -105,16 +105,16 @@ def with_settings(cls: type[T]) -> type[T]:
     Raises:
         TypeError: raised by the constructor for an unknown name; the message suggests the most similar one.
     """
-    made: Any = cls
-    hints = get_type_hints(made.RECIPE)
-    made.SECTIONS = {name: hint for name, hint in hints.items() if hint in cls.__mro__}
-    for section in made.SECTIONS.values():
-        for key, (neutral, why) in getattr(section, "RETIRED", {}).items():
+    out: Any = cls
+    hints = get_type_hints(out.RECIPE)
+    out.SECTIONS = {name: hint for name, hint in hints.items() if hint in cls.__mro__}
+    for section in out.SECTIONS.values():
+        for key, (neutral, reason) in getattr(section, "RETIRED", {}).items():
             cls.__annotations__[key] = Any
-            setattr(cls, key, setting(neutral, why))
-    made = dataclass(kw_only=True, eq=False, repr=False)(cls)
-    made.__init__ = with_hints(made.__init__)
-    return made
+            setattr(cls, key, setting(neutral, reason))
+    out = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    out.__init__ = with_hints(out.__init__)
+    return out
 
 
 class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
@@ -131,7 +131,9 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     SHARDS: ClassVar[bool] = False  # whether FSDP may shard the model
     INNER: ClassVar[tuple[str, ...]] = ()  # names of fitted state that do not end in an underscore
     SAVED_AS: ClassVar[str] = ""  # name of the class in saved folders, if it differs
-    ALONE: ClassVar[str] = ""  # why only one process can train this class; "": several can
+    SINGLE_PROCESS_REASON: ClassVar[str] = (
+        ""  # why only one process can train this class; "": several processes can
+    )
 
     __eq__, __hash__ = object.__eq__, object.__hash__  # by identity, unlike sections
 
@@ -172,13 +174,13 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         Raises:
             ConfigError: an invalid value for a fitted estimator; no parameter is changed then.
         """
-        before = self.get_params(deep=False)
+        previous = self.get_params(deep=False)
         super().set_params(**params)
         try:
             if hasattr(self, "model_"):
                 self.configs()
         except ConfigError:
-            super().set_params(**before)
+            super().set_params(**previous)
             raise
         return self
 
@@ -224,7 +226,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         configs = self.configs()
         if "train" in configs:  # settings changed since the fit take precedence
             unset = {key: value for key, value in self.chosen_.items() if getattr(self, key, 0) is None}
-            configs["train"] = settled(configs["train"], unset)
+            configs["train"] = with_values(configs["train"], unset)
         return to_toml(self.RECIPE(name=name, **configs))
 
     @classmethod
@@ -255,33 +257,35 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         device = choose_device(train.device)
         with own_generator(device), computing(train.threads, gradients=True), self._rollback():
             if train.strategy == "fsdp" and not self.SHARDS:
-                refuse_several("fsdp can only shard classifiers", "Use --set strategy=ddp")
+                require_single_process("fsdp can only shard classifiers", "Use --set strategy=ddp")
             fit = Fit(configs, device, join(train.strategy, device, train.seed))
-            fit.begun = newest_fingerprint(checkpoints) if resume and checkpoints else None
-            fit.together = bool(train.validation_fraction) and (fit.begun is None or "copies" in fit.begun)
-            fit.examples, fit.held = self._examples(fit, *data)
+            fit.resumed = newest_fingerprint(checkpoints) if resume and checkpoints else None
+            fit.group_duplicates = bool(train.validation_fraction) and (
+                fit.resumed is None or "copies" in fit.resumed
+            )
+            fit.examples, fit.validation = self._examples(fit, *data)
             started = time.perf_counter()
-            fit.table, fit.held_table = self._prepare(fit)
+            fit.table, fit.validation_table = self._prepare(fit)
             fit.network = self._network(fit)
-            self.chosen_ = self._choose(fit)
-            train = configs["train"] = settled(train, self.chosen_)
-            chooses = self._chooses_share(fit)
-            if getattr(train, "start_share", 0.0) == "auto" and not chooses:
+            self.chosen_ = self._resolve_defaults(fit)
+            train = configs["train"] = with_values(train, self.chosen_)
+            chooses_share = self._chooses_share(fit)
+            if getattr(train, "start_share", 0.0) == "auto" and not chooses_share:
                 train = configs["train"] = replace(train, start_share=0.0)
             optimizer = MasterOptimizer(fit.network, train, choose_dtype(train.precision, device), fit.ranks)
-            stream, objective, judge = self._loop(fit)
+            stream, objective, evaluate = self._loop(fit)
             training = Training(fit.network, optimizer, train, count_steps(stream, train.epochs))
-            split = {"copies": "together"} if fit.together else {}
+            split = {"copies": "together"} if fit.group_duplicates else {}
             training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)), **split)
-            training.before, training.chosen = self._before(), self.chosen_
-            training.judge_start = fit.solved is not None
-            warn_of_few(training.total_steps, self._given())
-            warn_of_idle(train, fit.held is not None, self.chosen_)
+            training.old_defaults, training.chosen = self._old_defaults(), self.chosen_
+            training.evaluate_start = fit.solved_head is not None
+            warn_of_few(training.total_steps, self._explicit_settings())
+            warn_of_idle(train, fit.validation is not None, self.chosen_)
             calls = self._callbacks(training, callbacks, checkpoints, resume)
-            run_with(calls, training, stream, objective, judge)
-            if chooses and judge is not None:
-                self.chosen_ = {**self.chosen_, "start_share": choose_share(training, judge)}
-            self._keep(fit, training)
+            run_with(calls, training, stream, objective, evaluate)
+            if chooses_share and evaluate is not None:
+                self.chosen_ = {**self.chosen_, "start_share": choose_share(training, evaluate)}
+            self._finish_fit(fit, training)
             self.train_seconds_ = training.began - started + training.seconds_spent
         return self
 
@@ -294,13 +298,13 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         def fitted() -> dict[str, Any]:
             return {n: value for n, value in vars(self).items() if n.endswith("_") or n in self.INNER}
 
-        before = fitted()
+        previous = fitted()
         try:
             yield
         except BaseException:
             for name in fitted():
                 delattr(self, name)
-            vars(self).update(before)
+            vars(self).update(previous)
             raise
 
     def _network(self, fit: Fit) -> Any:
@@ -327,11 +331,11 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
             calls.insert(0, KeepEpochs(checkpoints))
         if train.unfreeze_every:
             calls.insert(0, Unfreeze(train.train_layers or 0, train.unfreeze_every))
-        if train.verbose and training.ranks.leads:
+        if train.verbose and training.ranks.is_main:
             calls.append(Progress())
         return calls
 
-    def _keep(self, fit: Fit, training: Training) -> None:
+    def _finish_fit(self, fit: Fit, training: Training) -> None:
         weights = training.final_weights()
         network = self._network(fit) if fit.ranks.sharded else fit.network  # without shards
         network.set_compute_dtype(torch.float32)
@@ -350,12 +354,14 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_FINGERPRINTED}
         return plain({**settings, **self.chosen_, **data})
 
-    def _given(self) -> dict[str, Any]:
+    def _explicit_settings(self) -> dict[str, Any]:
         """Explicitly given values of the settings that are otherwise chosen from the data."""
         values, defaults = self.get_params(deep=False), self.defaults()
-        return {k: values[k] for k in CHOSEN if k in values and defaults[k] is None and values[k] is not None}
+        return {
+            k: values[k] for k in AUTO_KEYS if k in values and defaults[k] is None and values[k] is not None
+        }
 
-    def _before(self) -> dict[str, Any]:
+    def _old_defaults(self) -> dict[str, Any]:
         """Setting -> its value in checkpoints that were written before the setting existed."""
         return plain({k: v for config in self.SECTIONS.values() for k, v in legacy_values(config).items()})
 
@@ -423,25 +429,25 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     def _about(self) -> dict[str, Any]:
         """The fitted state as stored in ``glassformer.json``."""
-        counts = {"examples": found} if (found := getattr(self, "examples_", {})) else {}
+        counts = {"examples": examples} if (examples := getattr(self, "examples_", {})) else {}
         return (
             {name: getattr(self, f"{name}_") for name in self.SAVED_STATE} | counts | self.columns_metadata()
         )
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """Load what ``save`` has written; ``about`` is ``glassformer.json`` as returned by ``read_about``.
+        """Load what ``save`` has written; ``about`` is ``glassformer.json`` as returned by ``read_metadata``.
 
         Raises:
             CheckpointError: an invalid value, or files that do not match.
         """
         names = cls.defaults()
         # JSON only has lists; parameters with several values are tuples.
-        known = {
+        parameters = {
             k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names
         }
-        before = {k: v for config in cls.SECTIONS.values() for k, v in values_in_files(config).items()}
-        out = cls(**before | known)
+        file_defaults = {k: v for config in cls.SECTIONS.values() for k, v in values_in_files(config).items()}
+        out = cls(**file_defaults | parameters)
         check_parameters(out.configs, folder)
         out.history_, out.examples_ = Records(), counts_in(about)
         for name in cls.SAVED_STATE:
@@ -459,10 +465,10 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
         raise NotImplementedError
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
-        """Fit the preprocessing, and encode ``fit.examples`` and ``fit.held``."""
+        """Fit the preprocessing, and encode ``fit.examples`` and ``fit.validation``."""
         raise NotImplementedError
 
-    def _choose(self, fit: Fit) -> dict[str, Any]:
+    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
         """Values for unset settings of the section ``train``; ``fit.network`` is available."""
         return {}
 
@@ -499,7 +505,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 def read_saved(cls: type, folder: Path, what: str, fix: str = "Open it with glassformer.load") -> Any:
     """``glassformer.json`` of a verified folder that ``cls`` saved; ``what`` names it in the error."""
     verify_folder(folder)
-    about = read_about(folder, FORMAT)
+    about = read_metadata(folder, FORMAT)
     if about["kind"] != cls.__name__:
         other = with_article(shown(about["kind"]).strip("'"))
         raise CheckpointError(f"holds {other}, not {what}", where=str(folder), fix=fix)

@@ -16,7 +16,7 @@ from glassformer.config import plain
 from glassformer.data.copies import copy_keys
 from glassformer.data.splits import Splits, if_labeled, stratified_folds
 from glassformer.errors import TooFewExamplesError
-from glassformer.targets.multilabel import spread
+from glassformer.targets.multilabel import spread_columns
 from glassformer.targets.target import Target
 from glassformer.tasks.judging import measure_of
 
@@ -72,10 +72,10 @@ class OutOfFold(ABC):
 
     @abstractmethod
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         """Write the out-of-fold predictions of all folds, and return their entries of metrics.json.
-        ``answers``: row numbers and ``per_example`` of each fold; ``found``: its metrics."""
+        ``answers``: row numbers and ``per_example`` of each fold; ``records``: its metrics."""
 
 
 class LabelsOutOfFold(OutOfFold):
@@ -97,36 +97,42 @@ class LabelsOutOfFold(OutOfFold):
         groups = copy_keys(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
         return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
-    def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], np.ndarray]:
+    def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], np.ndarray]:
         """Number of predictions, their metrics, and probabilities or numbers ``[m, C]``."""
-        kind, own, cut = model.kind_, model.classes_.tolist(), model.threshold_
+        kind, model_classes, cut = model.kind_, model.classes_.tolist(), model.threshold_
         classes, p = (
             model.kind_for(self.train.labels).classes(self.train.labels),
-            model.kept_outputs(held.examples),
+            model.kept_outputs(split.examples),
         )
-        if own != classes:  # a rare label occurs only in the held-out fold: the model never predicts it
-            cut = spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0] if kind.binary else cut
-            p = spread(p, own, classes, 0.0)
+        if (
+            model_classes != classes
+        ):  # a rare label occurs only in the held-out fold: the model never predicts it
+            cut = (
+                spread_columns(kind.thresholds(cut, model_classes)[None], model_classes, classes, 1.0)[0]
+                if kind.is_multilabel
+                else cut
+            )
+            p = spread_columns(p, model_classes, classes, 0.0)
         meter = kind.meter(classes)
         meter.update(
-            p, kind.encode(held.labels, classes, held.origin), predicted=kind.predicted_index(p, cut)
+            p, kind.encode(split.labels, classes, split.origin), predicted=kind.predicted_index(p, cut)
         )
         scores = meter.result(bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}
-        return scores["n"], metrics | ({"threshold": plain(cut)} if kind.binary else {}), p
+        return scores["n"], metrics | ({"threshold": plain(cut)} if kind.is_multilabel else {}), p
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         kind, classes, train = self.kind, np.asarray(self.classes), self.train
         out, chosen = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
-        for (held, p), of_fold in zip(answers, found, strict=True):
-            out[held], chosen[held] = p, kind.predicted_index(p, of_fold.get("threshold"))
+        for (rows, p), of_fold in zip(answers, records, strict=True):
+            out[rows], chosen[rows] = p, kind.predicted_index(p, of_fold.get("threshold"))
         meter = kind.meter(self.classes)
         meter.update(out, self.targets, predicted=chosen)
         metrics = {"test": meter.result(self.recipe.evaluate.bootstrap), "measure": self.measure}
         metrics |= {"label_names": [str(c) for c in self.classes]}
-        predicted = kind.labels(chosen.astype(bool) if kind.binary else chosen, classes).tolist()
+        predicted = kind.labels(chosen.astype(bool) if kind.is_multilabel else chosen, classes).tolist()
         shares = kind.confidence(out, chosen).tolist()
         path = folder / "predictions.csv"
         kind.write(path, train, NAME, out, self.classes, predicted=predicted, shares=shares)

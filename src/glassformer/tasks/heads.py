@@ -46,11 +46,13 @@ class NearestHead:
         """Probabilities ``[n, C]`` for vectors ``[n, E]``; 0 for a class without a near example."""
         cosines = unit(vectors) @ self.vectors.T  # [n, m]
         k = min(self.neighbors, len(self.vectors))
-        near = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-        weights = _softmax(np.take_along_axis(cosines, near, 1) / TEMPERATURE)
+        nearest_rows = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+        weights = _softmax(np.take_along_axis(cosines, nearest_rows, 1) / TEMPERATURE)
         out = np.zeros((len(vectors), self.classes))
         for column in range(k):
-            np.add.at(out, (np.arange(len(vectors)), self.targets[near[:, column]]), weights[:, column])
+            np.add.at(
+                out, (np.arange(len(vectors)), self.targets[nearest_rows[:, column]]), weights[:, column]
+            )
         return out
 
     def tensors(self) -> dict[str, np.ndarray]:
@@ -78,8 +80,8 @@ def fit_head(
     from sklearn.linear_model import LogisticRegression
 
     with without_warnings(r"sklearn\."):  # about few examples per class
-        fitted = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
-    weight, bias = fitted.coef_.astype(np.float32), fitted.intercept_.astype(np.float32)
+        model = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
+    weight, bias = model.coef_.astype(np.float32), model.intercept_.astype(np.float32)
     if len(weight) == 1:  # for two classes scikit-learn has only the row of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     return LinearHead(weight, bias)
@@ -90,8 +92,8 @@ def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str
     shapes = {name: array.shape for name, array in tensors.items()}
     if shapes == {"weight": (classes, width), "bias": (classes,)}:
         return LinearHead(tensors["weight"], tensors["bias"])
-    known = shapes.keys() == {*NearestHead.ARRAYS}
-    if known and shapes["vectors"][1:] == (width,) and shapes["numbers"] == (2,):
+    has_arrays = shapes.keys() == {*NearestHead.ARRAYS}
+    if has_arrays and shapes["vectors"][1:] == (width,) and shapes["numbers"] == (2,):
         targets, (k, count) = tensors["targets"], tensors["numbers"].tolist()
         fits = targets.shape == shapes["vectors"][:1] and len(targets) and k > 0 and count == classes
         if fits and targets.min() >= 0 and targets.max() < classes:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError, with_article
-from glassformer.nn.int8 import in_int8, multiplies
+from glassformer.nn.int8 import has_linear_layers, quantized_copy
 from glassformer.nn.kernels import int8, level
 from glassformer.runtime import choose_dtype
 
@@ -36,7 +36,7 @@ def weights_state(model: Any) -> tuple[int, int]:
 def compute_model(model: Any, precision: str, device: torch.device) -> Any:
     """The model in evaluation mode, in the dtype of ``precision``; a copy unless that is fp32."""
     if precision == "int8":
-        return in_int8(model).eval()
+        return quantized_copy(model).eval()
     dtype = choose_dtype(precision, device)
     if dtype != torch.float32:
         model = copy.deepcopy(model).set_compute_dtype(dtype)
@@ -55,7 +55,7 @@ def obstacle(model: Any, device: torch.device) -> str | None:
     """Why int8 is not possible for this model and device; None if it is."""
     if device.type != "cpu":
         return "it is for the CPU"
-    if not multiplies(model):
+    if not has_linear_layers(model):
         return "the model has no linear layers of a Transformer"
     return int8.why_not()
 
@@ -79,8 +79,8 @@ def outcome(full: np.ndarray, small: np.ndarray, targets: np.ndarray) -> dict[st
     metrics = dict(zip(METRICS, shares, strict=True))
     difference = abs(metrics["accuracy"] - metrics["accuracy_int8"])
     passed = metrics["agree"] >= AGREE - 1e-12 and difference <= APART + 1e-12
-    own = level()
-    return {"n": len(targets), **metrics, "level": "" if own is None else own.title, "passed": passed}
+    current = level()
+    return {"n": len(targets), **metrics, "level": "" if current is None else current.title, "passed": passed}
 
 
 def describe_outcome(result: Mapping[str, Any]) -> str:
@@ -99,8 +99,8 @@ def read_outcome(result: Any, where: str) -> dict[str, Any] | None:
         return None
     numbers = [result.get(name) for name in METRICS] if isinstance(result, dict) else [None]
     shares = all(isinstance(x, int | float) and math.isfinite(x) and 0 <= x <= 1 for x in numbers)
-    counted = isinstance(result, dict) and isinstance(result.get("n"), int) and result["n"] >= 1
-    if not (shares and counted and isinstance(result.get("passed"), bool)):
+    valid_counts = isinstance(result, dict) and isinstance(result.get("n"), int) and result["n"] >= 1
+    if not (shares and valid_counts and isinstance(result.get("passed"), bool)):
         raise CheckpointError(
             "'int8' is not a valid result of the int8 check", where=where, fix="Remove this key"
         )

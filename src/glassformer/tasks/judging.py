@@ -37,11 +37,11 @@ def part_digests(data: Any) -> dict[str, str]:
 def changed_parts(folder: Path, data: Any) -> set[str] | None:
     """The splits that differ from those of the run; None if the run has no digests of them."""
     file = folder / "metrics.json"
-    known = read_json(file).get(KEY) if file.is_file() else None
-    if not isinstance(known, dict):
+    saved = read_json(file).get(KEY) if file.is_file() else None
+    if not isinstance(saved, dict):
         return None
-    now = part_digests(data)
-    return {name for name in {*known, *now} if known.get(name) != now.get(name)}
+    current = part_digests(data)
+    return {name for name in {*saved, *current} if saved.get(name) != current.get(name)}
 
 
 def check_resumed(folder: Path, data: Any, source: str) -> None:
@@ -62,12 +62,12 @@ def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
                 f"whether {source} is as it was at the training is not known: the run keeps no digest"
             )
         return data
-    wanted = changed.intersection(parts)
-    if wanted and "train" in changed:
+    needed = changed.intersection(parts)
+    if needed and "train" in changed:
         what = "has changed since the training: drawn anew, its split may hold rows that the model has seen"
         fix = f"Restore it, or give rows that are new: glassformer evaluate {context.folder} --data FILE"
         raise DataChangedError(what, where=source, fix=fix)
-    if wanted:
+    if needed:
         context.log(f"{source} has changed since the training; its training examples are the same")
     return data
 
@@ -99,18 +99,18 @@ def read_source(load_dataset: Callable[..., Any], recipe: Any, source: str | Non
 
 def splits_of(dataset: Any, d: Any, source: str) -> dict[str, Any]:
     """The splits of a source that the section ``data`` of a recipe names; raises DataError for none."""
-    if not (found := {name: dataset.splits[name] for name in d.splits if name in dataset.splits}):
+    if not (by_name := {name: dataset.splits[name] for name in d.splits if name in dataset.splits}):
         what, fix = f"none of the splits {', '.join(d.splits)}", f"There are: {', '.join(dataset.splits)}"
         raise NoSuchSplitError(what, where=source, fix=fix)
-    return found
+    return by_name
 
 
 def sampled(items: list[Any], d: Any) -> list[Any]:
     """At most ``limit`` of the items, drawn with ``split_seed``, in their order."""
     if d.limit is None or d.limit >= len(items):
         return items
-    drawn = np.random.default_rng(d.split_seed).choice(len(items), d.limit, replace=False)
-    return [items[i] for i in np.sort(drawn).tolist()]
+    rows = np.random.default_rng(d.split_seed).choice(len(items), d.limit, replace=False)
+    return [items[i] for i in np.sort(rows).tolist()]
 
 
 def held_out(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[list[int], list[int]]:
@@ -122,10 +122,10 @@ def held_out(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[lis
         what = f"{size:g} of {n} {noun} cannot be held out"
         raise TooFewExamplesError(what, where=d.source, fix="Change validation_size")
     if keys is None:
-        chosen = np.sort(np.random.default_rng(d.split_seed).permutation(n)[:held])
+        held_rows = np.sort(np.random.default_rng(d.split_seed).permutation(n)[:held])
     else:
-        chosen = grouped_choice(keys, held, d.split_seed)
-    return np.setdiff1d(np.arange(n), chosen).tolist(), chosen.tolist()
+        held_rows = grouped_choice(keys, held, d.split_seed)
+    return np.setdiff1d(np.arange(n), held_rows).tolist(), held_rows.tolist()
 
 
 def nothing_held_out(splits: Any, noun: str, predictions: str) -> list[str]:
@@ -173,14 +173,14 @@ def score_splits(context: RunContext, scored: Scored, sample: Any, measure: str)
 def evaluate_splits(context: RunContext, metrics: Metrics, measure: str) -> dict[str, Any]:
     """``score_splits``; of the training split some examples, without intervals."""
     train = context.data.train
-    few = train.select(range(min(TRAINING_SAMPLE, len(train))))
+    too_few = train.select(range(min(TRAINING_SAMPLE, len(train))))
 
     def scored(split: Any) -> tuple[dict[str, Any], Any]:
-        bootstrap = 0 if split is few else context.recipe.evaluate.bootstrap
+        bootstrap = 0 if split is too_few else context.recipe.evaluate.bootstrap
         with context.count("evaluating", len(split)) as progress:
             return metrics(context.estimator, split, bootstrap, progress)
 
-    return score_splits(context, scored, few, measure)
+    return score_splits(context, scored, too_few, measure)
 
 
 def split_to_evaluate(

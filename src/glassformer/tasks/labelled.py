@@ -42,16 +42,16 @@ from glassformer.errors import (
 from glassformer.evaluate.predictions import BASELINES_FILE, write_baselines
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
-from glassformer.targets.multiclass import Classes, unseen, without_unseen
+from glassformer.targets.multiclass import Classes, unseen_labels, without_unseen_labels
 from glassformer.targets.multilabel import HALF, one_vs_rest, tune_thresholds
-from glassformer.targets.regression import furthest
+from glassformer.targets.regression import largest_errors
 from glassformer.tasks import judging
 from glassformer.tasks.card import export
 from glassformer.tasks.classifier import abstention
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.judging import measure_of, own_data, score_splits, training_part
 from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
-from glassformer.train.callbacks import Count, epoch_weights, kept_epochs, uncounted
+from glassformer.train.callbacks import Count, epoch_weights, kept_epochs, no_progress
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
@@ -120,25 +120,25 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
     merge = getattr(d, "merge_labels", "none")
     dataset, messages = apply_repairs(dataset, merge, d.drop_duplicates and source is None)
     dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *messages)})
-    dataset = target.prepared(dataset, recipe.train, inputs.skips(d))
+    dataset = target.prepare_data(dataset, recipe.train, inputs.skips(d))
     if source is not None:
         return without_holding_out(dataset)
     splits = make_splits(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
         what = f"no {target.word} to learn from"
         raise UnclearColumnError(what, where=splits.train.origin, fix="Name label_column")
-    return target.trained_on(splits, recipe)
+    return target.training_splits(splits, recipe)
 
 
 def preview_data(context: RunContext) -> DataPreview:
     """Check the data before training, and describe them; raises DataError for a label that is missing in
     training."""
     (inputs, target), recipe = parts_of(context.task), context.recipe
-    context.data, unknown = target.checked(context.data, inputs.skips(recipe.data))
+    context.data, unknown = target.check_unseen(context.data, inputs.skips(recipe.data))
     splits, dataset = context.data, context.data.dataset
     inputs.check(recipe, splits.parts(), context.folder)
-    before, behind, below = target.lines(splits, dataset.rejected)
-    lines = [*dataset.messages, *before, f"{dataset.name}: {splits.sizes()}{behind}", *below]
+    lines_before, suffix, below = target.training_notes(splits, dataset.rejected)
+    lines = [*dataset.messages, *lines_before, f"{dataset.name}: {splits.sizes()}{suffix}", *below]
     return DataPreview(lines, (*dataset.rejected, *unknown), partial(_examine, context), inputs.severities)
 
 
@@ -146,10 +146,10 @@ def _examine(context: RunContext) -> DoctorReport:
     d, splits, dataset = context.recipe.data, context.data, context.data.dataset
     inputs, target = parts_of(context.task)
     used_splits = splits.parts()
-    others = {name: split for name, split in dataset.splits.items() if name not in used_splits}
+    unused = {name: split for name, split in dataset.splits.items() if name not in used_splits}
     holds_out = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
     held_out = d.hold_out if holds_out and target.labels_given else None
-    used = target.examined(replace(dataset, splits=used_splits | others))
+    used = target.doctor_input(replace(dataset, splits=used_splits | unused))
     report = inputs.examine(used, context.estimator, context.recipe, held_out)
     return replace(report, findings=[*report.findings, *target.findings(splits, context.recipe.train)])
 
@@ -173,17 +173,21 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
             fix = join_fixes(error.fix, f"leave such {clf.NOUN} out with {SKIP}")
             raise error.but(fix=fix) from None
         return split, ""
-    unseen_labels = unseen(kind.normalize(split.labels, classes), classes)
-    counts = Counter(map(repr, unseen_labels.values()))
+    label_at = unseen_labels(kind.normalize(split.labels, classes), classes)
+    counts = Counter(map(repr, label_at.values()))
     labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
     message = f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"
-    return without_unseen(split, unseen_labels), message if unseen_labels else ""
+    return without_unseen_labels(split, label_at), message if label_at else ""
 
 
 def fit(context: RunContext, **options: Any) -> None:
     """Train on the training split; the validation split selects the best epoch."""
-    held = context.data.validation if context.task.target.labels_given else None
-    if held and context.estimator.learns_in_steps and (note := small_validation(held, context.recipe.train)):
+    validation = context.data.validation if context.task.target.labels_given else None
+    if (
+        validation
+        and context.estimator.learns_in_steps
+        and (note := small_validation(validation, context.recipe.train))
+    ):
         context.log(note)
     try:
         judging.fit(context, **options)
@@ -206,8 +210,8 @@ def small_validation(held: Any, train: Any) -> str:
     advice = "--set monitor=loss is less noisy"
     if train.monitor != ClassifierFitConfig.monitor:  # the user's choice
         advice = f"with monitor={train.monitor} more of them are less noisy (--set validation_size=COUNT)"
-    few = f"{len(held)} validation examples only, {count} of class {rare!r}"
-    return f"the best epoch is selected by {few}: {advice}"
+    too_few = f"{len(held)} validation examples only, {count} of class {rare!r}"
+    return f"the best epoch is selected by {too_few}: {advice}"
 
 
 # --- evaluation -----------------------------------------------------------------------------------
@@ -231,12 +235,12 @@ def evaluate_readable(context: RunContext) -> dict[str, Any]:
     try:
         return evaluate_splits(context)
     except DataError:
-        kept, messages = context.task.drop_unreadable(context.data, context)
+        data, messages = context.task.drop_unreadable(context.data, context)
         if not messages:
             raise
     for line in messages:
         context.log(line)
-    context.data = kept
+    context.data = data
     return evaluate_splits(context) | {"left_out": messages}
 
 
@@ -250,25 +254,27 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
         return scores, outputs[id(split)]
 
     out = score_splits(context, scored, training_sample(splits), kind.measure or measure_of(recipe))
-    out |= kind.about_run(est, splits, recipe.train, outputs.get(id(splits.validation)))
+    out |= kind.run_metadata(est, splits, recipe.train, outputs.get(id(splits.validation)))
     if kind.labels_given and (still := still_learning(est.history_)) is not None:
         lr = getattr(est, "lr", None) or est.chosen_.get("lr")
         out["still_learning"] = still | ({"lr": lr} if lr else {})
     if out["test"] is None:
         return out
-    out |= kind.coverage(est, context.answers, judged.labels, own=splits.judged_name == "validation")
+    out |= kind.coverage(
+        est, context.answers, judged.labels, same_examples=splits.judged_name == "validation"
+    )
     if getattr(recipe.train, "keep_epochs", False):
         context.log("evaluating every epoch's weights")
         out["epochs"] = evaluate_epochs(context, lambda: scored(judged)[0], out["test"])
     if recipe.evaluate.baselines:
         context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
-        chosen = est.chosen(context.answers)
+        predicted = est.chosen(context.answers)
         out["baselines"] = evaluate_baselines(
             context.task.baselines,
             est,
             recipe,
             splits,
-            chosen,
+            predicted,
             out["measure"],
             context.folder / BASELINES_FILE,
             context.log,
@@ -280,13 +286,13 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
 
 
 def metrics_of(
-    clf: Any, split: Any, recipe: Any, count: Count = uncounted
+    clf: Any, split: Any, recipe: Any, count: Count = no_progress
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Metrics of a split and its probabilities ``[n, C]``."""
     with count("evaluating", len(split)) as progress:
         probabilities = clf.outputs(split.examples, progress=progress)
     metrics = metrics_from(clf, split, probabilities, recipe, clf.chosen(probabilities))
-    if probabilities.ndim == 2 and probabilities.shape[1] > 1 and not clf.kind_.binary:
+    if probabilities.ndim == 2 and probabilities.shape[1] > 1 and not clf.kind_.is_multilabel:
         metrics["confidence"] = float(probabilities.max(1).mean())  # mean probability of the predicted class
     if (below := getattr(clf, "abstain_below_", None)) is not None:
         targets = clf.targets(split.labels or [], split.origin, split.rows)
@@ -307,7 +313,9 @@ def metrics_from(
 
 def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
     """The class weight of each example ``[n]`` as in the classifier's training; None: all 1."""
-    return None if clf.kind_.binary else class_weights(targets, clf.classes_.tolist(), clf.class_weight)
+    return (
+        None if clf.kind_.is_multilabel else class_weights(targets, clf.classes_.tolist(), clf.class_weight)
+    )
 
 
 def one_vs_rest_baseline(
@@ -316,13 +324,17 @@ def one_vs_rest_baseline(
     """Multi-label baseline: probabilities and predictions ``[m, K]`` of one logistic regression per label, on
     ``word_features`` or ``pixel_features``. Thresholds are tuned on the validation split if the classifier's
     are."""
-    train, held, judged = splits.train, splits.validation, splits.judged
+    train, validation, judged = splits.train, splits.validation, splits.judged
     assert judged is not None
-    if held is not None and (held.labels is None or clf.threshold_ is None):
-        held = None
-    others = [judged] if held is None else [judged, held]
+    if validation is not None and (validation.labels is None or clf.threshold_ is None):
+        validation = None
+    others = [judged] if validation is None else [judged, validation]
     p, *by = one_vs_rest(featurize(train.examples, *(split.examples for split in others)), targets)
-    cut = HALF if held is None else tune_thresholds(by[0], clf.targets(held.labels, held.origin, held.rows))
+    cut = (
+        HALF
+        if validation is None
+        else tune_thresholds(by[0], clf.targets(validation.labels, validation.origin, validation.rows))
+    )
     return p, p >= cut
 
 
@@ -331,13 +343,13 @@ def evaluate_baselines(
     clf: Any,
     recipe: Any,
     splits: Splits,
-    chosen: np.ndarray,
+    predicted: np.ndarray,
     measure: str,
     keep: Path | None = None,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """Metrics of the baselines, trained and evaluated on the same splits as the classifier, with the
-    ``difference`` of ``measure`` to the classifier's predictions ``chosen``. ``keep``: file for their
+    ``difference`` of ``measure`` to the classifier's predictions ``predicted``. ``keep``: file for their
     predictions, see ``write_baselines``."""
     judged = splits.judged
     assert judged is not None
@@ -361,7 +373,7 @@ def evaluate_baselines(
         indices = decided[0] if decided else clf.kind_.predicted_index(probabilities)
         labels = clf.kind_.labels(indices, clf.classes_).tolist()
         predictions[name] = list(map(str, labels)) if clf.kind_.labels_given else labels
-        compared, resamples = (truth, chosen, indices, len(clf.classes_)), recipe.evaluate.bootstrap
+        compared, resamples = (truth, predicted, indices, len(clf.classes_)), recipe.evaluate.bootstrap
         if resamples and (difference := clf.kind_.difference(compared, measure, resamples)) is not None:
             out[name]["difference"] = difference
         if getattr(clf, "class_weight", None) is not None:
@@ -441,10 +453,10 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     for line in messages:
         context.log(line)
     context.log(f"{len(split):,} {clf.NOUN} of {split.origin}")
-    seen = None if source is None else seen_in_training(context, split)
-    if seen:
-        known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
-        context.log(f"{known}: figures on other {clf.NOUN} will be lower")
+    num_seen = None if source is None else seen_in_training(context, split)
+    if num_seen:
+        note = f"{num_seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
+        context.log(f"{note}: figures on other {clf.NOUN} will be lower")
     if other := other_spellings(flat_labels(split.labels), clf.classes_.tolist()):
         context.log(other)
     try:
@@ -459,9 +471,9 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         context.log(
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
-    about = {} if source is None else {"seen_in_training": seen}
-    own = source is None and splits.judged_name == "validation"
-    about |= clf.kind_.coverage(clf, context.answers, split.labels, own)
+    about = {} if source is None else {"seen_in_training": num_seen}
+    same_examples = source is None and splits.judged_name == "validation"
+    about |= clf.kind_.coverage(clf, context.answers, split.labels, same_examples)
     return metrics | about | ({"left_out": left} if left else {})
 
 
@@ -469,8 +481,8 @@ def seen_in_training(context: RunContext, split: Any) -> int | None:
     """Number of examples of other data that were in training, or are copies of such; None: unknown."""
     if (train := training_part(context)) is None:
         return None
-    known = set(copy_keys(train))
-    return sum(key in known for key in copy_keys(split))
+    training_keys = set(copy_keys(train))
+    return sum(key in training_keys for key in copy_keys(split))
 
 
 def evaluate_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
@@ -489,7 +501,9 @@ def show_numbers(context: RunContext) -> dict[str, Any]:
     split, outputs = context.data.judged, context.answers
     if split is None or outputs is None:
         return {}
-    return {"numbers.json": furthest(context.estimator, split, outputs[:, 0], context.recipe.evaluate.shown)}
+    return {
+        "numbers.json": largest_errors(context.estimator, split, outputs[:, 0], context.recipe.evaluate.shown)
+    }
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
@@ -521,8 +535,8 @@ def evaluate_epochs(
         for epoch, path in epochs:
             step, weights = epoch_weights(path)
             _load_weights(clf, weights, path)
-            same = final is not None and all(torch.equal(ended[name], w) for name, w in weights.items())
-            metrics = final if same and final is not None else evaluate()
+            is_final = final is not None and all(torch.equal(ended[name], w) for name, w in weights.items())
+            metrics = final if is_final and final is not None else evaluate()
             keys = ("n", "accuracy", "accuracy_interval", "macro_f1", "log_loss")
             record = {"epoch": epoch, "step": step, "batch_loss": losses.get(epoch)}
             out.append(record | {key: metrics[key] for key in keys})
@@ -533,11 +547,11 @@ def evaluate_epochs(
 
 
 def _load_weights(clf: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
-    own = clf.model_.state_dict()
+    state = clf.model_.state_dict()
     for name, tensor in weights.items():
-        if name not in own or own[name].shape != tensor.shape:
+        if name not in state or state[name].shape != tensor.shape:
             raise CheckpointError(f"{name} is of another model", where=str(path), fix="Train again")
-    clf.model_.load_state_dict(own | dict(weights))
+    clf.model_.load_state_dict(state | dict(weights))
     clf._compute_model = None  # a cached copy of the old weights
 
 
@@ -584,15 +598,17 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
     known = _column(path, column)
     values = [known.get(row, "") for row in split.rows]
     counts = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
-    own, rest = dict(counts[:MOST_VALUES]), len(counts) - MOST_VALUES
+    counts_shown, num_others = dict(counts[:MOST_VALUES]), len(counts) - MOST_VALUES
 
-    def group(about: dict[str, Any], here: np.ndarray) -> dict[str, Any]:
-        part, outputs = split.select(np.flatnonzero(here).tolist()), answers[here]
+    def group(about: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
+        part, outputs = split.select(np.flatnonzero(mask).tolist()), answers[mask]
         return about | metrics_from(clf, part, outputs, context.recipe, clf.chosen(outputs))
 
-    groups = [group({"value": value}, np.array([v == value for v in values])) for value in own]
-    if rest > 0:
-        groups.append(group({"value": None, "values": rest}, np.array([v not in own for v in values])))
+    groups = [group({"value": value}, np.array([v == value for v in values])) for value in counts_shown]
+    if num_others > 0:
+        groups.append(
+            group({"value": None, "values": num_others}, np.array([v not in counts_shown for v in values]))
+        )
     return {"column": column, "groups": groups}
 
 

@@ -17,7 +17,7 @@ SHAPE = (*LAYERS, "norm_eps", "positions", "init_std")
 DROPOUTS = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth")
 
 
-def given(values: dict[str, Any]) -> dict[str, Any]:
+def without_none(values: dict[str, Any]) -> dict[str, Any]:
     """The settings that are not None; the preset keeps its value for the others."""
     return {key: value for key, value in values.items() if value is not None}
 
@@ -41,7 +41,7 @@ def layers_over(preset: EncoderConfig, model: Any) -> EncoderConfig:
         what, fix = "only local attention has a window", "Leave it out, or set attention = local"
         raise NotForThisModelError(what, where="attention_window", fix=fix)
     values = {key: getattr(model, key) for key in (*LAYERS, *DROPOUTS)}
-    return replace(preset, **given(values | {"eps": model.norm_eps}))
+    return replace(preset, **without_none(values | {"eps": model.norm_eps}))
 
 
 def embedding_dropout(model: Any) -> float | None:
@@ -51,9 +51,9 @@ def embedding_dropout(model: Any) -> float | None:
 
 def head_over(model: Any, num_labels: int) -> dict[str, Any]:
     """The fields of a model's config for a new classification head."""
-    same = ("head_hidden", "head_dropout", "head_activation", "head_input_dropout")
+    keys = ("head_hidden", "head_dropout", "head_activation", "head_input_dropout")
     about = {"head": "classification", "num_labels": num_labels}
-    return about | {key: getattr(model, key) for key in same}
+    return about | {key: getattr(model, key) for key in keys}
 
 
 def with_new_head(base: Any, model: Any, pooling: str, **fields: Any) -> tuple[Any, list[str]]:

@@ -12,8 +12,8 @@ import numpy as np
 from glassformer.checkpoints.files import (
     MANIFEST,
     check_is_model,
+    missing_folder_error,
     models_below,
-    no_folder,
     read_consistently,
     read_json,
     restore_folder,
@@ -22,7 +22,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.checkpoints.sentences import MODULES
-from glassformer.checkpoints.settings import ABOUT, about_in, read_about, section, shown
+from glassformer.checkpoints.settings import ABOUT, metadata_in, read_metadata, section, shown
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_cut, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
@@ -30,7 +30,7 @@ from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import computing
-from glassformer.targets import kind_on_hub
+from glassformer.targets import target_from_hub
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
@@ -79,7 +79,7 @@ def _load(folder: Path, path: str | Path) -> Any:
         fix = "Name the folder around it; a file of word vectors opens with Word2Vec.load"
         raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
     if not folder.is_dir():
-        raise no_folder(path)
+        raise missing_folder_error(path)
     folder = folder.resolve()  # a relative path may look like a Hub id
     if not (folder / ABOUT).exists() and (folder / "config.json").is_file():
         if (folder / MANIFEST).exists():  # from an export, or from an estimator that lost glassformer.json
@@ -93,7 +93,7 @@ def _load(folder: Path, path: str | Path) -> Any:
         raise CheckpointError("holds no model itself", where=str(path), fix=f"Give one below it: {models}")
     check_is_model(folder)
     verify_folder(folder)
-    about = read_about(folder, FORMAT)
+    about = read_metadata(folder, FORMAT)
     task = task_making(about["kind"])
     if task is None and about["kind"] == Probe.__name__:
         return Probe.load(folder)
@@ -141,7 +141,7 @@ def describe(folder: str | Path) -> SavedModel:
     Raises:
         CheckpointError: the folder cannot be read.
     """
-    path, about = about_in(folder)
+    path, about = metadata_in(folder)
     if about:
         kind = about.get("kind")
         return SavedModel(path, about, task_making(kind) if isinstance(kind, str) else None)
@@ -157,7 +157,7 @@ def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
     if _classifies_tokens(checkpoint):
         return next(task for task in TASKS.values() if task.target.word_labels)
     if checkpoint.head == "classification" and checkpoint.family.hub is not None:
-        return _task_learning(checkpoint, kind_on_hub(checkpoint.settings, checkpoint.config.num_labels))
+        return _task_learning(checkpoint, target_from_hub(checkpoint.settings, checkpoint.config.num_labels))
     return TASKS[SENTENCES] if _embeds_sentences(checkpoint) else None
 
 
@@ -178,7 +178,7 @@ def _task_learning(checkpoint: Checkpoint, kind: Classes) -> Task:
 def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
     """Raise CheckpointError if ``config.json`` asks for another function on the logits than the target's, by
     a key of transformers' pipelines or of sentence-transformers' cross-encoders."""
-    supported = {"softmax"} if kind.joint else {"sigmoid"} if kind.binary else {"none"}
+    supported = {"softmax"} if kind.single_label else {"sigmoid"} if kind.is_multilabel else {"none"}
     function = settings.get("function_to_apply")
     if function is not None and function not in supported:
         raise UnsupportedModelError(f"function_to_apply = {shown(function)} is not supported", where=where)
@@ -206,8 +206,8 @@ def _of_transformers(folder: Path) -> Any:
         tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "of_tokens"))
         return tagger.of_tokens(folder, checkpoint)
     count = getattr(model.config, "num_labels", 0)
-    kind_of_target = kind_on_hub(settings, count)
-    other = other_task(settings, count, where) if kind_of_target.joint else ""
+    kind_of_target = target_from_hub(settings, count)
+    other = other_task(settings, count, where) if kind_of_target.single_label else ""
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -224,7 +224,7 @@ def _of_transformers(folder: Path) -> Any:
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
-    if count == 1 and kind_of_target.joint:
+    if count == 1 and kind_of_target.single_label:
         what = f"num_labels = 1 with problem_type = {shown(settings.get('problem_type'))}: one class alone"
         raise CheckpointError(
             what, where=where, fix="For a score set problem_type to regression, or take it out"

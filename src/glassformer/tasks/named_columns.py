@@ -20,7 +20,7 @@ from glassformer.data.in_memory import (
 )
 from glassformer.errors import CheckpointError, DataError, OtherOrderWarning, UnnamedColumnsWarning
 from glassformer.inputs.inputs import Inputs
-from glassformer.train.config import outside
+from glassformer.train.config import user_stacklevel
 
 
 class NamedColumns:
@@ -41,8 +41,8 @@ class NamedColumns:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if isinstance(own := getattr(cls, "INPUTS", None), Inputs):
-            cls.NOUN = own.noun
+        if isinstance(inputs := getattr(cls, "INPUTS", None), Inputs):
+            cls.NOUN = inputs.noun
 
     @property
     def inputs(self) -> Inputs:
@@ -79,24 +79,24 @@ class NamedColumns:
         """The examples of ``X`` for prediction; a table becomes a list of the columns that ``fit`` used, or
         of ``width`` columns."""
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
-        origin, most = origin or self.NOUN, width or self.columns_per_example()
+        origin, width_limit = origin or self.NOUN, width or self.columns_per_example()
         names = getattr(self, "feature_names_in_", None)
         if (table := open_table(X, origin, self.is_example)) is None:
             if names is not None and {*names} <= {*(as_record(X) or ())}:
                 what = f"one row where a list of {self.NOUN} is expected"
                 raise DataError(what, where=origin, fix="Put it into a list")
             return X
-        if names is not None and len(names) != most:
+        if names is not None and len(names) != width_limit:
             names = None
-        if names is None and most > 1 and len(table) == most:
+        if names is None and width_limit > 1 and len(table) == width_limit:
             self._warn_of_positions(table)
-        return take_columns(table, origin, self.NOUN, most, None if names is None else names.tolist())
+        return take_columns(table, origin, self.NOUN, width_limit, None if names is None else names.tolist())
 
     def name_columns(self, *names: str | None) -> None:
         """Store column names if ``fit`` was given separate lists; None entries are skipped."""
-        known = [name for name in names if name is not None]
-        if len(known) == self.n_features_in_:
-            self.feature_names_in_ = np.asarray(known, object)
+        named = [name for name in names if name is not None]
+        if len(named) == self.n_features_in_:
+            self.feature_names_in_ = np.asarray(named, object)
 
     def columns_per_example(self) -> int:
         """Number of columns per example in prediction."""
@@ -107,8 +107,8 @@ class NamedColumns:
         if table.names is None or getattr(self, "_warned_positions", False):
             return
         self._warned_positions = True
-        shown = " and ".join(map(repr, table.names))
-        what = f"this model was fitted without column names: {shown} are taken in this order"
+        names = " and ".join(map(repr, table.names))
+        what = f"this model was fitted without column names: {names} are taken in this order"
         fix = "Fit it on a DataFrame to keep its column names, or pass a list of tuples"
         warnings.warn(f"{what}. {fix}", UnnamedColumnsWarning, stacklevel=5)
 
@@ -142,4 +142,4 @@ def warn_of_order(X: Any, y: Any) -> None:
     if {*a} == {*b}:
         what = "X and y have the same index in a different order; rows are matched by position"
         fix = "to match rows by index, pass y.loc[X.index]"
-        warnings.warn(f"{what}; {fix}", OtherOrderWarning, stacklevel=outside())
+        warnings.warn(f"{what}; {fix}", OtherOrderWarning, stacklevel=user_stacklevel())

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.settings import ABOUT, read_about
+from glassformer.checkpoints.settings import ABOUT, read_metadata
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_labels, read_labels
 from glassformer.data.image_batching import evaluation_pixels
@@ -157,12 +157,12 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             DataError: unusable examples or labels, or only one class.
             ConfigError: an invalid setting.
         """
-        before = vars(self).copy()
+        previous = vars(self).copy()
         try:
             return self._fit(X, as_targets(y, "labels"))
         except BaseException:  # a failed fit restores the previous state
             vars(self).clear()
-            vars(self).update(before)
+            vars(self).update(previous)
             raise
 
     def _fit(self, X: Any, y: Any) -> Probe:
@@ -187,7 +187,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:
         """The most probable label of each example."""
-        return Classes(truth=self.truth_).as_given(self.classes_[self.predict_proba(X).argmax(1)])
+        return Classes(booleans=self.truth_).to_input_type(self.classes_[self.predict_proba(X).argmax(1)])
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """Embed each example, ``[n, E]`` fp32.
@@ -244,14 +244,14 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         folder = Path(path)
         where = str(folder / ABOUT)
         about = read_saved(cls, folder, "a Probe")
-        known = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
-        inner = read_about(folder / BACKBONE, FORMAT)
+        parameters = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
+        inner = read_metadata(folder / BACKBONE, FORMAT)
         kinds = {kind.__name__: kind for kind in _backbones()}
         if inner["kind"] not in kinds:
             raise CheckpointError(f"no {', '.join(kinds)} is its backbone", where=str(folder))
         with computing(gradients=True):
             backbone = kinds[inner["kind"]].restore(folder / BACKBONE, inner)
-        out = cls(backbone, **known)
+        out = cls(backbone, **parameters)
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
         out.classes_ = np.asarray(read_labels(about.get("classes") or [], "classes", where))
@@ -278,8 +278,8 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")
         queries = unit(self.embed(X))
-        given = isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"
-        vectors = unit(table if given else self.embed(table))  # type: ignore[arg-type]  # arrays of texts are sequences
+        is_vectors = isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"
+        vectors = unit(table if is_vectors else self.embed(table))  # type: ignore[arg-type]  # arrays of texts are sequences
         if vectors.shape[1] != queries.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the backbone's have {queries.shape[1]}"
             raise DataError(what, where="neighbors", fix="Give examples, or vectors of this backbone")
@@ -317,7 +317,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
         table, model = opened.encode(opened.check(X)), opened.predictor()
         device = next(model.parameters()).device
-        first = model.config.embedding.before
+        first = model.config.embedding.num_prefix
         out: list[np.ndarray] = []
         with computing(opened.threads):
             for start in range(0, len(table), BATCH):

@@ -57,21 +57,26 @@ class Regressor(RegressorMixin, Supervised):
     # --- training --------------------------------------------------------------------------------
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
-        (X, numbers, weights), held = super()._examples(fit, *data)
+        (X, numbers, weights), validation_data = super()._examples(fit, *data)
         self.kind_ = Numbers.fitted(numbers, fit.train.number_scale)
-        if held is not None:
-            held = held[0], self.kind_.standardized(held[1], "validation targets")
-        return Labeled(X, self.kind_.standardized(numbers), weights), held
+        if validation_data is not None:
+            validation_data = (
+                validation_data[0],
+                self.kind_.standardize(validation_data[1], "validation targets"),
+            )
+        return Labeled(X, self.kind_.standardize(numbers), weights), validation_data
 
-    def _keep(self, fit: Fit, training: Training) -> None:
-        super()._keep(fit, training)
+    def _finish_fit(self, fit: Fit, training: Training) -> None:
+        super()._finish_fit(fit, training)
         self.errors_ = np.zeros(0)
-        if fit.held is not None:
-            X, targets = fit.held
+        if fit.validation is not None:
+            X, targets = fit.validation
             model = self.predictor()
             device = next(model.parameters()).device
             logits = self.table_rows(model, self.evaluation_table(X), "logits", device)
-            self.errors_ = self._errors(self.chances(finite(logits, "logits"))[:, 0], self.kind_.own(targets))
+            self.errors_ = self._errors(
+                self.chances(finite(logits, "logits"))[:, 0], self.kind_.to_numbers(targets)
+            )
 
     def _errors(self, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Absolute errors ``[m]``, ascending, on the scale of the intervals."""

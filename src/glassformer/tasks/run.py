@@ -49,9 +49,9 @@ from glassformer.train.callbacks import (
     Interrupted,
     Progress,
     StopOnSignal,
-    uncounted,
+    no_progress,
 )
-from glassformer.train.distributed import refuse_several
+from glassformer.train.distributed import require_single_process
 from glassformer.train.state import Training
 
 
@@ -70,8 +70,8 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
         NotMainProcess: with ``torchrun``, in every process except the first, which writes the run.
         Interrupted: a signal; ``resume`` continues the run.
     """
-    if why := TASKS[recipe.task].estimator.ALONE:
-        refuse_several(why, "Run it without torchrun")
+    if reason := TASKS[recipe.task].estimator.SINGLE_PROCESS_REASON:
+        require_single_process(reason, "Run it without torchrun")
     if world()[0] == 0:
         return _run(recipe, folder, **options)
     with TemporaryDirectory() as scratch:
@@ -90,7 +90,7 @@ def _run(
 ) -> Run:
     task, started = TASKS[recipe.task], time.perf_counter()
     recipe, late = as_begun(recipe, folder)
-    count = next((call.count for call in callbacks if isinstance(call, Progress)), uncounted)
+    count = next((call.count for call in callbacks if isinstance(call, Progress)), no_progress)
     context = RunContext(task, recipe, folder, log, count)
     context.data = task.load(recipe)
     digests = part_digests(context.data)
@@ -117,7 +117,7 @@ def _run(
         what = f"{source} has changed since the run began"
         fix = "Put it back as it was, or start a new run with another --out"
         raise error.but(what=what, where=str(folder), fix=fix) from None
-    fitted = time.perf_counter() - begun
+    estimator = time.perf_counter() - begun
     with main_process_only():
         context.estimator.save(folder / "model", overwrite=True)
         context.estimator.save_beside(folder)
@@ -127,14 +127,14 @@ def _run(
             "setup": setup + doctor.seconds,
             "train": context.estimator.train_seconds_ - doctor.seconds,
             # including the training time before an interruption
-            "total": time.perf_counter() - started + max(0.0, context.estimator.train_seconds_ - fitted),
+            "total": time.perf_counter() - started + max(0.0, context.estimator.train_seconds_ - estimator),
         } | metrics.get("seconds", {})
         if digests:
             metrics[KEY] = digests
         write_json(folder / "metrics.json", metrics)
         write_card(folder / "model", context.estimator, folder)
-        for name, found in task.collect_artifacts(context).items():
-            write_json(folder / name, found)
+        for name, artifact in task.collect_artifacts(context).items():
+            write_json(folder / name, artifact)
         run = Run(folder, metrics, task.render_report(folder, known_recipe(folder)))
         if best := best_of_interrupted(metrics):
             stopped = Interrupted(
@@ -156,7 +156,7 @@ def evaluate_task(
     folder: str | Path,
     data: str | None = None,
     log: Log = lambda line: None,
-    count: Count = uncounted,
+    count: Count = no_progress,
     on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
@@ -233,7 +233,7 @@ def _facts(context: RunContext) -> dict[str, Any]:
 def _all_callbacks(doctor: Examine, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
     context = doctor.context
     calls: list[Callback] = [HistoryFile(context.folder / "history.jsonl")]
-    if context.estimator.ALONE:  # it handles signals and shows its progress itself
+    if context.estimator.SINGLE_PROCESS_REASON:  # it handles signals and shows its progress itself
         return [*calls, *callbacks]
     stop = StopOnSignal(context.folder / "checkpoints", best_so_far=best_so_far)
     return [*calls, doctor, Announce(context), *callbacks, stop]
@@ -248,7 +248,7 @@ class Examine(Callback):
         self.logged: set[str] = set()  # lines, which several trainings of one run would repeat
 
     def start(self, training: Training) -> None:
-        if self.preview.doctor is None or not training.ranks.leads:
+        if self.preview.doctor is None or not training.ranks.is_main:
             return
         started = time.perf_counter()
         report = without_advice_to_skip(self.preview.doctor())

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import disk_errors, is_temporary, read_json, replace_text
-from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
+from glassformer.checkpoints.locks import LOCK, check_unlocked, is_empty_folder, writing
 from glassformer.checkpoints.native import list_states
-from glassformer.checkpoints.settings import about_in
+from glassformer.checkpoints.settings import metadata_in
 from glassformer.config import listed, read_toml, to_dict, to_toml
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.tags import EXACT
@@ -83,7 +83,7 @@ def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
     """The names of the text columns (two for pairs) that a run or a saved model was trained on: from the
     model, or else from the run's recipe; empty if both lack them."""
     folder = Path(folder)
-    names = about_in(folder)[1].get("columns")
+    names = metadata_in(folder)[1].get("columns")
     if isinstance(names, list) and names:  # ``load`` reports invalid ones
         return tuple(map(str, names))
     if not (folder / "config.toml").is_file():  # a saved model alone
@@ -103,9 +103,9 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
     """The recipe with other columns (key of its section ``data`` -> name), for evaluation on other data."""
     for key in columns:
         if not hasattr(recipe.data, key):
-            known = [k for k in vars(recipe.data) if k.endswith("_column")]
+            column_keys = [k for k in vars(recipe.data) if k.endswith("_column")]
             what = f"a recipe of {recipe.task} has no {key}"
-            raise UnknownKeyError(what, where=key, fix=f"It has {' and '.join(known) or 'no columns'}")
+            raise UnknownKeyError(what, where=key, fix=f"It has {' and '.join(column_keys) or 'no columns'}")
     return replace(recipe, data=replace(recipe.data, **columns))
 
 
@@ -121,7 +121,7 @@ def with_lock(run: Callable[..., Run]) -> Callable[..., Run]:
     @wraps(run)
     def guarded(recipe: Any, folder: str | Path, *, resume: bool = False, **options: Any) -> Run:
         folder = check_folder_path(Path(folder))
-        refuse_held(folder)
+        check_unlocked(folder)
         # A lock that nobody holds is of a killed process. Its files count as a run only if it had started.
         killed = (folder / LOCK).is_file()
         check_folder(folder, recipe, resume, killed)
@@ -169,7 +169,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
     check_folder_path(folder)
     if killed and not resume and not is_begun(folder):
         return
-    if folder.is_dir() and not holds_nothing(folder):
+    if folder.is_dir() and not is_empty_folder(folder):
         if not resume:
             raise ExistsError(
                 "the output folder exists",
@@ -205,11 +205,11 @@ def relevant_settings(recipe: Any) -> dict[str, Any]:
     return values
 
 
-def _differing(there: dict[str, Any], here: dict[str, Any], above: str = "") -> list[str]:
+def _differing(old: dict[str, Any], new: dict[str, Any], above: str = "") -> list[str]:
     """The settings in which two recipes differ, with both values."""
     out = []
-    for key in dict.fromkeys((*there, *here)):
-        one, other = there.get(key), here.get(key)
+    for key in dict.fromkeys((*old, *new)):
+        one, other = old.get(key), new.get(key)
         if isinstance(one, dict) and isinstance(other, dict) and key != "merge_labels":
             out += _differing(one, other, f"{key}.")
         elif one != other:
@@ -223,24 +223,24 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
     splitting, so that splits stay the same."""
     data, config, changes = recipe.data, folder / "config.toml", {}
     begun_as: Any = read_run_recipe(folder) if config.is_file() else None
-    before = begun_as and begun_as.data
+    old_values = begun_as and begun_as.data
     if getattr(getattr(begun_as, "text", None), "scheme", None) == EXACT:
         recipe = replace(recipe, text=replace(recipe.text, scheme=EXACT))
     if hasattr(data, "copies"):
-        if before is not None:
-            begun = getattr(before, "copies", None)
-            if data.copies is not None and data.copies != (begun or "apart"):
-                what = f"was begun with copies = {begun or 'apart'}"
+        if old_values is not None:
+            recipe_of_run = getattr(old_values, "copies", None)
+            if data.copies is not None and data.copies != (recipe_of_run or "apart"):
+                what = f"was begun with copies = {recipe_of_run or 'apart'}"
                 raise OtherRunError(what, where=str(config), fix="Leave copies out, or choose another --out")
-            changes["copies"] = begun
+            changes["copies"] = recipe_of_run
         elif data.copies is None and not is_named(data.source):
             changes["copies"] = "together"
-    if before is not None and getattr(data, "pair_column", None) == AUTO:
-        changes["pair_column"] = before.pair_column
+    if old_values is not None and getattr(data, "pair_column", None) == AUTO:
+        changes["pair_column"] = old_values.pair_column
     late = False
-    if before is not None and hasattr(data, "broken"):
-        late = data.broken == "skip" != getattr(before, "broken", "skip")
-        changes["broken"] = getattr(before, "broken", data.broken)
+    if old_values is not None and hasattr(data, "broken"):
+        late = data.broken == "skip" != getattr(old_values, "broken", "skip")
+        changes["broken"] = getattr(old_values, "broken", data.broken)
     return (replace(recipe, data=replace(data, **changes)) if changes else recipe), late
 
 

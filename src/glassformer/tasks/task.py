@@ -13,7 +13,7 @@ from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.files import with_recipe_settings
 from glassformer.finite import json_text
 from glassformer.targets.target import NOTHING, Target
-from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.callbacks import Count, no_progress
 
 Log = Callable[[str], None]
 
@@ -26,7 +26,7 @@ class RunContext:
     recipe: Any
     folder: Path
     log: Log = lambda line: None
-    count: Count = uncounted  # progress of an evaluation
+    count: Count = no_progress  # progress of an evaluation
     data: Any = None  # the return value of ``Task.load``
     estimator: Any = None
     answers: Any = None  # predictions of the evaluated split, for ``collect_artifacts``

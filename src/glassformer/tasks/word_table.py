@@ -104,8 +104,8 @@ def fill_word_table(network: Any, vectors: Word2Vec, tokenizer: Tokenizer, name:
 def _shared(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The tokens that have a vector: their rows in the token table, and in the vectors."""
     # Sorted, since the order of the vocabulary changes between processes, and with it the rounding of sums.
-    known = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
-    pairs = [(row, vectors.number(token)) for row, token in known]
+    tokens = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
+    pairs = [(row, vectors.number(token)) for row, token in tokens]
     if not pairs:
         raise ConfigError(
             "no word of the vocabulary has a vector",

@@ -43,8 +43,8 @@ REDRAW_SECONDS = 0.25  # between two updates: a notebook keeps up with four per 
 
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook, which shows HTML; IPython in a terminal is not."""
-    found = sys.modules.get("IPython")
-    shell: Any = found.get_ipython() if found is not None and hasattr(found, "get_ipython") else None
+    ipython = sys.modules.get("IPython")
+    shell: Any = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
     return shell is not None and hasattr(shell, "kernel")
 
 
@@ -52,11 +52,11 @@ class NotebookBar:
     """The part of ``rich.progress.Progress`` that training needs, for notebooks.
 
     Args:
-        passing: remove the bar at its end.
+        remove_at_end: remove the bar when it ends.
     """
 
-    def __init__(self, passing: bool = False):
-        self.passing = passing
+    def __init__(self, remove_at_end: bool = False):
+        self.remove_at_end = remove_at_end
         self.done, self.total, self.what = 0, 0, ""
         self.metrics: dict[str, float] = {}
         self._began = self._drawn = 0.0
@@ -86,7 +86,7 @@ class NotebookBar:
 
     def stop(self) -> None:
         """Draw the bar for the last time, or remove it."""
-        if self._shown is not None and self.passing:
+        if self._shown is not None and self.remove_at_end:
             from IPython.display import HTML  # type: ignore[import-not-found]  # there, in a notebook
 
             self._shown.update(HTML(""))
@@ -124,8 +124,8 @@ class NotebookBar:
 # --- callbacks ------------------------------------------------------------------------------------
 
 
-Told = Callable[[int], None] | None  # called with the number of further examples that are done
-Count = Callable[[str, int], AbstractContextManager[Told]]  # arguments: name of the work, number of examples
+Advance = Callable[[int], None] | None  # called with the number of examples done since the last call
+Count = Callable[[str, int], AbstractContextManager[Advance]]  # arguments: task name, number of examples
 
 
 STOPPED = "interrupted"  # the reason why model selection (``auto``) skipped a candidate
@@ -136,7 +136,7 @@ class Interrupted(GlassformerError):
     """Training was asked to stop and stopped between two steps; the command line exits with 130.
 
     Cause: Ctrl-C, SIGTERM or SIGHUP.
-    Fix: give the command that the line ends with.
+    Fix: run the command at the end of the message.
     """
 
     exit_code = 130
@@ -163,7 +163,7 @@ class Callback:
 def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> None:
     """Run the training loop and call every callback at each step; ``loop``: see ``loop.run``."""
     try:
-        with training.ranks.watched():
+        with training.ranks.report_lost_processes():
             for callback in callbacks:
                 callback.start(training)
             for info in run(training, *loop):
@@ -180,7 +180,7 @@ class Checkpoints(Callback):
 
     def __init__(self, folder: Path, every: int = 0, keep_last: int = 2):
         self.folder, self.every, self.keep_last = Path(folder), every, keep_last
-        self._held = ExitStack()
+        self._locks = ExitStack()
 
     def begin(self, training: Training, resume: bool) -> Self:
         """Lock the folder for this process until ``end``, and resume from its newest complete checkpoint.
@@ -191,26 +191,26 @@ class Checkpoints(Callback):
         """
         ranks, refusal = training.ranks, None
         try:
-            if ranks.leads:
-                self._held.enter_context(writing(self.folder))
+            if ranks.is_main:
+                self._locks.enter_context(writing(self.folder))
                 sweep(self.folder)  # otherwise nothing would, if no step is left to save
         except GlassformerError as error:
             refusal = error
-        message = ranks.agree(refusal and str(refusal))
+        message = ranks.broadcast(refusal and str(refusal))
         if message:
             raise refusal or ConfigError(message)
         try:
-            if newest := ranks.agree(newest_state(self.folder)):
+            if newest := ranks.broadcast(newest_state(self.folder)):
                 if not resume:
                     raise FolderExistsError("has checkpoints", where=newest, fix="Use resume=True")
                 training.load(self.folder)
         except BaseException:
-            self._held.close()
+            self._locks.close()
             raise
         return self
 
     def end(self, training: Training) -> None:
-        self._held.close()
+        self._locks.close()
 
     def step(self, training: Training, info: StepInfo) -> None:
         due = training.step % self.every == 0 if self.every else training.cursor == 0
@@ -223,10 +223,10 @@ class HistoryFile(Callback):
 
     def __init__(self, path: Path):
         self.path = Path(path)
-        self.written = 0
+        self.count = 0
 
     def start(self, training: Training) -> None:
-        self.written = 0
+        self.count = 0
         replace_text(self.path, "")  # a new file: hard links elsewhere keep the old one
         self._flush(training)
 
@@ -235,18 +235,18 @@ class HistoryFile(Callback):
 
     def _flush(self, training: Training) -> None:
         # Neither synced nor replaced: a resume rewrites the file from the checkpoint.
-        lines = "".join(json_text(record, ascii=True) + "\n" for record in training.history[self.written :])
+        lines = "".join(json_text(record, ascii=True) + "\n" for record in training.history[self.count :])
         with disk_errors(self.path):
             unshare(self.path)
         with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
-            before, left = file.seek(0, os.SEEK_END), lines.encode()
+            size_before, remaining = file.seek(0, os.SEEK_END), lines.encode()
             try:
-                while left:  # a full disk may accept a part before it raises an error
-                    left = left[file.write(left) :]
+                while remaining:  # a full disk may write a part before it raises an error
+                    remaining = remaining[file.write(remaining) :]
             except OSError:
-                file.truncate(before)  # leave no half-written line
+                file.truncate(size_before)  # leave no half-written line
                 raise
-        self.written = len(training.history)
+        self.count = len(training.history)
 
 
 class Signals:
@@ -273,8 +273,8 @@ class Signals:
 
     def _receive(self, number: int, frame: Any) -> None:
         self.received = number
-        for known, handler in self._old.items():
-            signal.signal(known, handler)
+        for other, handler in self._old.items():
+            signal.signal(other, handler)
         # The handler of the command line gets the next signal; it ignores repetitions of this one.
         if noted := getattr(self._old.get(number), "noted", None):
             noted()
@@ -292,10 +292,10 @@ class Signals:
 
 
 class StopOnSignal(Callback):
-    """On Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``; a second one stops at once.
+    """On Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``; at the second, stop.
 
     Args:
-        best_so_far: end a fit that compares models with the best of those compared so far.
+        best_so_far: a fit that compares models returns the best model so far instead of raising.
     """
 
     def __init__(self, folder: Path, keep_last: int = 2, best_so_far: bool = False):
@@ -308,16 +308,16 @@ class StopOnSignal(Callback):
     def step(self, training: Training, info: StepInfo) -> None:
         if not training.finished and training.ranks.any(self.signals.received is not None):
             path = training.saved_at(self.folder) or training.save(self.folder, self.keep_last)
-            saved = f"saved in {path}; {GO_ON}" if training.ranks.leads else "the first process saves"
+            where_saved = f"saved in {path}; {GO_ON}" if training.ranks.is_main else "the first process saves"
             self.signals.obeyed = True
-            raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {saved}")
+            raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {where_saved}")
 
     def end(self, training: Training) -> None:
         self.signals.release()
 
 
 @contextmanager
-def uncounted(what: str, total: int) -> Iterator[Told]:
+def no_progress(what: str, total: int) -> Iterator[Advance]:
     """A ``Count`` that reports no progress."""
     yield None
 
@@ -346,10 +346,10 @@ class Progress(Callback):
     def start(self, training: Training) -> None:
         self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
         self.last_evaluated, self.best = self.began, ""
-        self.told: set[str] = set()  # evaluations that already have a line
+        self.printed: set[str] = set()  # lines of evaluations that were printed
         # If the head is fitted in advance, there are no steps and no learning rate to show.
-        self.solved = training.total_steps == 1 and training.config.lr == 0
-        if training.chosen and not self.solved:
+        self.no_steps = training.total_steps == 1 and training.config.lr == 0
+        if training.chosen and not self.no_steps:
             values = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
             self._line(f"chosen: {values} ({counted(training.total_steps, 'step')})")
         if not self.live:
@@ -388,7 +388,7 @@ class Progress(Callback):
         if self.bar is not None:
             loss, speed = _recent(training)
             self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)
-        elif (training.finished and not self.solved) or time.monotonic() - self.last_line >= self.every:
+        elif (training.finished and not self.no_steps) or time.monotonic() - self.last_line >= self.every:
             loss, speed = _recent(training)
             done, total = training.step, training.total_steps
             left = (time.monotonic() - self.began) / max(done - self.first, 1) * (total - done)
@@ -397,13 +397,13 @@ class Progress(Callback):
         if (e := info.evaluation) is not None:
             line = _evaluation_line(info.epoch + 1, e, training.config, info.is_best)
             self.best = line if info.is_best else self.best
-            last = training.finished
-            due = not self.told or time.monotonic() - self.last_evaluated >= self.every
-            if self.bar is not None or last or due:
-                if last and self.bar is None and self.best and self.best not in (line, *self.told):
-                    self._line(f"best: {self.best}")  # its line was skipped, but its weights are kept
+            is_last = training.finished
+            due = not self.printed or time.monotonic() - self.last_evaluated >= self.every
+            if self.bar is not None or is_last or due:
+                if is_last and self.bar is None and self.best and self.best not in (line, *self.printed):
+                    self._line(f"best: {self.best}")  # not printed before, but its weights are kept
                 self._line(line)
-                self.told.add(line)
+                self.printed.add(line)
                 self.last_evaluated = time.monotonic()
 
     def _line(self, text: str) -> None:
@@ -420,13 +420,13 @@ class Progress(Callback):
                 self.bar.stop()
 
     @contextmanager
-    def count(self, what: str, total: int) -> Iterator[Told]:
+    def count(self, what: str, total: int) -> Iterator[Advance]:
         """Progress of an evaluation of ``total`` examples: a temporary bar on a terminal, lines in a log."""
         if not self.live:
             yield self._counted(what, total)
             return
         if self.notebook:
-            with NotebookBar(passing=True) as bar:
+            with NotebookBar(remove_at_end=True) as bar:
                 bar.add_task(what, total=total)
                 yield lambda done: bar.advance(0, done)
             return
@@ -442,9 +442,9 @@ class Progress(Callback):
         began = last_line = time.monotonic()
         done = 0
 
-        def advance(more: int) -> None:
+        def advance(new: int) -> None:
             nonlocal done, last_line
-            done += more
+            done += new
             if done < total and (now := time.monotonic()) - last_line >= self.every:
                 left = time_left((now - began) / max(done, 1) * (total - done))
                 self._line(f"{what}: {done:,} of {total:,}  ({left} left)")
@@ -461,21 +461,21 @@ def time_left(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-NOT_SHARES = {"score": "score {:.4f}", "r2": "R² {:.4f}", "mae": "mean absolute error {:.4g}"}
+REGRESSION_SCORES = {"score": "score {:.4f}", "r2": "R² {:.4f}", "mae": "mean absolute error {:.4g}"}
 
 
 def _evaluation_line(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     """The line of an evaluation; the metric that selects the best weights is first, "(best)" marks it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
     if "loss" in e and "accuracy" not in e:  # predictions are not right or wrong
-        scores = [form.format(e[key]) for key, form in NOT_SHARES.items() if key in e]
+        scores = [form.format(e[key]) for key, form in REGRESSION_SCORES.items() if key in e]
         scores = scores or [f"{config.monitor.replace('_', ' ')} {e[config.monitor]:.4f}"]
         return "  ".join([f"{line}validation loss {e['loss']:.4f}", *scores]) + "  (best)" * best
     if "accuracy" not in e:
-        counted = e["train_accuracy"] and not hasattr(
+        has_accuracy = e["train_accuracy"] and not hasattr(
             config, "number_scale"
         )  # numbers are not right or wrong
-        shown = f"train accuracy {e['train_accuracy']:.4f}" if counted else ""
+        shown = f"train accuracy {e['train_accuracy']:.4f}" if has_accuracy else ""
         return (line + shown).rstrip() + "  (best)" * best
     loss, monitor = f"validation loss {e['loss']:.4f}", config.monitor
     if monitor == "loss":
@@ -484,19 +484,19 @@ def _evaluation_line(epoch: int, e: dict[str, Any], config: Any, best: bool) -> 
         return f"{line}{loss}  macro-F1 {e['macro_f1']:.4f}{'  (best)' * best}  micro-F1 {e['micro_f1']:.4f}"
     names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "entity_f1": "entity F1"}
     names.setdefault(monitor, "F1" if monitor == "f1" else monitor.replace("_", " "))
-    shares = {key: f"{called} {e[key]:.4f}" for key, called in names.items() if key in e}
+    shares = {key: f"{label} {e[key]:.4f}" for key, label in names.items() if key in e}
     first = shares.pop(monitor, shares["accuracy"])
-    others = "" if monitor == "accuracy" else "".join(f"  {share}" for share in shares.values())
-    return f"{line}{loss}  {first}" + "  (best)" * best + others
+    rest = "" if monitor == "accuracy" else "".join(f"  {share}" for share in shares.values())
+    return f"{line}{loss}  {first}" + "  (best)" * best + rest
 
 
 def _recent(training: Training) -> tuple[float, float]:
     """Mean loss of the last ten steps, and tokens per second over a longer period."""
     steps = [r for r in training.history[-50:] if r["kind"] == "step"]
-    last = [r["loss"] for r in steps[-10:]]
+    losses = [r["loss"] for r in steps[-10:]]
     spent = steps[-1]["seconds"] - steps[0]["seconds"]
     speed = sum(r["tokens"] for r in steps[1:]) / spent if spent > 0 else 0.0
-    return sum(last) / len(last), speed
+    return sum(losses) / len(losses), speed
 
 
 # --- the weights of every epoch -------------------------------------------------------------------
@@ -526,7 +526,7 @@ class KeepEpochs(Callback):
         self.folder = Path(checkpoints) / "epochs"
 
     def start(self, training: Training) -> None:
-        if training.ranks.leads:  # remove epochs after the one that training resumes from
+        if training.ranks.is_main:  # remove epochs after the one that training resumes from
             with disk_errors(self.folder):
                 for epoch, path in kept_epochs(self.folder):
                     if epoch > training.epoch:
@@ -536,11 +536,11 @@ class KeepEpochs(Callback):
         if training.cursor:
             return
         weights = training.optimizer.weights()  # all processes take part in this call
-        if training.ranks.leads:
+        if training.ranks.is_main:
             path = self.folder / f"epoch-{training.epoch:04d}"
 
-            def write(fresh: Path) -> None:
-                write_tensors(fresh, weights, name="weights")
+            def write(draft: Path) -> None:
+                write_tensors(draft, weights, name="weights")
 
             with disk_errors(path):
                 self.folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ from glassformer.errors import (
 LORA_TARGETS = ("q", "v")  # as in the paper
 
 
-def no_class_weight(value: Any) -> BadValueError:
+def class_weight_error(value: Any) -> BadValueError:
     """The error for an invalid ``class_weight``."""
     fix = "Use 'balanced' or {label: weight}"
     if isinstance(value, str) and get_close_matches(value.casefold(), ["balanced"]):
@@ -177,18 +177,18 @@ class SearchLimit(Section):
     )
 
 
-SUITED = "none: chosen from the model and the number of examples"
+AUTOMATIC = "none: chosen from the model and the number of examples"
 
 
 @section
-class SuitedFitConfig(FitConfig):
+class AutoFitConfig(FitConfig):
     """Settings of a fit that chooses epochs, learning rate, warm-up and batch size if they are unset."""
 
-    epochs: int | None = setting(None, f"passes over the training examples; {SUITED}")
-    lr: float | None = setting(None, f"peak learning rate, reached at the end of the warm-up; {SUITED}")
-    warmup: float | None = setting(None, f"share of all steps in which the learning rate rises; {SUITED}")
+    epochs: int | None = setting(None, f"passes over the training examples; {AUTOMATIC}")
+    lr: float | None = setting(None, f"peak learning rate, reached at the end of the warm-up; {AUTOMATIC}")
+    warmup: float | None = setting(None, f"share of all steps in which the learning rate rises; {AUTOMATIC}")
     batch_size: int | None = setting(
-        None, f"examples per batch; for texts, 0: limited by batch_tokens only; {SUITED}"
+        None, f"examples per batch; for texts, 0: limited by batch_tokens only; {AUTOMATIC}"
     )
 
 
@@ -204,7 +204,7 @@ class Maskable(Section):
 
 
 @section
-class SolvedFitConfig(Maskable, SuitedFitConfig):
+class SolvedFitConfig(Maskable, AutoFitConfig):
     """A fit that may start from a head fitted on the frozen encoder."""
 
     head_start: Literal["solved", "random"] = setting(
@@ -301,8 +301,8 @@ class NumberFitConfig(SolvedFitConfig):
     )
 
 
-# Keys that every text recipe once had. Old files with these values are still accepted.
-OF_CLASSIFIERS = {
+# Keys that every text recipe had in earlier versions. Old files with these values are still accepted.
+CLASSIFIER_KEYS = {
     "class_weight": (None, "class_weight belongs to classification"),
     "word_dropout": (0.0, "word_dropout belongs to classification"),
 }
@@ -378,16 +378,16 @@ VECTOR_RANGES: dict[str, tuple[float, float]] = {
 # epochs.
 
 
-CHOSEN = ("lr", "epochs", "batch_size", "warmup")
+AUTO_KEYS = ("lr", "epochs", "batch_size", "warmup")
 SOLVED_BATCH = 1024  # batch size if no weights are trained
 MIN_STEPS = 36  # fewer steps are too few to learn from
 FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
 SHORT_STEPS = 300  # below, Kind.short_factor applies to the learning rate
 BATCHES = (32, 16, 8, 4, 2)
-TOO_HIGH = 100  # times the default learning rate: a warning is given
+MAX_RATE_RATIO = 100  # times the default learning rate: a warning is given
 MAX_RATE_FACTOR = 4.0  # see Kind.for_classes
 EPOCH_STEPS = 8  # the batch size is chosen so that an epoch has at least this many steps, if possible
-GIVEN_STEPS = 72  # likewise for all epochs together, if their number is given
+TOTAL_STEPS = 72  # likewise for all epochs together, if their number is given
 
 
 @dataclass(frozen=True)
@@ -443,11 +443,11 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def chosen(
+def auto_values(
     train: ClassifierFitConfig, kind: str, d_model: int, examples: int, classes: int = 0
 ) -> dict[str, Any]:
-    """Values for the settings in ``CHOSEN`` that are unset; ``kind``: a key of ``KINDS``, ``classes`` 0: no
-    such head."""
+    """Values for the settings in ``AUTO_KEYS`` that are unset; ``kind``: a key of ``KINDS``, ``classes`` 0:
+    no such head."""
     out: dict[str, Any] = {}
     # The head is fitted already, so without a given rate or epochs no weights are trained.
     if kind == "solved head" and train.lr is None and train.epochs is None:
@@ -457,7 +457,7 @@ def chosen(
     defaults = KINDS[kind].for_classes(classes)
     batch, epochs = train.batch_size, train.epochs
     if batch is None:
-        needed = EPOCH_STEPS if epochs is None else math.ceil(GIVEN_STEPS / epochs)
+        needed = EPOCH_STEPS if epochs is None else math.ceil(TOTAL_STEPS / epochs)
         needed *= train.accumulate
         batch = out["batch_size"] = next((b for b in BATCHES if examples >= needed * b), BATCHES[-1])
     step_examples = (batch or BATCHES[0]) * train.accumulate  # batch 0: limited by batch_tokens only
@@ -470,7 +470,7 @@ def chosen(
         out["lr"] = defaults.rate(d_model, math.inf if epochs is None else epochs * epoch_steps)
     if train.warmup is None:
         out["warmup"] = defaults.warmup
-    return {key: out[key] for key in CHOSEN if key in out}
+    return {key: out[key] for key in AUTO_KEYS if key in out}
 
 
 def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) -> str:
@@ -484,22 +484,22 @@ def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) 
     return "solved" if solved else "pretrained"
 
 
-def suited(
+def auto_values_for(
     train: Any, network: Any, from_scratch: bool, examples: int, classes: int = 0, solved: bool = False
 ) -> dict[str, Any]:
-    """``chosen`` for a network; warns of a learning rate that is far too high for it."""
+    """``auto_values`` for a network; warns of a learning rate that is far too high for it."""
     kind = kind_of(train, network, from_scratch, solved)
     warn_of_high_rate(train, kind, network.width)
-    return chosen(train, kind, network.width, examples, classes)
+    return auto_values(train, kind, network.width, examples, classes)
 
 
-def settled(train: Any, values: Mapping[str, Any]) -> Any:
+def with_values(train: Any, values: Mapping[str, Any]) -> Any:
     """The settings with the chosen ``values``; other keys in ``values`` are ignored."""
-    known = {key: values[key] for key in CHOSEN if key in values}
+    known = {key: values[key] for key in AUTO_KEYS if key in values}
     return replace(train, **known) if known else train
 
 
-def outside() -> int:
+def user_stacklevel() -> int:
     """The ``stacklevel`` with which a warning of the calling function names the user's line of code."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "glassformer":
@@ -507,32 +507,32 @@ def outside() -> int:
     return level
 
 
-def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
+def warn_of_few(steps: int, user_settings: Mapping[str, Any]) -> None:
     """Warn if the settings that the user gave lead to fewer than ``MIN_STEPS`` steps."""
-    named = {key: fix for key, fix in FIXES.items() if key in given}
-    if steps >= MIN_STEPS or not named:
+    set_keys = {key: fix for key, fix in FIXES.items() if key in user_settings}
+    if steps >= MIN_STEPS or not set_keys:
         return
-    values = ", ".join(f"{key} = {given[key]}" for key in named)
+    values = ", ".join(f"{key} = {user_settings[key]}" for key in set_keys)
     what = f"{steps} optimizer {'step is' if steps == 1 else 'steps are'} too few to learn from ({values})"
-    fix = " or ".join(named.values())
-    warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=outside())
+    fix = " or ".join(set_keys.values())
+    warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=user_stacklevel())
 
 
 def warn_of_high_rate(train: Any, kind: str, d_model: int) -> None:
-    """Warn of a learning rate that is more than ``TOO_HIGH`` times the default."""
-    usual = KINDS[kind].rate(d_model)
-    if train.lr is not None and train.lr > TOO_HIGH * usual:
-        what = f"lr = {train.lr:g} is {train.lr / usual:,.0f} times the usual {usual:g} of such a model"
-        fix = f"the training may end in nan; use about {usual:g}, or leave lr unset"
-        warnings.warn(f"{what}: {fix}", HighRateWarning, stacklevel=outside())
+    """Warn of a learning rate that is more than ``MAX_RATE_RATIO`` times the default."""
+    default = KINDS[kind].rate(d_model)
+    if train.lr is not None and train.lr > MAX_RATE_RATIO * default:
+        what = f"lr = {train.lr:g} is {train.lr / default:,.0f} times the usual {default:g} of such a model"
+        fix = f"the training may end in nan; use about {default:g}, or leave lr unset"
+        warnings.warn(f"{what}: {fix}", HighRateWarning, stacklevel=user_stacklevel())
 
 
-def warn_of_idle(train: Any, judged: bool, chosen: Mapping[str, Any]) -> None:
+def warn_of_idle(train: Any, has_validation: bool, chosen: Mapping[str, Any]) -> None:
     """Warn of a learning rate of 0 (unless ``chosen``), and of early stopping without validation examples."""
     if train.lr == 0 and "lr" not in chosen:
         what = "lr = 0 changes no weight; raise it, or leave it unset"
-        warnings.warn(what, IdleSettingWarning, stacklevel=outside())
-    if train.early_stopping and not judged:
+        warnings.warn(what, IdleSettingWarning, stacklevel=user_stacklevel())
+    if train.early_stopping and not has_validation:
         what = f"early_stopping = {train.early_stopping} stops nothing without validation data"
         fix = "give validation, or set validation_fraction = 0.1"
-        warnings.warn(f"{what}; {fix}", IdleSettingWarning, stacklevel=outside())
+        warnings.warn(f"{what}; {fix}", IdleSettingWarning, stacklevel=user_stacklevel())

@@ -33,19 +33,19 @@ from glassformer.runtime import generator_states, set_generator_states, set_seed
 TIMEOUT = timedelta(minutes=10)  # of communication; a process that has died is noticed at once
 
 
-def refuse_several(what: str, fix: str) -> None:
+def require_single_process(what: str, fix: str) -> None:
     """Raises ConfigError if there is more than one process (``WORLD_SIZE``)."""
     if (size := world()[1]) > 1:
         raise ConfigError(what, where="torchrun", fix=f"{fix}, or unset WORLD_SIZE (now {size})")
 
 
 class Ranks:
-    """Communication between processes, here for a single one; ``Several`` overrides every method."""
+    """Communication between processes, here for a single one; ``MultipleRanks`` overrides every method."""
 
     rank, size, sharded = 0, 1, False
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files."""
         return self.rank == 0
 
@@ -62,7 +62,7 @@ class Ranks:
         """This process's part of a full tensor."""
         return full
 
-    def whole(self, part: Tensor, shape: torch.Size) -> Tensor:
+    def full_tensor(self, part: Tensor, shape: torch.Size) -> Tensor:
         """The full tensor from the parts of all processes."""
         return part
 
@@ -71,7 +71,7 @@ class Ranks:
         return norm
 
     @contextmanager
-    def gathered(self) -> Iterator[None]:
+    def full_weights(self) -> Iterator[None]:
         """Context in which each process has all weights, for calls without gradients."""
         yield
 
@@ -81,8 +81,8 @@ class Ranks:
         """The batches and the objective, restricted to this process's rows."""
         return stream, objective
 
-    def adding(self, now: bool) -> Any:
-        """Context of a backward pass; with ``now`` the gradients are summed over processes."""
+    def gradient_sync(self, enabled: bool) -> Any:
+        """Context of a backward pass; ``enabled``: sum the gradients over processes."""
         return nullcontext()
 
     def sum(self, **values: float) -> dict[str, float]:
@@ -95,22 +95,22 @@ class Ranks:
 
     # --- data and states -------------------------------------------------------------------------
 
-    def own(self, examples: Sequence[Any]) -> Sequence[Any]:
+    def own_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
         """The examples that this process evaluates."""
         return examples
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """The rows of all examples, from each process's rows of its ``own`` examples."""
+        """The rows of all examples, from each process's rows of its ``own_examples`` examples."""
         return rows
 
-    def agree(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """The value of rank 0, which must be JSON-serializable."""
         return value
 
-    def share_state(self, found: LoadedState | None) -> LoadedState:
+    def share_state(self, loaded: LoadedState | None) -> LoadedState:
         """The checkpoint that rank 0 has read, in all processes."""
-        assert found is not None
-        return found
+        assert loaded is not None
+        return loaded
 
     def generators(self) -> dict[str, Tensor]:
         """The states of the random generators of all processes."""
@@ -121,25 +121,25 @@ class Ranks:
         set_generator_states(tensors)
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def report_lost_processes(self) -> Iterator[None]:
         """Context that turns the death of another process into one clear error."""
         yield
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = Ranks()
 
 
 def join(strategy: str, device: torch.device, seed: int) -> Ranks:
     """Connect to the other processes that ``torchrun`` has started (``fsdp``: weights are sharded; otherwise
-    each process has all); returns ``ALONE`` for a single process."""
+    each process has all); returns ``SINGLE_PROCESS`` for a single process."""
     rank, size = world()
     if size < 2:
-        return ALONE
+        return SINGLE_PROCESS
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():
         _connect(size, "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    return Several(rank, size, strategy == "fsdp", device, seed)
+    return MultipleRanks(rank, size, strategy == "fsdp", device, seed)
 
 
 def _connect(size: int, backend: str) -> None:
@@ -158,7 +158,7 @@ def _connect(size: int, backend: str) -> None:
 
 @dataclass
 class Share:
-    """This process's rows of a batch; ``idle``: there are fewer rows than processes, none for this one."""
+    """This process's rows of a batch; ``idle``: there are fewer rows than processes, none for this rank."""
 
     batch: Any
     idle: bool
@@ -184,12 +184,12 @@ class SharedStream:
         return self.stream.steps(epoch)
 
     def pack(self, index: Any) -> Share:
-        mine = self.stream.cut(index, self.rank, self.size)
-        idle = mine is None
-        return Share(self.stream.pack(self.stream.cut(index, 0, self.size) if idle else mine), idle)
+        own = self.stream.cut(index, self.rank, self.size)
+        idle = own is None
+        return Share(self.stream.pack(self.stream.cut(index, 0, self.size) if idle else own), idle)
 
 
-class Together(nn.Module):
+class ModelWithObjective(nn.Module):
     """Model and objective as one module: DDP and FSDP hook into the call of a module."""
 
     def __init__(self, model: nn.Module):
@@ -201,12 +201,12 @@ class Together(nn.Module):
         return getattr(out, "loss", None), out  # FSDP finds tensors in tuples only
 
 
-class Several(Ranks):
-    """One of several processes that train one model."""
+class MultipleRanks(Ranks):
+    """One of several processes that train the same model."""
 
     def __init__(self, rank: int, size: int, sharded: bool, device: torch.device, seed: int):
         self.rank, self.size, self.sharded, self.device, self.seed = rank, size, sharded, device, seed
-        self._together: Any = None
+        self.wrapped: Any = None
         self._pieces: list[Any] = []  # modules that FSDP shards as a unit, the root module last
 
     # --- the model -------------------------------------------------------------------------------
@@ -214,22 +214,22 @@ class Several(Ranks):
     def wrap(self, model: nn.Module, uneven: bool) -> None:
         if self.rank:  # each process has its own dropout; rank 0 uses the seed of a single process
             set_seed(self._own_seed(0))
-        together = Together(model)
+        wrapped = ModelWithObjective(model)
         if not self.sharded:
-            self._together = nn.parallel.DistributedDataParallel(together, find_unused_parameters=uneven)
+            self.wrapped = nn.parallel.DistributedDataParallel(wrapped, find_unused_parameters=uneven)
             return
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
         encoder = model.get_submodule("encoder")
         layers = list(getattr(encoder, "layers", []))
-        self._pieces = [*layers, encoder, together] if layers else [together]
+        self._pieces = [*layers, encoder, wrapped] if layers else [wrapped]
         mesh = init_device_mesh(self.device.type, (self.size,))
         for piece in self._pieces:
             fully_shard(piece, mesh=mesh)
-        self._together = together
+        self.wrapped = wrapped
         with torch.no_grad():  # the first call determines the root module
-            together(lambda model, batch: None, None)
+            wrapped(lambda model, batch: None, None)
         for piece in self._pieces:
             piece.reshard()
 
@@ -242,7 +242,7 @@ class Several(Ranks):
         parts = full.chunk(self.size)  # FSDP shards along the first axis; the last parts may be empty
         return parts[self.rank].clone() if self.rank < len(parts) else full[:0].clone()
 
-    def whole(self, part: Tensor, shape: torch.Size) -> Tensor:
+    def full_tensor(self, part: Tensor, shape: torch.Size) -> Tensor:
         if not self.sharded or part.ndim == 0:
             return part
         longest = -(-shape[0] // self.size)
@@ -260,11 +260,11 @@ class Several(Ranks):
         return total.sqrt().to(norm.dtype)
 
     @contextmanager
-    def gathered(self) -> Iterator[None]:
+    def full_weights(self) -> Iterator[None]:
         if not self.sharded:
             yield
             return
-        self._together.set_reshard_after_forward(False)
+        self.wrapped.set_reshard_after_forward(False)
         for piece in self._pieces:
             piece.unshard()
         try:
@@ -272,7 +272,7 @@ class Several(Ranks):
         finally:
             for piece in self._pieces:
                 piece.reshard()
-            self._together.set_reshard_after_forward(True)
+            self.wrapped.set_reshard_after_forward(True)
 
     # --- a step ----------------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class Several(Ranks):
 
     def _compute(self, objective: Callable) -> Callable:
         def compute(model: nn.Module, share: Share) -> Any:
-            loss, out = self._together(objective, share.batch)
+            loss, out = self.wrapped(objective, share.batch)
             if share.idle:
                 return replace(out, loss=loss * 0.0, correct=out.correct * 0, count=0)
             return replace(out, loss=loss)
@@ -289,12 +289,12 @@ class Several(Ranks):
         return compute
 
     @contextmanager
-    def adding(self, now: bool) -> Iterator[None]:
+    def gradient_sync(self, enabled: bool) -> Iterator[None]:
         if self.sharded:
-            self._together.set_requires_gradient_sync(now)
+            self.wrapped.set_requires_gradient_sync(enabled)
             yield
         else:
-            with nullcontext() if now else self._together.no_sync():
+            with nullcontext() if enabled else self.wrapped.no_sync():
                 yield
 
     def sum(self, **values: float) -> dict[str, float]:
@@ -308,9 +308,9 @@ class Several(Ranks):
 
     # --- data and states -------------------------------------------------------------------------
 
-    def own(self, examples: Sequence[Any]) -> Sequence[Any]:
-        mine = examples[self.rank :: self.size]
-        return mine if len(mine) else examples[:1]  # fewer examples than processes: evaluated, not counted
+    def own_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
+        own = examples[self.rank :: self.size]
+        return own if len(own) else examples[:1]  # fewer examples than processes: evaluated, not counted
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         counts = self._each(torch.tensor([len(rows)]))
@@ -320,16 +320,16 @@ class Several(Ranks):
         parts = [x.numpy() for x in self._each(torch.from_numpy(padded))]
         # Example i was evaluated by rank i % size, as its example i // size.
         interleaved = np.stack(parts, 1).reshape(-1, *rows.shape[1:])
-        real = np.stack([np.arange(longest) < int(n) for n in counts], 1).reshape(-1)
-        return interleaved[real]
+        valid = np.stack([np.arange(longest) < int(n) for n in counts], 1).reshape(-1)
+        return interleaved[valid]
 
     def _each(self, x: Tensor) -> list[Tensor]:
         parts = [torch.empty_like(x) for _ in range(self.size)]
         dist.all_gather(parts, x)
         return parts
 
-    def agree(self, value: Any) -> Any:
-        text = json.dumps(value).encode() if self.leads else b""
+    def broadcast(self, value: Any) -> Any:
+        text = json.dumps(value).encode() if self.is_main else b""
         length = torch.tensor([len(text)])
         dist.broadcast(length, 0)
         data = torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else None
@@ -338,28 +338,29 @@ class Several(Ranks):
         dist.broadcast(data, 0)
         return json.loads(data.numpy().tobytes())
 
-    def share_state(self, found: LoadedState | None) -> LoadedState:
+    def share_state(self, loaded: LoadedState | None) -> LoadedState:
         head = None
-        if found is not None:
+        if loaded is not None:
             shapes = {
-                n: [str(t.dtype).removeprefix("torch."), list(t.shape)] for n, t in found.tensors.items()
+                n: [str(t.dtype).removeprefix("torch."), list(t.shape)] for n, t in loaded.tensors.items()
             }
-            head = [found.step, shapes, found.state, str(found.path), [[str(p), s] for p, s in found.skipped]]
-        step, shapes, state, path, skipped = self.agree(head)
+            skipped = [[str(p), s] for p, s in loaded.skipped]
+            head = [loaded.step, shapes, loaded.state, str(loaded.path), skipped]
+        step, shapes, state, path, skipped = self.broadcast(head)
         tensors = {}
         for name, (kind, shape) in shapes.items():
             dtype = getattr(torch, kind)
-            x = found.tensors[name].contiguous() if found else torch.empty(shape, dtype=dtype)
+            x = loaded.tensors[name].contiguous() if loaded else torch.empty(shape, dtype=dtype)
             if x.numel():
                 dist.broadcast(x.reshape(-1).view(torch.uint8), 0)
             tensors[name] = x
-        return found or LoadedState(step, tensors, state, path, skipped)
+        return loaded or LoadedState(step, tensors, state, path, skipped)
 
     def generators(self) -> dict[str, Tensor]:
         states: dict[str, Tensor] = {}
-        for name, mine in super().generators().items():
-            for rank, theirs in enumerate(self._each(mine)):
-                states[f"{name}/{rank}" if rank else name] = theirs
+        for name, own in super().generators().items():
+            for rank, other in enumerate(self._each(own)):
+                states[f"{name}/{rank}" if rank else name] = other
         return states
 
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
@@ -378,7 +379,7 @@ class Several(Ranks):
         return int(np.random.SeedSequence([self.seed, step, self.rank]).generate_state(1, np.uint64)[0] >> 1)
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def report_lost_processes(self) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:  # DistError is a subclass; gloo raises plain RuntimeErrors

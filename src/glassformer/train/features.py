@@ -46,9 +46,9 @@ def can_be_cached(model: Any, *changes: float) -> bool:
     ``changes`` is above 0."""
     if not (model.has_attention and model.has_features):
         return False
-    below = model.embeddings, model.encoder
-    learns = any(p.requires_grad for part in below for p in part.parameters())
-    return not (learns or _is_random(model) or any(changes))
+    frozen = model.embeddings, model.encoder
+    is_trained = any(p.requires_grad for part in frozen for p in part.parameters())
+    return not (is_trained or _is_random(model) or any(changes))
 
 
 def cached_layers(model: Any, config: FitConfig, images: int, *changes: float) -> int:
@@ -81,10 +81,10 @@ def features_of(
     folder = cache_folder() / "features" / _key(model, inputs, setting)
     with suppress(CheckpointError):
         verify_folder(folder)
-        cached = read_tensors(folder, "features")["features"]
+        features = read_tensors(folder, "features")["features"]
         with suppress(OSError):
             os.utime(folder)  # marks it as recently used
-        return cached.to(device)
+        return features.to(device)
     out = torch.from_numpy(compute()).to(next(model.encoder.parameters()).dtype)
 
     def write(path: Path) -> None:
@@ -115,14 +115,14 @@ def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) ->
     return digest.hexdigest()
 
 
-def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
-    """Remove the least recently used features beyond ``most`` bytes; ``fresh`` counts as the last used,
+def _prune(home: Path, max_bytes: int, newest: Path | None = None) -> None:
+    """Remove the least recently used features beyond ``max_bytes`` bytes; ``newest`` counts as the last used,
     whatever the clock."""
     folders = [path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")]
     total = 0
-    for folder in sorted(folders, key=lambda path: (path != fresh, -path.stat().st_mtime)):
+    for folder in sorted(folders, key=lambda path: (path != newest, -path.stat().st_mtime)):
         total += sum(file.stat().st_size for file in folder.iterdir())
-        if total > most:
+        if total > max_bytes:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -148,7 +148,7 @@ class FeatureStream(TextStream):
 
 
 @dataclass(frozen=True)
-class PictureFeatureStream(ImageStream):
+class ImageFeatureStream(ImageStream):
     """The batches of an ``ImageStream``, with features instead of pixels."""
 
     features: Tensor
@@ -165,8 +165,8 @@ class HeadClassification(Classification):
     def inputs(self, batch: FeatureBatch) -> dict[str, Tensor]:
         return {"features": batch.features} | targets_and_weights(self, batch.index, batch.features.device)
 
-    def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
-        return model.classify(given["features"])  # type: ignore[operator]  # every model here has it
+    def logits(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> Tensor:
+        return model.classify(tensors["features"])  # type: ignore[operator]  # every model here has it
 
 
 @dataclass
@@ -175,9 +175,9 @@ class UpperClassification(HeadClassification):
 
     layers: int = 0
 
-    def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
-        rows = given["features"].flatten(0, 1)
-        return model.answer_above(rows, packing, self.layers).logits  # type: ignore[operator]  # as above
+    def logits(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> Tensor:
+        rows = tensors["features"].flatten(0, 1)
+        return model.apply_above(rows, packing, self.layers).logits  # type: ignore[operator]  # as above
 
 
 def text_features(model: Any, table: Any, batch_tokens: int, device: torch.device) -> Tensor:
@@ -203,11 +203,11 @@ def image_features(
     return features_of(model, (table.pixels,), setting, compute, device)
 
 
-def on_features(
+def train_on_features(
     model: Any,
     stream: TextStream,
     objective: Classification,
-    held: Windows | None,
+    windows: Windows | None,
     batch_tokens: int,
     how: str = "mean",
 ) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
@@ -220,32 +220,32 @@ def on_features(
     s, o = stream, objective
     train = FeatureStream(s.table, s.settings, s.accumulate, s.seed, s.device, prepare(s.table))
     head = HeadClassification(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
-    if held is None:
+    if windows is None:
         return train, head, None
-    validation = prepare(held.table)
+    validation = prepare(windows.table)
 
     def logits() -> np.ndarray:
         rows = _classify(model, validation)
-        return rows if held.owners is None else pool_windows(rows, held.owners, held.texts, how)
+        return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.texts, how)
 
     return train, head, logits
 
 
-def on_picture_features(
+def train_on_image_features(
     model: Any,
     stream: ImageStream,
     objective: ImageClassification,
-    held: PixelTable | None,
+    validation_table: PixelTable | None,
     batch_size: int,
     layers: int = 0,
-) -> tuple[PictureFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """As ``on_features``, for images without augmentation; ``layers`` 0: only the head is trained."""
+) -> tuple[ImageFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
+    """As ``train_on_features``, for images without augmentation; ``layers`` 0: only the head is trained."""
     s, o = stream, objective
 
     def prepare(table: PixelTable) -> Tensor:
         return image_features(model, table, s.transform, batch_size, s.device, layers)
 
-    train = PictureFeatureStream(
+    train = ImageFeatureStream(
         s.table,
         s.transform,
         s.changes,
@@ -258,9 +258,9 @@ def on_picture_features(
     )
     kind = partial(UpperClassification, layers=layers) if layers else HeadClassification
     head = kind(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
-    if held is None:
+    if validation_table is None:
         return train, head, None
-    validation = prepare(held)
+    validation = prepare(validation_table)
     return train, head, lambda: classify_rows(model, validation, layers, batch_size)
 
 
@@ -278,5 +278,5 @@ def classify_rows(model: Any, features: Tensor, layers: int, batch_size: int) ->
     model.eval()
     packings = [Packing.uniform(len(x), x.shape[1], x.device) for x in features.split(batch_size)]
     parts = zip(features.split(batch_size), packings, strict=True)
-    out = [model.answer_above(x.flatten(0, 1), packing, layers).logits for x, packing in parts]
+    out = [model.apply_above(x.flatten(0, 1), packing, layers).logits for x, packing in parts]
     return torch.cat(out).float().cpu().numpy()

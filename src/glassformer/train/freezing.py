@@ -21,8 +21,8 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
     """
     n = config.train_layers
     if not hasattr(model.get_submodule("encoder"), "layers"):  # recurrent and convolutional classifiers
-        given = {"lora_rank": config.lora_rank, "unfreeze_every": config.unfreeze_every}
-        key = "train_layers" if n is not None else next((key for key, value in given.items() if value), None)
+        keys = {"lora_rank": config.lora_rank, "unfreeze_every": config.unfreeze_every}
+        key = "train_layers" if n is not None else next((key for key, value in keys.items() if value), None)
         if key is not None:
             what = "update" if key == "lora_rank" else "freeze"
             raise NotForThisModelError(
@@ -32,7 +32,7 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
     if config.lora_rank and (n is not None or config.unfreeze_every):
         raise ConflictError(
-            "lora_rank already freezes the encoder", where="train_layers", fix="Choose one of them"
+            "lora_rank already freezes the encoder", where="train_layers", fix="Set only one of them"
         )
     if config.unfreeze_every and config.train_layers is None:
         raise ConflictError(
@@ -52,9 +52,9 @@ def fixed_layers(model: nn.Module, config: FitConfig) -> int:
     """The number of lowest encoder layers that stay frozen throughout a fit, together with the embeddings."""
     if config.train_layers is None or config.epochs is None:
         return 0
-    more = (config.epochs - 1) // config.unfreeze_every if config.unfreeze_every else 0
+    unfrozen = (config.epochs - 1) // config.unfreeze_every if config.unfreeze_every else 0
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
-    return max(count - config.train_layers - more, 0)
+    return max(count - config.train_layers - unfrozen, 0)
 
 
 def _unfreeze(model: nn.Module, layers: int | None) -> None:
@@ -62,9 +62,9 @@ def _unfreeze(model: nn.Module, layers: int | None) -> None:
     frozen word vectors."""
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
     table = getattr(getattr(model, "embeddings", None), "config", None)
-    kept = "embeddings.tokens.weight" if getattr(table, "frozen", False) else None
+    frozen = "embeddings.tokens.weight" if getattr(table, "frozen", False) else None
     for name, p in model.named_parameters():
-        p.requires_grad_(name != kept and _is_trained(name, count, count if layers is None else layers))
+        p.requires_grad_(name != frozen and _is_trained(name, count, count if layers is None else layers))
 
 
 def _is_trained(name: str, count: int, layers: int) -> bool:

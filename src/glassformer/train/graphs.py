@@ -50,10 +50,10 @@ def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None
         ImageClassification,
     )
     weights = list(training.model.parameters())
-    steady = training.ranks.size == 1 and not training.config.unfreeze_every
+    static = training.ranks.size == 1 and not training.config.unfreeze_every
     if getattr(getattr(training.model, "config", None), "sides", None):  # needs lengths on the host
         return None
-    if not (enabled and steady and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
+    if not (enabled and static and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
         return None
     texts = type(objective) is Classification
     sizes = Sizes.of(stream, training.config.epochs) if texts else None
@@ -76,16 +76,16 @@ class Sizes:
         longest, most = int(lengths.max()), max(int(lengths[index].sum()) for index in batches)
         step = -(-most // SIZES)
         # At least one padding sequence, and enough that none is longer than the longest real one.
-        filling = 1 + -(-step // max(longest - 1, 1))
-        return Sizes(step, max(map(len, batches)) + filling, longest)
+        num_padding = 1 + -(-step // max(longest - 1, 1))
+        return Sizes(step, max(map(len, batches)) + num_padding, longest)
 
-    def filled(self, packing: Packing) -> Packing:
+    def padded(self, packing: Packing) -> Packing:
         """The packing of a batch with padding sequences added."""
         extra = self.count - packing.count
         total = -(-(packing.total + extra) // self.step) * self.step
-        each, more = divmod(total - packing.total, extra)
-        filling = (each + 1,) * more + (each,) * (extra - more)
-        return Packing(packing.lengths + filling, packing.device)
+        length, longer = divmod(total - packing.total, extra)
+        padding = (length + 1,) * longer + (length,) * (extra - longer)
+        return Packing(packing.lengths + padding, packing.device)
 
 
 class FixedPacking(Packing):
@@ -112,12 +112,12 @@ class FixedPacking(Packing):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        raise ShapeError("the lengths were asked for on the host", where="a captured graph")
+        raise ShapeError("the lengths were read on the host", where="a captured graph")
 
     def __repr__(self) -> str:
         return f"FixedPacking({self.count} sequences, {self.total} tokens)"
 
-    starts = padded_rows = lengths  # pyright: ignore[reportAssignmentType]  # refuse likewise
+    starts = padded_rows = lengths  # pyright: ignore[reportAssignmentType]  # raise the same error
 
 
 class Graphs:
@@ -140,77 +140,77 @@ class Graphs:
         """Loss and counts of a batch; adds its gradients to those of the model."""
         if self.failed:
             return with_gradients(self.objective, model, batch, per_step)
-        given, packing, count = self.objective.inputs(batch), batch.packing, batch.packing.count
+        tensors, packing, count = self.objective.inputs(batch), batch.packing, batch.packing.count
         if self.sizes is not None:
-            packing = self.sizes.filled(packing)
-            given = {name: _longer(name, x, packing) for name, x in given.items()}
-        shape = tuple((name, x.shape, x.dtype) for name, x in given.items())
+            packing = self.sizes.padded(packing)
+            tensors = {name: _pad(name, x, packing) for name, x in tensors.items()}
+        shape = tuple((name, x.shape, x.dtype) for name, x in tensors.items())
         if shape not in self.captured:
             try:
                 with same_draws(packing.device):  # capturing must not advance the random generators
-                    self.captured[shape] = self._new(model, given, packing, per_step)
+                    self.captured[shape] = self._new(model, tensors, packing, per_step)
             except (RuntimeError, GlassformerError) as error:
                 self.failed = True
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 warnings.warn(f"no CUDA graphs for this training: {reason}", stacklevel=2)
                 return with_gradients(self.objective, model, batch, per_step)
-        ready = self.captured[shape]
-        ready.load(given, packing, per_step)
+        captured = self.captured[shape]
+        captured.load(tensors, packing, per_step)
         for name, weight in self.weights.items():
             if weight.grad is None:  # the first batch of a step
                 weight.grad = self.gradients[name].zero_()
-        ready.repeat()
-        loss, correct = (x.clone() for x in ready.results)
+        captured.repeat()
+        loss, correct = (x.clone() for x in captured.results)
         return StepLoss(loss, correct, count)
 
-    def _new(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing, per_step: float) -> _Pass:
-        kept = {name: x.clone() for name, x in given.items()}
+    def _new(self, model: nn.Module, batch: Mapping[str, Tensor], packing: Packing, per_step: float) -> _Pass:
+        memory = {name: x.clone() for name, x in batch.items()}
         fixed = packing if self.sizes is None else FixedPacking(packing, self.sizes.longest)
         divisor = torch.tensor(per_step, device=packing.device)
         if not self.weights:
-            self.weights = _reached(model, self.objective.compute(model, kept, fixed).loss)
+            self.weights = _with_gradient(model, self.objective.compute(model, memory, fixed).loss)
             self.gradients = {name: torch.zeros_like(w) for name, w in self.weights.items()}
         weights, sums = list(self.weights.values()), list(self.gradients.values())
 
         def function() -> tuple[Tensor, Tensor]:
-            out = self.objective.compute(model, kept, fixed)
+            out = self.objective.compute(model, memory, fixed)
             torch.ops.aten._foreach_add_.List(sums, list(torch.autograd.grad(out.loss / divisor, weights)))
             return out.loss.detach(), out.correct
 
-        before = [x.clone() for x in sums]  # of earlier batches of this step; capturing also adds gradients
+        saved = [x.clone() for x in sums]  # of earlier batches of this step; capturing also adds gradients
         try:
             repeat, results = self.capture(function)
         finally:
-            torch.ops.aten._foreach_copy_(sums, before)
-        return _Pass(kept, fixed, divisor, tuple(model.buffers()), repeat, results)
+            torch.ops.aten._foreach_copy_(sums, saved)
+        return _Pass(memory, fixed, divisor, tuple(model.buffers()), repeat, results)
 
 
 @dataclass
 class _Pass:
     """A captured graph for one shape, and its input memory."""
 
-    given: dict[str, Tensor]
+    inputs: dict[str, Tensor]
     packing: Packing
     divisor: Tensor
     tables: tuple[Tensor, ...]  # buffers that the graph reads, kept alive if the model replaces them
     repeat: Callable[[], None]
     results: tuple[Tensor, ...]
 
-    def load(self, given: Mapping[str, Tensor], packing: Packing, per_step: float) -> None:
-        for name, x in given.items():
-            self.given[name].copy_(x)
+    def load(self, tensors: Mapping[str, Tensor], packing: Packing, per_step: float) -> None:
+        for name, x in tensors.items():
+            self.inputs[name].copy_(x)
         if isinstance(self.packing, FixedPacking):
             self.packing.refill(packing)
         self.divisor.fill_(per_step)
 
 
-def _longer(name: str, x: Tensor, packing: Packing) -> Tensor:
+def _pad(name: str, x: Tensor, packing: Packing) -> Tensor:
     """Pad a tensor of a batch to the number of tokens or of sequences in ``packing``."""
     length = packing.total if name in ("ids", "segments") else packing.count
     return F.pad(x, (0, length - len(x)), value=FILLING[name])
 
 
-def _reached(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+def _with_gradient(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     """The weights with a gradient; the gradient of the others stays None, so that they do not decay."""
     weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
     gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)

@@ -20,17 +20,17 @@ from glassformer.checkpoints.files import disk_errors
 from glassformer.errors import BadValueError, NotInstalledError
 from glassformer.train.callbacks import Callback
 
-OF_STEPS = ("loss", "lr", "tokens")
+STEP_METRICS = ("loss", "lr", "tokens")
 NOT_METRICS = {"kind", "step", "epoch", "seconds", "best"}
-MOST_METRICS = 1000  # per request to MLflow
-MOST_PARAMS = 100  # per request to MLflow
-MOST_VALUE = 500  # characters of a parameter
+MAX_METRICS = 1000  # per request to MLflow
+MAX_PARAMS = 100  # per request to MLflow
+MAX_VALUE = 500  # characters of a parameter
 
 
-def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
+def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
     """The metrics of a history record, named ``train/...`` or ``evaluation/...``."""
     if record["kind"] == "step":
-        return {f"train/{key}": float(record[key]) for key in OF_STEPS if key in record}
+        return {f"train/{key}": float(record[key]) for key in STEP_METRICS if key in record}
     return {
         f"evaluation/{key}": float(value)
         for key, value in record.items()
@@ -38,7 +38,7 @@ def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def need(package: str, extra: str) -> None:
+def require_package(package: str, extra: str) -> None:
     """Raises ConfigError if ``package`` is not installed."""
     if find_spec(package) is None:
         fix = f"pip install 'glassformer[{extra}]'"
@@ -54,7 +54,7 @@ class Log(Callback, ABC):
 
     def start(self, training: Any) -> None:
         ranks = getattr(training, "ranks", None)
-        if ranks is not None and not ranks.leads:
+        if ranks is not None and not ranks.is_main:
             return
         self._written = len(training.history)  # logged before a resume
         self._begin(training)
@@ -93,7 +93,7 @@ class TensorBoard(Log):
 
     def __init__(self, folder: str | Path):
         super().__init__()
-        need("tensorboard", "tensorboard")
+        require_package("tensorboard", "tensorboard")
         self.folder = Path(folder)
         self._writer: Any = None
 
@@ -103,14 +103,14 @@ class TensorBoard(Log):
         purge = training.step + 1 if training.step else None  # drop what was logged after the checkpoint
         with disk_errors(self.folder):
             self._writer = SummaryWriter(str(self.folder), purge_step=purge)
-        settings = settings_in(training)
+        settings = settings_of(training)
         if settings and not training.step:
             lines = "\n".join(f"    {key} = {value}" for key, value in settings)  # a Markdown code block
             self._writer.add_text("settings", lines, 0)
 
     def _records(self, records: Sequence[dict[str, Any]]) -> None:
         for record in records:
-            for name, value in metrics_in(record).items():
+            for name, value in metrics_of(record).items():
                 self._writer.add_scalar(name, value, record["step"])
 
     def _end(self, finished: bool) -> None:
@@ -136,7 +136,7 @@ class MLflow(Log):
 
     def __init__(self, name: str | None = None, *, folder: str | Path | None = None, every: int = 20):
         super().__init__()
-        need("mlflow", "mlflow")
+        require_package("mlflow", "mlflow")
         from mlflow import get_tracking_uri
 
         if str(get_tracking_uri()).startswith("sqlite") and find_spec("sqlalchemy") is None:
@@ -144,27 +144,27 @@ class MLflow(Log):
             fix = "Set MLFLOW_TRACKING_URI to the address of your server, or pip install mlflow"
             raise NotInstalledError(what, where="log to mlflow", fix=fix)
         self.name, self.folder, self.every = name, folder, max(1, every)
-        self._waiting: list[dict[str, Any]] = []
+        self._unsent: list[dict[str, Any]] = []
         self._run: Any = None
-        self._own = False
+        self._started_here = False
 
     def _begin(self, training: Any) -> None:
         import mlflow
 
         self._run = mlflow.active_run()
-        self._own = self._run is None
+        self._started_here = self._run is None
         if self._run is None:
-            before = self._before() if training.step else None
+            run_id = self._previous_run() if training.step else None
             tags = {self.TAG: str(Path(self.folder).resolve())} if self.folder is not None else None
             self._run = (
-                mlflow.start_run(run_id=before) if before else mlflow.start_run(run_name=self.name, tags=tags)
+                mlflow.start_run(run_id=run_id) if run_id else mlflow.start_run(run_name=self.name, tags=tags)
             )
         if not training.step:
-            params = [(key, str(value)[:MOST_VALUE]) for key, value in settings_in(training)]
-            for part in _parts(params, MOST_PARAMS):
+            params = [(key, str(value)[:MAX_VALUE]) for key, value in settings_of(training)]
+            for part in _parts(params, MAX_PARAMS):
                 mlflow.log_params(dict(part))
 
-    def _before(self) -> str | None:
+    def _previous_run(self) -> str | None:
         """The id of the MLflow run of this folder; None if there is none."""
         from mlflow.tracking import MlflowClient
 
@@ -178,8 +178,8 @@ class MLflow(Log):
         return None
 
     def _records(self, records: Sequence[dict[str, Any]]) -> None:
-        self._waiting += records
-        if len(self._waiting) >= self.every or any(r["kind"] != "step" for r in records):
+        self._unsent += records
+        if len(self._unsent) >= self.every or any(r["kind"] != "step" for r in records):
             self._send()
 
     def _send(self) -> None:
@@ -189,11 +189,11 @@ class MLflow(Log):
         now, client = int(1000 * time.time()), MlflowClient()
         metrics = [
             Metric(name, value, now, record["step"])
-            for record in self._waiting
-            for name, value in metrics_in(record).items()
+            for record in self._unsent
+            for name, value in metrics_of(record).items()
         ]
-        self._waiting = []
-        for part in _parts(metrics, MOST_METRICS):
+        self._unsent = []
+        for part in _parts(metrics, MAX_METRICS):
             client.log_batch(self._run.info.run_id, metrics=part)
 
     def _end(self, finished: bool) -> None:
@@ -201,11 +201,11 @@ class MLflow(Log):
 
         with suppress(Exception):  # the training is over, and its own files have all metrics
             self._send()
-        if self._own:
+        if self._started_here:
             mlflow.end_run("FINISHED" if finished else "KILLED")
 
 
-def settings_in(training: Any) -> list[tuple[str, Any]]:
+def settings_of(training: Any) -> list[tuple[str, Any]]:
     """All settings of a training that have a value, including chosen ones."""
     settings = dict(getattr(training, "fingerprint", None) or {})
     return [(key, value) for key, value in settings.items() if value is not None]
@@ -226,10 +226,10 @@ def loggers(names: Sequence[str], folder: Path) -> list[Callback]:
     """
     from glassformer.config import nearest
 
-    made: list[Callback] = []
+    callbacks: list[Callback] = []
     for name in dict.fromkeys(names):
         if name not in LOGS:
             raise BadValueError(f"unknown log {name!r}", where="--log", fix=nearest(name, LOGS))
         tensorboard = name == "tensorboard"
-        made.append(TensorBoard(folder / name) if tensorboard else MLflow(folder.name, folder=folder))
-    return made
+        callbacks.append(TensorBoard(folder / name) if tensorboard else MLflow(folder.name, folder=folder))
+    return callbacks

@@ -28,8 +28,8 @@ from glassformer.train.objectives import with_gradients
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
 
-# Key in an evaluation: a score that replaces the monitored metric; removed from the record.
-INSTEAD = "instead of the monitor"
+# Key in an evaluation: the score that selects weights instead of the monitored metric; not kept in records.
+SELECTION_SCORE = "instead of the monitor"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def run(
     compute = graphs_of(training, stream, objective)
     stream, objective = ranks.divide(stream, objective)
     compute = compute or partial(with_gradients, objective)
-    if training.judge_start and evaluate is not None and training.step == 0:
+    if training.evaluate_start and evaluate is not None and training.step == 0:
         _evaluate_start(training, evaluate)
     while not training.finished:
         steps = stream.steps(training.epoch)
@@ -154,18 +154,18 @@ def run(
         for micro_batches in steps[training.cursor :]:
             started = time.perf_counter()
             model.train()
-            read, count, tokens = [], 0, 0
+            sums_to_read, count, tokens = [], 0, 0
             for i, index in enumerate(micro_batches, 1):
                 batch = stream.pack(index)
-                with ranks.adding(now=i == len(micro_batches)):
+                with ranks.gradient_sync(enabled=i == len(micro_batches)):
                     out = compute(model, batch, per_step)
-                read += [out.loss.detach(), out.correct]
+                sums_to_read += [out.loss.detach(), out.correct]
                 count += out.count
                 tokens += batch.packing.total if out.count else 0
             gradient_norm = optimizer.gradient_norm()
             # The only synchronization with a GPU per step.
             *parts, norm = torch.stack(
-                [x.to(read[0].device).double() for x in (*read, gradient_norm)]
+                [x.to(sums_to_read[0].device).double() for x in (*sums_to_read, gradient_norm)]
             ).tolist()
             sums = ranks.sum(loss=sum(parts[::2]), correct=sum(parts[1::2]), count=count, tokens=tokens)
             loss_sum, count, tokens = sums["loss"], sums["count"], sums.pop("tokens")
@@ -190,8 +190,8 @@ def run(
             }
             training.history.append({"kind": "step", **info, "seconds": round(training.seconds, 3)})
             evaluation, is_best = None, False
-            due = training.step % config.evaluate_every == 0 if config.evaluate_every else ends_epoch
-            if due or training.step == training.total_steps:  # the last weights may be the best ones
+            evaluate_now = training.step % config.evaluate_every == 0 if config.evaluate_every else ends_epoch
+            if evaluate_now or training.step == training.total_steps:  # the last weights may be the best ones
                 evaluation, is_best = _evaluate(training, evaluate, epoch)
             if ends_epoch:
                 training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}
@@ -215,7 +215,7 @@ def _evaluate_start(training: Training, evaluate: Callable) -> None:
 
 def _score(training: Training, record: dict[str, Any]) -> float:
     """The score that selects the best weights; higher is better."""
-    score, monitor = record.pop(INSTEAD, None), training.config.monitor
+    score, monitor = record.pop(SELECTION_SCORE, None), training.config.monitor
     if score is not None:
         return score
     return -record["loss"] if monitor == "loss" else record[monitor]
@@ -251,14 +251,14 @@ def _evaluate(training: Training, evaluate: Callable | None, epoch: int) -> tupl
             record |= evaluate()
         score = _score(training, record)
         finite(np.array([record["loss"], score]), "validation losses or scores")
-        better = training.best_score is None or score > training.best_score
-        is_best = better or (score == training.best_score and training.better_by_loss(record["loss"]))
+        improved = training.best_score is None or score > training.best_score
+        is_best = improved or (score == training.best_score and training.better_by_loss(record["loss"]))
         if is_best:
             training.best_score, training.best_loss = score, record["loss"]
             training.best_step = training.step
             if config.keep_best:
                 training.best_weights = training.optimizer.weights()
-        if better:
+        if improved:
             training.bad_evaluations = 0
         else:  # a tie counts as no improvement
             training.bad_evaluations += 1

@@ -4,8 +4,8 @@ All pairs of a window share its negatives (pWord2Vec, Ji et al., 2016), so that 
 products. As in word2vec's code, the center vector of each neighbor is trained to distinguish the middle word
 from the negatives. Thus a word gets new negatives in each window that contains it, about
 ``(window + 1) * negative`` per position; training the middle word to predict its neighbors would give it the
-negatives of one window only. Both ways have the same pairs. The width of a row is a compile-time constant, a
-multiple of 16, so the loops have no remainder.
+negatives of one window only. Both choices have the same pairs. The width of a row is a compile-time constant,
+a multiple of 16, so the loops have no remainder.
 
 Threads write into the same tables without locks (Niu et al., 2011). With one thread, results are
 reproducible.
@@ -86,36 +86,36 @@ def kernel(width: int) -> Kernel:
     import numba  # takes a second, and is not needed if the package has kernels
 
     @numba.njit(nogil=True, fastmath=FAST)
-    def update_window(centre_table, context_table, around, count, words, drawn, lr, steps, grad, judge):
+    def update_window(centre_table, context_table, nearby, count, words, n_words, lr, steps, grad, scored):
         """One step of gradient descent for each pair of a window.
 
         Args:
-            around: [>= count] the neighbors; their rows of ``centre_table`` are updated.
+            nearby: [>= count] the neighbor words; their rows of ``centre_table`` are updated.
             words: [>= drawn] the middle word, then the negatives; their rows of ``context_table`` are
                 updated.
             steps, grad: [>= drawn], [width]: working memory.
-            judge: whether to compute the loss; otherwise 0 is returned.
+            scored: whether to compute the loss; otherwise 0 is returned.
         """
         one, zero, bound = np.float32(1.0), np.float32(0.0), np.float32(20.0)
         loss = 0.0
         for j in range(count):
-            v = centre_table[around[j]]
-            for n in range(drawn):
+            v = centre_table[nearby[j]]
+            for n in range(n_words):
                 u = context_table[words[n]]
                 f = zero
                 for d in range(width):
                     f += v[d] * u[d]
                 steps[n] = min(max(f, -bound), bound)
-            if judge:
+            if scored:
                 loss += math.log1p(math.exp(-steps[0]))
-                for n in range(1, drawn):
+                for n in range(1, n_words):
                     loss += math.log1p(math.exp(steps[n]))
-            for n in range(drawn):
+            for n in range(n_words):
                 steps[n] = -lr / (one + math.exp(-steps[n]))  # - lr sigmoid(f)
             steps[0] += lr  # lr (1 - sigmoid(f))
             for d in range(width):
                 grad[d] = zero
-            for n in range(drawn):
+            for n in range(n_words):
                 u, step = context_table[words[n]], steps[n]
                 for d in range(width):
                     old = u[d]
@@ -139,21 +139,21 @@ def kernel(width: int) -> Kernel:
         window,
         negative,
         rate,
-        fall,
+        rate_step,
         state,
     ):
-        """Train on sentences ``first`` to ``last``; the learning rate ``rate`` decreases by ``fall`` per
-        word. Returns the number of pairs; the summed loss of the windows with a computed loss; the number of
-        pairs in these."""
+        """Train on sentences ``first`` to ``last``; the learning rate ``rate`` decreases by ``rate_step`` per
+        word. Returns the number of pairs; the summed loss of the windows whose loss was computed; and the
+        number of pairs in these windows."""
         longest = 0
         for i in range(first, last):
             longest = max(longest, starts[i + 1] - starts[i])
-        sentence, around = np.empty(longest, np.int32), np.empty(2 * window, np.int32)
+        sentence, nearby = np.empty(longest, np.int32), np.empty(2 * window, np.int32)
         words, steps = np.empty(1 + negative, np.int32), np.empty(1 + negative, np.float32)
         grad = np.empty(width, np.float32)
         multiplier, increment = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
         upper, size = np.uint64(32), np.uint64(len(alias))
-        pairs, judged, windows, loss, done = 0, 0, 0, 0.0, 0
+        pairs, n_scored, windows, loss, words_done = 0, 0, 0, 0.0, 0
         for s in range(first, last):
             n = 0
             for p in range(starts[s], starts[s + 1]):
@@ -162,35 +162,35 @@ def kernel(width: int) -> Kernel:
                 if (state >> upper) <= keep[word]:
                     sentence[n] = word
                     n += 1
-            lr = np.float32(rate - fall * done)
+            lr = np.float32(rate - rate_step * words_done)
             for i in range(n):
                 state = state * multiplier + increment
-                reach = 1 + np.int64(((state >> upper) * np.uint64(window)) >> upper)
+                half_width = 1 + np.int64(((state >> upper) * np.uint64(window)) >> upper)
                 count = 0
-                for j in range(max(0, i - reach), min(n, i + reach + 1)):
+                for j in range(max(0, i - half_width), min(n, i + half_width + 1)):
                     if j != i:
-                        around[count] = sentence[j]
+                        nearby[count] = sentence[j]
                         count += 1
                 words[0] = sentence[i]
-                drawn = 1
+                n_words = 1
                 for _ in range(negative):
                     state = state * multiplier + increment
                     column = np.int64(((state >> upper) * size) >> upper)
                     state = state * multiplier + increment
                     word = column if (state >> upper) <= probability[column] else alias[column]
-                    words[drawn] = word
-                    drawn += word != words[0]  # a draw of the middle word does not count
-                judge = windows % LOSS_EVERY == 0
+                    words[n_words] = word
+                    n_words += word != words[0]  # a draw of the middle word does not count
+                scored = windows % LOSS_EVERY == 0
                 part = update_window(
-                    centre_table, context_table, around, count, words, drawn, lr, steps, grad, judge
+                    centre_table, context_table, nearby, count, words, n_words, lr, steps, grad, scored
                 )
                 windows += 1
                 pairs += count
-                if judge:
+                if scored:
                     loss += part
-                    judged += count
-            done += starts[s + 1] - starts[s]
-        return pairs, loss, judged
+                    n_scored += count
+            words_done += starts[s + 1] - starts[s]
+        return pairs, loss, n_scored
 
     return Kernel(update_window, train_sentences)
 

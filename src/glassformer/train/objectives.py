@@ -27,7 +27,7 @@ from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
-from glassformer.train.config import no_class_weight
+from glassformer.train.config import class_weight_error
 
 # --- losses for regression and multi-label classification -----------------------------------------
 #
@@ -61,8 +61,8 @@ class SquaredError:
 
     def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Losses ``[B]`` and the number of right examples, for logits ``[B, 1]`` and targets ``[B]``."""
-        gaps = logits[:, 0] - targets.float()
-        return gaps.square(), (gaps.detach().abs() < 0.5).sum()
+        errors = logits[:, 0] - targets.float()
+        return errors.square(), (errors.detach().abs() < 0.5).sum()
 
 
 def mixed_targets(targets: Tensor, partner: Tensor, share: Tensor) -> Tensor:
@@ -76,45 +76,45 @@ def mixed_targets(targets: Tensor, partner: Tensor, share: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Hiding:
+class InputMasking:
     """Random masking of the input in training.
 
     Args:
         share: share of all tokens to mask (word dropout).
         maskable: in a random half of the examples, also mask a share of the tokens or patches that is drawn
             from 0 to 1 (faithfulness-measurable models; Madsen et al., 2024).
-        token: id of the replacement token.
-        kept: ids that ``maskable`` never masks: special tokens.
-        first: whether ``share`` may mask the first token of a text.
+        mask_id: id of the replacement token.
+        special_ids: ids that ``maskable`` never masks: special tokens.
+        mask_first: whether ``share`` may mask the first token of a text.
     """
 
     share: float = 0.0
     maskable: bool = False
-    token: int = 0
-    kept: tuple[int, ...] = ()
-    first: bool = True
+    mask_id: int = 0
+    special_ids: tuple[int, ...] = ()
+    mask_first: bool = True
 
     def tokens(self, ids: Tensor, packing: Packing) -> Tensor:
         """Ids ``[N]`` with masked tokens replaced."""
         draws = torch.rand(ids.shape, device=ids.device, generator=generator_on(ids.device))
-        hidden = draws < self.share
-        if not self.first:
-            hidden &= packing.positions > 0
+        is_masked = draws < self.share
+        if not self.mask_first:
+            is_masked &= packing.positions > 0
         if self.maskable:
-            more = draws < self._rates(packing.count, ids.device)[packing.sequence_ids]
-            for special in self.kept:
-                more &= ids != special
-            hidden |= more
-        return ids.masked_fill(hidden, self.token)
+            extra = draws < self._rates(packing.count, ids.device)[packing.sequence_ids]
+            for special in self.special_ids:
+                extra &= ids != special
+            is_masked |= extra
+        return ids.masked_fill(is_masked, self.mask_id)
 
     def patches(self, pixels: Tensor, size: tuple[int, int]) -> Tensor:
         """Normalized pixels ``[B, C, H, W]`` with masked patches of ``size`` set to 0, the mean color."""
-        grid = [len(pixels), 1, *(-(-side // own) for side, own in zip(pixels.shape[2:], size, strict=True))]
+        grid = [len(pixels), 1, *(-(-side // n) for side, n in zip(pixels.shape[2:], size, strict=True))]
         draws = torch.rand(grid, device=pixels.device, generator=generator_on(pixels.device))
-        hidden = draws < self._rates(len(pixels), pixels.device).view(-1, 1, 1, 1)
-        for dim, own in zip((2, 3), size, strict=True):
-            hidden = hidden.repeat_interleave(own, dim).narrow(dim, 0, pixels.shape[dim])
-        return pixels.masked_fill(hidden, 0.0)
+        is_masked = draws < self._rates(len(pixels), pixels.device).view(-1, 1, 1, 1)
+        for dim, n in zip((2, 3), size, strict=True):
+            is_masked = is_masked.repeat_interleave(n, dim).narrow(dim, 0, pixels.shape[dim])
+        return pixels.masked_fill(is_masked, 0.0)
 
     def _rates(self, count: int, device: torch.device) -> Tensor:
         """The masked share of each example ``[count]``: 0 in half of them."""
@@ -122,13 +122,13 @@ class Hiding:
         return torch.where(coins < 0.5, rates, 0.0)
 
 
-def hiding_of(train: Any, tokenizer: Any, *, first: bool) -> Hiding | None:
-    """The ``Hiding`` for the settings of a fit on texts; None if nothing is masked."""
+def input_masking(train: Any, tokenizer: Any, *, mask_first: bool) -> InputMasking | None:
+    """The ``InputMasking`` for the settings of a fit on texts; None if nothing is masked."""
     if not (train.word_dropout or train.maskable):
         return None
     known = Vocabulary.of(tokenizer)
-    kept = tuple(token for token in (known.pad, known.cls, known.sep) if token is not None)
-    return Hiding(train.word_dropout, train.maskable, known.hiding, kept, first)
+    special_ids = tuple(token for token in (known.pad, known.cls, known.sep) if token is not None)
+    return InputMasking(train.word_dropout, train.maskable, known.hiding, special_ids, mask_first)
 
 
 # --- objectives -----------------------------------------------------------------------------------
@@ -161,14 +161,14 @@ class Classification:
     Args:
         targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
         weights: ``[n]`` with mean 1 (class weights times sample weights), or None.
-        hide: masking of the input; None: no masking.
+        masking: masking of the input; None: no masking.
         criterion: another loss than cross-entropy.
     """
 
     targets: np.ndarray
     weights: np.ndarray | None = None
     label_smoothing: float = 0.0
-    hide: Hiding | None = None
+    masking: InputMasking | None = None
     criterion: Criterion | None = None
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
@@ -176,27 +176,27 @@ class Classification:
 
     def inputs(self, batch: TextBatch) -> dict[str, Tensor]:
         """The tensors of a batch by name: ids and segments ``[N]``, targets and weights ``[B]``."""
-        given = {"ids": batch.ids} | ({} if batch.segments is None else {"segments": batch.segments})
-        return given | targets_and_weights(self, batch.index, batch.ids.device)
+        tensors = {"ids": batch.ids} | ({} if batch.segments is None else {"segments": batch.segments})
+        return tensors | targets_and_weights(self, batch.index, batch.ids.device)
 
-    def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
+    def compute(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> StepLoss:
         """The loss of a batch from its ``inputs``."""
-        logits, targets = self.logits(model, given, packing).float(), given["targets"]  # [B, C], [B]
+        logits, targets = self.logits(model, tensors, packing).float(), tensors["targets"]  # [B, C], [B]
         if self.criterion is not None:
             losses, right = self.criterion(logits, targets)
         else:
             losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
             right = (logits.detach().argmax(1) == targets).sum()
-        if "weights" in given:
-            losses = losses * given["weights"].to(losses)
+        if "weights" in tensors:
+            losses = losses * tensors["weights"].to(losses)
         return StepLoss(losses.sum(), right, len(targets))
 
-    def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
+    def logits(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> Tensor:
         """Logits ``[B, C]``, with masking if configured."""
-        ids = given["ids"]
-        if self.hide is not None:
-            ids = self.hide.tokens(ids, packing)
-        return model(ids, token_type_ids=given.get("segments"), packing=packing).logits
+        ids = tensors["ids"]
+        if self.masking is not None:
+            ids = self.masking.tokens(ids, packing)
+        return model(ids, token_type_ids=tensors.get("segments"), packing=packing).logits
 
 
 @dataclass
@@ -207,14 +207,14 @@ class ImageClassification:
         targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
         weights: ``[n]`` with mean 1, or None; a mixed image has the weighted mean of its two weights.
         criterion: another loss than cross-entropy.
-        hide: masking of the input; None: no masking.
+        masking: masking of the input; None: no masking.
     """
 
     targets: np.ndarray
     weights: np.ndarray | None = None
     label_smoothing: float = 0.0
     criterion: Criterion | None = None
-    hide: Hiding | None = None
+    masking: InputMasking | None = None
 
     def __call__(self, model: nn.Module, batch: ImageBatch) -> StepLoss:
         return self.compute(model, self.inputs(batch), batch.packing)
@@ -222,20 +222,21 @@ class ImageClassification:
     def inputs(self, batch: ImageBatch) -> dict[str, Tensor]:
         """The tensors of a batch by name: pixels ``[B, C, H, W]``, the others ``[B]``."""
         device = batch.pixels.device
-        given = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
+        batch_tensors = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
         if batch.mixed is not None:
-            given |= {"partner": send(batch.mixed.partner, device), "share": send(batch.mixed.share, device)}
-        return given
+            mixed = batch.mixed
+            batch_tensors |= {"partner": send(mixed.partner, device), "share": send(mixed.share, device)}
+        return batch_tensors
 
-    def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
+    def compute(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> StepLoss:
         """The loss of a batch from its ``inputs``."""
-        pixels = given["pixels"]
-        if self.hide is not None:
-            pixels = self.hide.patches(pixels, model.config.embedding.patch_size)  # type: ignore[union-attr]  # of an image encoder
+        pixels = tensors["pixels"]
+        if self.masking is not None:
+            pixels = self.masking.patches(pixels, model.config.embedding.patch_size)  # type: ignore[union-attr]  # of an image encoder
         logits = model(pixels, packed=True).logits.float()  # [B, C]
-        targets, weights = given["targets"], given.get("weights")
+        targets, weights = tensors["targets"], tensors.get("weights")
         weights = None if weights is None else weights.to(logits)
-        mixed = Mixed(given["partner"], given["share"]) if "partner" in given else None
+        mixed = Mixed(tensors["partner"], tensors["share"]) if "partner" in tensors else None
         if mixed is not None and weights is not None:
             share = mixed.share.to(weights)
             weights = share * weights + (1 - share) * weights[mixed.partner]
@@ -267,21 +268,22 @@ class TaggedWords:
     Args:
         targets: ``[N]`` class numbers of all tokens of the training table, ``IGNORED`` for other tokens.
         starts: ``[n + 1]`` row starts of the table: row i is ``targets[starts[i]:starts[i + 1]]``.
-        hide: masking of the input; None: no masking.
+        masking: masking of the input; None: no masking.
     """
 
     targets: np.ndarray
     starts: np.ndarray
     label_smoothing: float = 0.0
-    hide: Hiding | None = None
+    masking: InputMasking | None = None
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         rows = np.concatenate([self.targets[self.starts[i] : self.starts[i + 1]] for i in batch.index])
         targets = torch.from_numpy(rows)
-        at = (targets != IGNORED).nonzero().squeeze(1)
-        targets, at = send(targets[at], batch.ids.device), send(at, batch.ids.device)
-        ids = batch.ids if self.hide is None else self.hide.tokens(batch.ids, batch.packing)
-        logits = model(ids, token_type_ids=batch.segments, packing=batch.packing).logits[at].float()  # [W, C]
+        rows_at = (targets != IGNORED).nonzero().squeeze(1)
+        targets, rows_at = send(targets[rows_at], batch.ids.device), send(rows_at, batch.ids.device)
+        ids = batch.ids if self.masking is None else self.masking.tokens(batch.ids, batch.packing)
+        out = model(ids, token_type_ids=batch.segments, packing=batch.packing)
+        logits = out.logits[rows_at].float()  # [W, C]
         losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
         return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))
 
@@ -289,7 +291,7 @@ class TaggedWords:
 LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9  # range of class weights other than 0, which fp32 can represent
 
 
-def _fits(weight: Any) -> bool:
+def _is_valid_weight(weight: Any) -> bool:
     return weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT
 
 
@@ -299,27 +301,27 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         return None
     from sklearn.utils.class_weight import compute_class_weight
 
-    present = np.unique(targets)
+    found_classes = np.unique(targets)
     if class_weight == "balanced":
-        per_class = compute_class_weight("balanced", classes=present, y=targets)
-        table = dict(zip(present.tolist(), per_class.tolist(), strict=True))
+        per_class = compute_class_weight("balanced", classes=found_classes, y=targets)
+        table = dict(zip(found_classes.tolist(), per_class.tolist(), strict=True))
     elif not isinstance(class_weight, Mapping):
-        raise no_class_weight(class_weight)
+        raise class_weight_error(class_weight)
     else:
         by_text = {label_text(label): weight for label, weight in class_weight.items()}
         for label, weight in by_text.items():
             if label not in map(str, classes):
                 raise BadValueError(
-                    f"no label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
+                    f"unknown label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
-            if not isinstance(weight, Real) or not _fits(weight):
+            if not isinstance(weight, Real) or not _is_valid_weight(weight):
                 raise BadValueError(
                     f"{weight!r} is not a weight",
                     where="class_weight",
                     fix=f"Use 0, or numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}",
                 )
         if not any(float(by_text.get(str(label), 1.0)) for label in classes):
-            raise ConfigError("all weights are 0", where="class_weight")
+            raise ConfigError("all class weights are 0", where="class_weight")
         table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}
     weights = np.array([table[t] for t in targets.tolist()], dtype=np.float32)
     if not weights.any():
@@ -373,7 +375,7 @@ def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tenso
 
 
 @dataclass
-class HiddenPatches:
+class MaskedPatchLoss:
     """Mean squared error over the masked patches of each image, summed over images (He et al., 2022);
     ``correct`` is the explained share of their variance."""
 
@@ -391,9 +393,9 @@ def log_shares(logits: Tensor, packing: Packing) -> Tensor:
     index = sequence[:, None].expand_as(logits)
     highest = logits.new_full((packing.count, logits.shape[1]), -torch.inf)
     highest = highest.scatter_reduce(0, index, logits.detach(), "amax")  # [B, 2]
-    below = logits - highest[sequence]
-    sums = logits.new_zeros(highest.shape).index_add(0, sequence, below.exp())
-    return below - sums.log()[sequence]
+    shifted = logits - highest[sequence]
+    sums = logits.new_zeros(highest.shape).index_add(0, sequence, shifted.exp())
+    return shifted - sums.log()[sequence]
 
 
 @dataclass

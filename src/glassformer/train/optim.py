@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from glassformer.train.config import FitConfig
-from glassformer.train.distributed import ALONE, Ranks
+from glassformer.train.distributed import SINGLE_PROCESS, Ranks
 
 # --- AdamW with "epsilon hat" ---------------------------------------------------------------------
 #
@@ -25,7 +25,7 @@ from glassformer.train.distributed import ALONE, Ranks
 #
 # ``torch.optim.AdamW`` divides by ``sqrt(v / (1 - b2^t)) + eps`` instead, so that eps has less weight in the
 # first steps (with b2 = 0.999, a thirtieth at the first). AdamW in transformers up to 4.48, with which many
-# published models were fine-tuned, is this one.
+# published models were fine-tuned, is this variant.
 #
 # The update without decay equals torch's with ``eps / sqrt(1 - b2^t)`` as eps, so torch's fused kernel is
 # used.
@@ -52,7 +52,7 @@ class AdamWHat(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            alike: dict[tuple[float, bool], list[torch.Tensor]] = defaultdict(list)
+            batches: dict[tuple[float, bool], list[torch.Tensor]] = defaultdict(list)
             for w in group["params"]:
                 if w.grad is None:
                     continue
@@ -63,9 +63,9 @@ class AdamWHat(torch.optim.Optimizer):
                 # Weights without a gradient in some steps have another step count, and so another eps. The
                 # fused kernel ignores strides.
                 flat = all(x.is_contiguous() for x in (w, w.grad, state["exp_avg"], state["exp_avg_sq"]))
-                alike[state["step"].item(), flat and w.is_cpu].append(w)
-            for (taken, fused), weights in alike.items():
-                self._update(weights, taken + 1, fused, group)
+                batches[state["step"].item(), flat and w.is_cpu].append(w)
+            for (steps_done, fused), weights in batches.items():
+                self._update(weights, steps_done + 1, fused, group)
         return loss
 
     def _update(self, weights: list[torch.Tensor], t: float, fused: bool, group: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ class AdamWHat(torch.optim.Optimizer):
 # --- optimizers and schedules ---------------------------------------------------------------------
 
 
-KEPT = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # state of AdamW and Muon that is saved
+SAVED_STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # state of AdamW and Muon that is saved
 
 
 def learning_rate(step: int, total: int, config: FitConfig) -> float:
@@ -124,7 +124,9 @@ class MasterOptimizer:
             weights; ``weights``, ``tensors`` and ``load_tensors`` use full tensors.
     """
 
-    def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = ALONE):
+    def __init__(
+        self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = SINGLE_PROCESS
+    ):
         self.config, self.ranks = config, ranks
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         originals = {name: p.detach().clone() for name, p in self.params.items()}
@@ -138,8 +140,8 @@ class MasterOptimizer:
             name: ranks.local(p) if p.dtype == torch.float32 else ranks.part(originals[name]).requires_grad_()
             for name, p in self.params.items()
         }
-        self.apart = [name for name, p in self.params.items() if p is not self.masters[name]]
-        self.copied = [name for name in self.apart if self.params[name].dtype != torch.float32]
+        self.separate = [name for name, p in self.params.items() if p is not self.masters[name]]
+        self.low_precision = [name for name in self.separate if self.params[name].dtype != torch.float32]
         self.optimizers = self._make(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
         self.decay = config.average  # decay of the average; see bound_average
@@ -157,25 +159,25 @@ class MasterOptimizer:
         num_layers = 1 + max((depth for n in self.params if (depth := _depth(n)) is not None), default=-1)
         groups: dict[bool, dict[tuple[float, float], list[Tensor]]] = {True: {}, False: {}}
         for name, master in self.masters.items():
-            decay = config.weight_decay if decays(name, master) else 0.0
+            decay = config.weight_decay if has_weight_decay(name, master) else 0.0
             key = (_rate_factor(name, num_layers, config), decay)
             by_muon = config.optimizer == "muon" and master.ndim == 2 and _depth(name) is not None
             groups[by_muon].setdefault(key, []).append(master)
-        listed = {
+        grouped = {
             by_muon: [{"params": ps, "weight_decay": wd, "factor": f} for (f, wd), ps in by_key.items()]
             for by_muon, by_key in groups.items()
         }
-        made: list[torch.optim.Optimizer] = []
-        if listed[False]:
+        optimizers: list[torch.optim.Optimizer] = []
+        if grouped[False]:
             betas, eps = (config.betas[0], config.betas[1]), config.adam_eps
             if config.optimizer == "adamw-hat":
-                made.append(AdamWHat(listed[False], config.lr, betas, eps))
+                optimizers.append(AdamWHat(grouped[False], config.lr, betas, eps))
             else:
                 kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-                made.append(kind(listed[False], lr=config.lr, betas=betas, eps=eps, fused=True))
-        if listed[True]:
-            made.append(torch.optim.Muon(listed[True], lr=config.lr, adjust_lr_fn="match_rms_adamw"))
-        return made
+                optimizers.append(kind(grouped[False], lr=config.lr, betas=betas, eps=eps, fused=True))
+        if grouped[True]:
+            optimizers.append(torch.optim.Muon(grouped[True], lr=config.lr, adjust_lr_fn="match_rms_adamw"))
+        return optimizers
 
     def step(self, lr: float) -> float:
         """Update the weights from the gradients of the model; returns the gradient norm before clipping."""
@@ -185,10 +187,10 @@ class MasterOptimizer:
 
     def gradient_norm(self) -> Tensor:
         """Copy the gradients of the model to the masters; returns their norm before clipping."""
-        local = {name: self.ranks.local(self.params[name].grad) for name in self.apart}
+        local = {name: self.ranks.local(self.params[name].grad) for name in self.separate}
         for name, grad in local.items():
-            self.masters[name].grad = None if grad is None else in_full(grad)
-        if on_gpu := [name for name in self.apart if local[name] is not None and local[name].is_cuda]:
+            self.masters[name].grad = None if grad is None else in_fp32(grad)
+        if on_gpu := [name for name in self.separate if local[name] is not None and local[name].is_cuda]:
             torch.ops.aten._foreach_copy_(
                 [self.masters[name].grad for name in on_gpu], [local[name] for name in on_gpu]
             )
@@ -210,10 +212,10 @@ class MasterOptimizer:
         if self.average is not None:
             with torch.no_grad():
                 torch.ops.aten._foreach_lerp_.Scalar(
-                    list(self.average.values()), self._detached(), self._share_of_newest()
+                    list(self.average.values()), self._detached(), self._newest_weight()
                 )
 
-    def _share_of_newest(self) -> float:
+    def _newest_weight(self) -> float:
         """The share of this step's weights in the average, with bias correction (Kingma and Ba, 2015, section
         3)."""
         self.averaged += 1
@@ -227,10 +229,10 @@ class MasterOptimizer:
     @torch.no_grad()
     def copy_to_model(self) -> None:
         """Copy the masters into the weights of the model."""
-        if self.copied:
+        if self.low_precision:
             torch.ops.aten._foreach_copy_(
-                [self.ranks.local(self.params[n]) for n in self.copied],
-                [self.masters[n] for n in self.copied],
+                [self.ranks.local(self.params[n]) for n in self.low_precision],
+                [self.masters[n] for n in self.low_precision],
             )
 
     @torch.no_grad()
@@ -245,7 +247,7 @@ class MasterOptimizer:
         """Whether the masters themselves are evaluated, without averaging or interpolation."""
         return self.average is None and not self.start_share
 
-    def evaluated(self) -> dict[str, Tensor]:
+    def evaluation_weights(self) -> dict[str, Tensor]:
         """This process's parts of the weights to evaluate: the average or the masters, interpolated towards
         the initial weights if ``start_share`` is set."""
         source = self.average if self.average is not None else self.masters
@@ -257,23 +259,23 @@ class MasterOptimizer:
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the weights to evaluate and to save."""
-        return {name: w.clone() for name, w in self._whole(self.evaluated()).items()}
+        return {name: w.clone() for name, w in self._full_tensors(self.evaluation_weights()).items()}
 
-    def _whole(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: self.ranks.whole(w.detach(), self.shapes[name]) for name, w in parts.items()}
+    def _full_tensors(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: self.ranks.full_tensor(w.detach(), self.shapes[name]) for name, w in parts.items()}
 
     def _detached(self) -> list[Tensor]:
         return [m.detach() for m in self.masters.values()]
 
     def tensors(self) -> dict[str, Tensor]:
         """The complete state of the optimizer, by name."""
-        out = {f"master/{n}": m for n, m in self._whole(self.masters).items()}
+        out = {f"master/{n}": m for n, m in self._full_tensors(self.masters).items()}
         for name, master in self.masters.items():
             for optimizer in self.optimizers:
                 for key, value in optimizer.state.get(master, {}).items():
-                    out[f"{key}/{name}"] = self.ranks.whole(value, self.shapes[name])
+                    out[f"{key}/{name}"] = self.ranks.full_tensor(value, self.shapes[name])
         if self.average is not None:
-            out |= {f"average/{n}": w for n, w in self._whole(self.average).items()}
+            out |= {f"average/{n}": w for n, w in self._full_tensors(self.average).items()}
             out["averaged"] = self.averaged
         return out
 
@@ -286,7 +288,7 @@ class MasterOptimizer:
                 if any(master is p for group in optimizer.param_groups for p in group["params"]):
                     state = {
                         k: part(tensors[f"{k}/{name}"]).to(master.device, copy=True)
-                        for k in KEPT
+                        for k in SAVED_STATE
                         if f"{k}/{name}" in tensors
                     }
                     if state:
@@ -299,12 +301,12 @@ class MasterOptimizer:
             self.averaged = tensors.get("averaged", torch.tensor(math.inf)).clone()
 
 
-def in_full(grad: Tensor) -> Tensor:
+def in_fp32(grad: Tensor) -> Tensor:
     """A gradient in fp32; on a GPU uninitialized memory, which one call fills for all gradients."""
     return torch.empty_like(grad, dtype=torch.float32) if grad.is_cuda else grad.float()
 
 
-def decays(name: str, weight: Tensor) -> bool:
+def has_weight_decay(name: str, weight: Tensor) -> bool:
     """Whether weight decay applies: to matrices and token embeddings, not to biases, norms and positions."""
     return weight.ndim >= 2 and not any(part in name for part in ("positions", "segments", "relative"))
 
@@ -314,8 +316,8 @@ def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
     ``embedding_lr`` for embeddings except positions, segments and norms, which get a gradient in each step.
     """
     if name.startswith(("embeddings.", "target_embeddings.", "encoder.relative.")):
-        often = any(part in name for part in ("positions", "segments", "norm", "relative"))
-        return config.layer_decay ** (num_layers + 1) * (1.0 if often else config.embedding_lr)
+        dense = any(part in name for part in ("positions", "segments", "norm", "relative"))
+        return config.layer_decay ** (num_layers + 1) * (1.0 if dense else config.embedding_lr)
     depth = _depth(name)
     return 1.0 if depth is None else config.layer_decay ** (num_layers - depth)
 

@@ -14,19 +14,19 @@ from torch import nn
 from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError
 from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
-from glassformer.train.distributed import ALONE, Ranks
+from glassformer.train.distributed import SINGLE_PROCESS, Ranks
 from glassformer.train.loop import StepInfo
 from glassformer.train.state import History
 
 
 @dataclass
-class Solved:
+class SingleStepTraining:
     """A stand-in for ``Training`` with one step and without checkpoints: fitting takes seconds and is
     deterministic."""
 
     model: nn.Module
     config: Any
-    ranks: Ranks = ALONE
+    ranks: Ranks = SINGLE_PROCESS
     chosen: Mapping[str, Any] = field(default_factory=dict)
     step: int = 0
     total_steps: int = 1
@@ -35,7 +35,7 @@ class Solved:
     began: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
     skipped: Sequence[str] = ()
-    calls: Sequence[Callback] = ()
+    callbacks: Sequence[Callback] = ()
     solution: str = ""  # description of the chosen settings
 
     @property
@@ -43,37 +43,37 @@ class Solved:
         return self.step == self.total_steps
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def run_callbacks(self) -> Iterator[None]:
         """Context that calls ``start`` and ``end`` of the callbacks, the latter also after an error."""
         try:
-            for call in self.calls:
-                call.start(self)  # type: ignore[arg-type]  # has all attributes that callbacks use
+            for callback in self.callbacks:
+                callback.start(self)  # type: ignore[arg-type]  # has all attributes that callbacks use
             yield
         finally:
             with ExitStack() as ends:
-                for call in reversed(self.calls):
-                    ends.callback(call.end, self)  # type: ignore[arg-type]  # as above
+                for callback in reversed(self.callbacks):
+                    ends.callback(callback.end, self)  # type: ignore[arg-type]  # as above
 
     def pause(self) -> None:
         """Raises Interrupted if a signal was received; called between two fits."""
-        for call in self.calls:
-            if isinstance(call, StopOnSignal) and call.signals.received is not None:
-                call.signals.obeyed = True
+        for callback in self.callbacks:
+            if isinstance(callback, StopOnSignal) and callback.signals.received is not None:
+                callback.signals.obeyed = True
                 raise Interrupted(f"stopped before the weights were fitted; {GO_ON}")
 
-    def done(self, loss: float, evaluation: dict[str, Any]) -> None:
+    def finish(self, loss: float, evaluation: dict[str, Any]) -> None:
         """Report the step, with its training loss and metrics as in the history, to the callbacks."""
         seconds = round(time.perf_counter() - self.began, 3)
         self.step = self.epoch = 1
         info: dict[str, Any] = {"step": 1, "epoch": 0, "loss": loss, "lr": 0.0, "tokens": 0}
         self.history.append({"kind": "step", **info, "seconds": seconds})
         self.history.append({"kind": "evaluation", "step": 1, "epoch": 0, **evaluation, "best": True})
-        for call in self.calls:
-            call.step(self, StepInfo(**info, gradient_norm=0.0, evaluation=evaluation, is_best=True))  # type: ignore[arg-type]  # as above
+        for callback in self.callbacks:
+            callback.step(self, StepInfo(**info, gradient_norm=0.0, evaluation=evaluation, is_best=True))  # type: ignore[arg-type]  # as above
 
 
-def refuse_checkpoints(folder: str | Path | None) -> None:
-    """Raises CheckpointError if a folder has checkpoints, which must be those of another model."""
+def check_no_checkpoints(folder: str | Path | None) -> None:
+    """Raises CheckpointError if a folder has checkpoints; they can only be of another model."""
     if folder is not None and (newest := newest_state(Path(folder))):
-        what = "is a checkpoint of another model; this one is fitted without training steps"
+        what = "is a checkpoint of another model; this model is fitted without training steps"
         raise CheckpointError(what, where=str(newest), fix="Use another folder")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from glassformer.checkpoints.native import LoadedState, check_fingerprint, load_state, save_state
 from glassformer.errors import OtherBitsWarning
 from glassformer.nn.kernels.loading import level
-from glassformer.train.config import FitConfig, outside
+from glassformer.train.config import FitConfig, user_stacklevel
 from glassformer.train.distributed import Ranks
 from glassformer.train.optim import MasterOptimizer
 
@@ -36,39 +36,39 @@ _TYPES = {"q": int, "d": float}
 
 
 class History(Sequence[dict[str, Any]]):
-    """A list of records that stores those of steps as six numbers (48 bytes, a dict takes about 600)."""
+    """A list of records; a step's record is stored as six numbers (48 bytes; a dict takes about 600)."""
 
     def __init__(self, records: Iterable[dict[str, Any]] = ()):
         self._columns = {name: array(kind) for name, kind in COLUMNS.items()}
-        self._others: list[dict[str, Any]] = []
-        self._places: list[int] = []  # indices of the other records, ascending
+        self._other_records: list[dict[str, Any]] = []
+        self._other_indices: list[int] = []  # indices of the other records, ascending
         for record in records:
             self.append(record)
 
     def append(self, record: dict[str, Any]) -> None:
         """Append a record."""
-        if tuple(record) == _KEYS and record["kind"] == "step" and self._fits(record):
+        if tuple(record) == _KEYS and record["kind"] == "step" and self._is_step(record):
             for name, column in self._columns.items():
                 column.append(record[name])
         else:
-            self._places.append(len(self))
-            self._others.append(record)
+            self._other_indices.append(len(self))
+            self._other_records.append(record)
 
     @staticmethod
-    def _fits(record: dict[str, Any]) -> bool:
+    def _is_step(record: dict[str, Any]) -> bool:
         return all(type(record[name]) is _TYPES[kind] for name, kind in COLUMNS.items())
 
     def __len__(self) -> int:
-        return len(self._columns["step"]) + len(self._others)
+        return len(self._columns["step"]) + len(self._other_records)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = range(len(self))[index]  # negative ones too; IndexError beyond
-        before = bisect_left(self._places, i)
-        if before < len(self._places) and self._places[before] == i:
-            return self._others[before]
-        return {"kind": "step"} | {name: column[i - before] for name, column in self._columns.items()}
+        num_before = bisect_left(self._other_indices, i)
+        if num_before < len(self._other_indices) and self._other_indices[num_before] == i:
+            return self._other_records[num_before]
+        return {"kind": "step"} | {name: column[i - num_before] for name, column in self._columns.items()}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[i] for i in range(len(self)))
@@ -84,21 +84,21 @@ class History(Sequence[dict[str, Any]]):
             f"history/{name}": torch.from_numpy(np.array(column)) for name, column in self._columns.items()
         }
 
-    def rest(self) -> dict[str, Any]:
+    def other_records(self) -> dict[str, Any]:
         """The other records, for JSON."""
-        return {"places": self._places, "others": self._others}
+        return {"places": self._other_indices, "others": self._other_records}
 
     @classmethod
-    def restored(cls, kept: Any, tensors: Mapping[str, Tensor]) -> History:
-        """The inverse of ``rest`` and ``tensors``; in checkpoints of format 1 ``kept`` is a list of all
-        records."""
-        if isinstance(kept, list):
-            return cls(kept)
-        made = cls()
-        made._places, made._others = list(kept["places"]), list(kept["others"])
+    def restore(cls, saved: Any, tensors: Mapping[str, Tensor]) -> History:
+        """The inverse of ``other_records`` and ``tensors``; in checkpoints of format 1 ``saved`` is a list of
+        all records."""
+        if isinstance(saved, list):
+            return cls(saved)
+        history = cls()
+        history._other_indices, history._other_records = list(saved["places"]), list(saved["others"])
         for name, kind in COLUMNS.items():
-            made._columns[name] = array(kind, tensors[f"history/{name}"].numpy().tobytes())
-        return made
+            history._columns[name] = array(kind, tensors[f"history/{name}"].numpy().tobytes())
+        return history
 
 
 # --- state of a training --------------------------------------------------------------------------
@@ -117,20 +117,20 @@ def numerics(device: str) -> dict[str, Any]:
     }
 
 
-def warn_of_other_bits(computed: list[dict[str, Any]], ours: dict[str, Any], where: str) -> None:
+def warn_of_other_bits(earlier_runs: list[dict[str, Any]], now: dict[str, Any], where: str) -> None:
     """Warn if a training resumed at ``where`` ("step 7") will not equal an uninterrupted one bit for bit,
     since a ``numerics`` of its steps so far differs from ours."""
-    theirs = next((other for other in computed if other != ours), None)
-    if theirs is None:
+    earlier = next((other for other in earlier_runs if other != now), None)
+    if earlier is None:
         return
     changes = [
-        f"{key} {was}, now {ours.get(key, 'none')}" for key, was in theirs.items() if was != ours.get(key)
+        f"{key} {old}, now {now.get(key, 'none')}" for key, old in earlier.items() if old != now.get(key)
     ]
     warnings.warn(
         f"the training resumed at {where} was computed before with {'; '.join(changes)}: "
         "results will not be bit-identical to those of an uninterrupted run",
         OtherBitsWarning,
-        stacklevel=outside(),
+        stacklevel=user_stacklevel(),
     )
 
 
@@ -139,7 +139,7 @@ class Training:
     """A model in training: weights, optimizer, position in the data, best weights, history.
 
     ``fingerprint`` identifies data and settings; loading a checkpoint with another one raises an error.
-    ``before`` has the values of settings that older checkpoints lack.
+    ``old_defaults`` has the values of settings that older checkpoints lack.
     """
 
     model: nn.Module
@@ -147,7 +147,7 @@ class Training:
     config: FitConfig
     total_steps: int
     fingerprint: dict[str, Any] = field(default_factory=dict)
-    before: dict[str, Any] = field(default_factory=dict)
+    old_defaults: dict[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, Any] = field(default_factory=dict)  # chosen values of settings that were unset
     step: int = 0  # optimizer steps done
     epoch: int = 0
@@ -161,10 +161,10 @@ class Training:
     bad_evaluations: int = 0
     stopped_early: bool = False
     seconds: float = 0.0  # duration of the steps, without evaluations
-    earlier: float = 0.0  # seconds spent before a resume, with evaluations
+    seconds_before: float = 0.0  # seconds spent before a resume, with evaluations
     began: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
-    judge_start: bool = False  # whether to evaluate the initial weights, which may be the best ones
+    evaluate_start: bool = False  # whether to evaluate the initial weights, which may be the best ones
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume skipped
     computed: list[dict[str, Any]] = field(default_factory=list)  # all ``numerics`` of the steps so far
     _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
@@ -172,7 +172,7 @@ class Training:
     def __post_init__(self) -> None:
         self.optimizer.bound_average(self.total_steps)
 
-    KEPT: ClassVar[tuple[str, ...]] = (
+    SAVED_KEYS: ClassVar[tuple[str, ...]] = (
         "step",
         "epoch",
         "cursor",
@@ -187,12 +187,12 @@ class Training:
     )
 
     # Values for older checkpoints, which lack these keys.
-    LATER: ClassVar[dict[str, Any]] = {"best_loss": None, "ties": "first"}
+    NEW_KEYS: ClassVar[dict[str, Any]] = {"best_loss": None, "ties": "first"}
 
     @property
     def seconds_spent(self) -> float:
         """Seconds of training so far, with evaluations; before a resume, up to the checkpoint."""
-        return self.earlier + time.perf_counter() - self.began
+        return self.seconds_before + time.perf_counter() - self.began
 
     @property
     def finished(self) -> bool:
@@ -209,15 +209,15 @@ class Training:
 
     @contextmanager
     def evaluation_weights(self):
-        """Context in which the model has the weights to evaluate (``MasterOptimizer.evaluated``)."""
+        """Context in which the model has the weights to evaluate (``MasterOptimizer.evaluation_weights``)."""
         if self.optimizer.evaluates_masters:
-            with self.ranks.gathered():
+            with self.ranks.full_weights():
                 yield
             return
         masters = {n: m.detach().clone() for n, m in self.optimizer.masters.items()}
-        self.optimizer.load(self.optimizer.evaluated())
+        self.optimizer.load(self.optimizer.evaluation_weights())
         try:
-            with self.ranks.gathered():
+            with self.ranks.full_weights():
                 yield
         finally:
             self.optimizer.load(masters)
@@ -231,12 +231,12 @@ class Training:
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
-        state = {key: getattr(self, key) for key in (*self.KEPT, *self.LATER)}
-        state |= {"seconds_spent": self.seconds_spent, "history": self.history.rest()}
-        ours = self._numerics()
-        state["computed"] = self.computed if ours in self.computed else [*self.computed, ours]
+        state = {key: getattr(self, key) for key in (*self.SAVED_KEYS, *self.NEW_KEYS)}
+        state |= {"seconds_spent": self.seconds_spent, "history": self.history.other_records()}
+        numerics_now = self._numerics()
+        state["computed"] = self.computed if numerics_now in self.computed else [*self.computed, numerics_now]
         path = Path(folder)
-        if self.ranks.leads:
+        if self.ranks.is_main:
             path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
         self._saved = path, self.step
         return path
@@ -246,27 +246,27 @@ class Training:
         path, step = self._saved or (None, -1)
         if path is None or step != self.step:
             return None
-        return path if path.parent == folder or not self.ranks.leads else None
+        return path if path.parent == folder or not self.ranks.is_main else None
 
     def load(self, folder: Path) -> LoadedState:
         """Continue from the newest complete checkpoint; damaged newer ones are listed in ``skipped``."""
-        found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
-        check_fingerprint(found, self.fingerprint, self.before)
-        self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
-        for key in self.KEPT:
-            setattr(self, key, found.state[key])
-        for key, before in self.LATER.items():
-            setattr(self, key, found.state.get(key, before))
+        saved = self.ranks.share_state(load_state(folder) if self.ranks.is_main else None)
+        check_fingerprint(saved, self.fingerprint, self.old_defaults)
+        self.skipped = [f"{path.name}: {reason}" for path, reason in saved.skipped]
+        for key in self.SAVED_KEYS:
+            setattr(self, key, saved.state[key])
+        for key, default in self.NEW_KEYS.items():
+            setattr(self, key, saved.state.get(key, default))
         # Older checkpoints have the seconds of the steps only.
-        self.earlier = found.state.get("seconds_spent", self.seconds)
-        self.history = History.restored(found.state["history"], found.tensors)
-        self.optimizer.load_tensors(found.tensors)
-        best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
+        self.seconds_before = saved.state.get("seconds_spent", self.seconds)
+        self.history = History.restore(saved.state["history"], saved.tensors)
+        self.optimizer.load_tensors(saved.tensors)
+        best = {n.removeprefix("best/"): t.clone() for n, t in saved.tensors.items() if n.startswith("best/")}
         self.best_weights = best or None
-        self.ranks.set_generators(found.tensors, self.step)
-        self.computed = found.state.get("computed", [])
+        self.ranks.set_generators(saved.tensors, self.step)
+        self.computed = saved.state.get("computed", [])
         warn_of_other_bits(self.computed, self._numerics(), f"step {self.step}")
-        return found
+        return saved
 
     def _numerics(self) -> dict[str, Any]:
         return numerics(next(self.model.parameters()).device.type)

@@ -34,7 +34,7 @@ from glassformer.models.skipgram import (
     noise_distribution,
 )
 from glassformer.train.callbacks import GO_ON, Interrupted, Signals
-from glassformer.train.config import FitConfig, VectorsConfig, outside
+from glassformer.train.config import FitConfig, VectorsConfig, user_stacklevel
 from glassformer.train.objectives import StepLoss
 from glassformer.train.state import warn_of_other_bits
 
@@ -51,11 +51,11 @@ def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.
     return np.random.default_rng(seed).uniform(-bound, bound, (size, dim)).astype(np.float32)
 
 
-def vectors_before(size: int, dim: int, seed: int, told: dict[str, dict[str, float]]) -> np.ndarray:
-    """The initial vectors of a saved training, by the norms that it recorded: older versions started half as
-    wide."""
+def initial_vectors_of(size: int, dim: int, seed: int, saved: dict[str, dict[str, float]]) -> np.ndarray:
+    """The initial vectors of a saved training, identified by its recorded norms: older versions drew them
+    half as wide."""
     wide, narrow = (first_vectors(size, dim, seed, by) for by in ("sgd", "adam"))
-    mean = told["before"]["mean"]
+    mean = saved["before"]["mean"]
     return min(wide, narrow, key=lambda first: abs(norms(first)["mean"] - mean))
 
 
@@ -72,7 +72,7 @@ class FastTraining:
     corpus: Corpus
     config: VectorsConfig
     fingerprint: dict[str, Any]
-    before: dict[str, Any]  # see ``Training``
+    old_defaults: dict[str, Any]  # see ``Training``
     round: int = 0  # counted over all epochs
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -104,14 +104,14 @@ class FastTraining:
         """A copy of the word vectors ``[V, D]``."""
         return self.centres[:, : self.config.dim].copy()
 
-    def compile(self) -> None:
+    def compile_loops(self) -> None:
         """Compile the loops if the package has no compiled kernels."""
-        nothing = (0, 0, *self.sampler, self.config.window, self.config.negative, 0.0, 0.0, np.uint64(1))
-        self.train_sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing)
+        no_sentences = (0, 0, *self.sampler, self.config.window, self.config.negative, 0.0, 0.0, np.uint64(1))
+        self.train_sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *no_sentences)
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Train, and yield one history record per round."""
-        self.compile()
+        self.compile_loops()
         with ThreadPoolExecutor(self.threads) as pool:
             while self.round < self.total_rounds:
                 started = time.perf_counter()
@@ -130,10 +130,10 @@ class FastTraining:
         c, starts = self.config, self.corpus.starts
         epoch, number = divmod(self.round, self.rounds)
         first, last = self.bounds[number], self.bounds[number + 1]
-        top = 0.025 if c.lr is None else c.lr
+        initial_rate = 0.025 if c.lr is None else c.lr
         total = len(self.corpus.ids) * c.epochs
-        fall = (top - min(LAST_RATE, top)) / total  # a word
-        rate = top - fall * (len(self.corpus.ids) * epoch + int(starts[first]))
+        rate_step = (initial_rate - min(LAST_RATE, initial_rate)) / total  # a word
+        rate = initial_rate - rate_step * (len(self.corpus.ids) * epoch + int(starts[first]))
         shares = np.searchsorted(starts, np.linspace(starts[first], starts[last], self.threads + 1))
         shares[0], shares[-1] = first, last
         work = [
@@ -149,14 +149,14 @@ class FastTraining:
                 c.window,
                 c.negative,
                 rate,
-                fall * self.threads,
+                rate_step * self.threads,
                 random_state(c.seed, self.round, i),
             )
             for i, (a, b) in enumerate(pairwise(shares))
             if b > a
         ]
         results = [future.result() for future in work]
-        pairs, loss, judged = (sum(column) for column in zip(*results)) if results else (0, 0.0, 0)
+        pairs, loss, scored_pairs = (sum(column) for column in zip(*results)) if results else (0, 0.0, 0)
         if not np.isfinite(loss):
             raise self._diverged(f"the loss is {loss} in round {self.round + 1}")
         return {
@@ -164,7 +164,7 @@ class FastTraining:
             "step": self.round + 1,
             "of": self.total_rounds,
             "epoch": epoch,
-            "loss": loss / judged if judged else 0.0,
+            "loss": loss / scored_pairs if scored_pairs else 0.0,
             "lr": rate,
             "tokens": int(starts[last] - starts[first]),
             "pairs": int(pairs),
@@ -185,21 +185,21 @@ class FastTraining:
         dim = self.config.dim
         tensors = {k: torch.from_numpy(t[:, :dim].copy()) for k, t in self._tables()}
         state = {"fingerprint": self.fingerprint, "seconds": self.seconds, "history": self.history}
-        ours = self._numerics()
-        state["computed"] = self.computed if ours in self.computed else [*self.computed, ours]
+        numerics_now = self._numerics()
+        state["computed"] = self.computed if numerics_now in self.computed else [*self.computed, numerics_now]
         return save_state(folder, self.round, tensors, state)
 
     def load(self, folder: Path) -> None:
         """Continue from the newest complete checkpoint."""
-        found = load_state(folder)
-        check_fingerprint(found, self.fingerprint, self.before)
-        self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
+        loaded = load_state(folder)
+        check_fingerprint(loaded, self.fingerprint, self.old_defaults)
+        self.skipped = [f"{path.name}: {reason}" for path, reason in loaded.skipped]
         for name, table in self._tables():
-            table[:, : self.config.dim] = found.tensors[name].numpy()
-        self.round, self.seconds = found.step, found.state["seconds"]
-        self.history = found.state["history"]
-        self.computed = found.state.get("computed", [])
-        if all(one["threads"] == 1 for one in self.computed):  # several threads are never reproducible
+            table[:, : self.config.dim] = loaded.tensors[name].numpy()
+        self.round, self.seconds = loaded.step, loaded.state["seconds"]
+        self.history = loaded.state["history"]
+        self.computed = loaded.state.get("computed", [])
+        if all(record["threads"] == 1 for record in self.computed):  # several threads are never reproducible
             warn_of_other_bits(self.computed, self._numerics(), f"round {self.round}")
 
     def _numerics(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def run_fast(
     if not any(record["pairs"] for record in training.history):
         what = "subsampling removed all pairs of words, so nothing was learned"
         fix = "set subsample = 0, or give more text"
-        warnings.warn(f"{what}; {fix}", FewStepsWarning, stacklevel=outside())
+        warnings.warn(f"{what}; {fix}", FewStepsWarning, stacklevel=user_stacklevel())
 
 
 # --- the readable model in the ordinary training loop -----------------------------------------
@@ -253,7 +253,7 @@ class SkipGramStream:
         counts = self.corpus.counts
         self.keep = keep_probability(counts, self.config.subsample)
         self.cumulative = np.cumsum(noise_distribution(counts, self.config.exponent))
-        self._kept: tuple[int, tuple[np.ndarray, ...]] = (-1, ())
+        self._cached: tuple[int, tuple[np.ndarray, ...]] = (-1, ())
 
     @property
     def examples(self) -> int:
@@ -265,27 +265,27 @@ class SkipGramStream:
         return [[(epoch, i, order[i * size : (i + 1) * size])] for i in range(-(-len(order) // size))]
 
     def pack(self, index: tuple[int, int, np.ndarray]) -> SkipGramBatch:
-        epoch, number, places = index
+        epoch, number, positions = index
         ids, first, last, _ = self._epoch(epoch)
         rng = np.random.default_rng((self.config.seed, 1, epoch, number))
         c = self.config
-        positives = draw_positives(ids, first, last, places, c.window, c.positives, rng)
+        positives = draw_positives(ids, first, last, positions, c.window, c.positives, rng)
         negatives = draw_negatives(self.cumulative, positives, c.negative, rng)
-        arrays = (ids[places], positives, negatives)
+        arrays = (ids[positions], positives, negatives)
         return SkipGramBatch(*(torch.from_numpy(np.asarray(a, np.int64)) for a in arrays))
 
     def _epoch(self, epoch: int) -> tuple[np.ndarray, ...]:
         """The subsampled words of an epoch, the bounds of their sentences, and the order of the centers."""
-        if self._kept[0] != epoch:
+        if self._cached[0] != epoch:
             rng = np.random.default_rng((self.config.seed, 0, epoch))
             ids, starts = self.corpus.ids, self.corpus.starts
-            kept = rng.random(len(ids)) < self.keep[ids]
-            ends = np.concatenate([[0], np.cumsum(kept)])[starts]  # sentence bounds in the subsampled corpus
+            keep = rng.random(len(ids)) < self.keep[ids]
+            ends = np.concatenate([[0], np.cumsum(keep)])[starts]  # sentence bounds in the subsampled corpus
             lengths = np.diff(ends)
             first, last = np.repeat(ends[:-1], lengths), np.repeat(ends[1:], lengths)
             order = rng.permutation(np.flatnonzero(last - first > 1))  # a single word has no context
-            self._kept = epoch, (np.asarray(ids)[kept], first, last, order)
-        return self._kept[1]
+            self._cached = epoch, (np.asarray(ids)[keep], first, last, order)
+        return self._cached[1]
 
 
 @dataclass

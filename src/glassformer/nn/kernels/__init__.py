@@ -16,16 +16,16 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from glassformer.nn.kernels.jobs import AttentionJob, LinearJob
-from glassformer.nn.kernels.loading import computes, has_amx, level, library, torch_threads, why_not
+from glassformer.nn.kernels.loading import has_amx, has_dtype, level, library, torch_threads, why_not
 from glassformer.packing import Packing
 
 __all__ = [
     "KernelAttention",
     "attention",
     "attention_backward",
-    "computes",
-    "gives_gradient",
     "has_amx",
+    "has_dtype",
+    "has_gradient",
     "level",
     "library",
     "supports",
@@ -33,7 +33,7 @@ __all__ = [
     "weight_gradient",
     "why_not",
 ]
-FEW_ROWS = 256  # with fewer rows torch's product is as fast
+MIN_ROWS = 256  # with fewer rows torch's product is as fast
 BIAS_PADDING = 32  # zeros after each head's bias: the kernel reads whole vectors
 
 
@@ -44,7 +44,7 @@ def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
         and q.device.type == "cpu"
         and q.shape[2] % 16 == 0
         and q.shape[1:] == k.shape[1:] == v.shape[1:]
-        and computes(q.dtype)
+        and has_dtype(q.dtype)
     )
 
 
@@ -94,13 +94,13 @@ def _run(
     return None if dbias is None or bias is None else dbias.sum(0)[:, :-BIAS_PADDING].to(bias.dtype) / scale
 
 
-def gives_gradient(x: Tensor, weight: Tensor) -> bool:
+def has_gradient(x: Tensor, weight: Tensor) -> bool:
     """Whether ``weight_gradient`` supports this input: bf16, AMX, sides a multiple of 16, enough rows."""
     return (
         x.dtype == weight.dtype == torch.bfloat16
         and x.device.type == "cpu"
         and x.ndim == 2
-        and len(x) >= FEW_ROWS
+        and len(x) >= MIN_ROWS
         and weight.shape[0] % 16 == weight.shape[1] % 16 == 0
         and why_not() is None
         and has_amx()
@@ -110,7 +110,7 @@ def gives_gradient(x: Tensor, weight: Tensor) -> bool:
 def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
     """Gradients of a linear layer: ``grad^T x`` ``[out, in]``, and the column sums of ``grad`` if ``bias``.
 
-    Summed in fp32 in row order, whatever the number of threads. Requires ``gives_gradient``.
+    Summed in fp32 in row order, whatever the number of threads. Requires ``has_gradient``.
 
     Args:
         grad: ``[N, out]``.
@@ -173,23 +173,23 @@ def attention_backward(
     causal: bool,
     scale: float,
     bias: Tensor | None = None,
-    together: bool = False,
+    stack: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of queries, keys and values ``[N, H, K]``, and of the bias if there is one.
 
     Args:
         out, stats: what ``attention`` returned.
         grad: the gradient of ``out``.
-        together: return views of one tensor ``[N, 3, H, K]`` if all three have the same shape.
+        stack: return views of one tensor ``[N, 3, H, K]`` if all three have the same shape.
     """
     q, k, v, out, grad = map(_rows, (q, k, v, out, grad))
     stats = stats.contiguous()
-    if together and q.shape == k.shape:
+    if stack and q.shape == k.shape:
         dq, dk, dv = q.new_empty(len(q), 3, *q.shape[1:]).unbind(1)
     else:
         dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-    given = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats}
-    dbias = _run(True, q_packing, kv_packing, causal, scale, bias, **given, dq=dq, dk=dk, dv=dv)
+    inputs = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats}
+    dbias = _run(True, q_packing, kv_packing, causal, scale, bias, **inputs, dq=dq, dk=dk, dv=dv)
     return dq, dk, dv, dbias
 
 
@@ -211,7 +211,7 @@ class KernelAttention(torch.autograd.Function):
     def backward(ctx, grad):
         q, k, v, out, stats, bias = ctx.saved_tensors
         q_packing, kv_packing, causal, scale = ctx.settings
-        *three, dbias = attention_backward(
-            q, k, v, out, stats, grad, q_packing, kv_packing, causal, scale, bias, together=True
+        *dqkv, dbias = attention_backward(
+            q, k, v, out, stats, grad, q_packing, kv_packing, causal, scale, bias, stack=True
         )
-        return *three, None, None, None, None, dbias
+        return *dqkv, None, None, None, None, dbias

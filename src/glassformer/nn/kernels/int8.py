@@ -56,7 +56,7 @@ def why_not() -> str | None:
 
 def compute_dtype() -> torch.dtype:
     """The dtype of inputs and outputs: bf16 if the level has bf16 kernels, else fp32."""
-    return torch.bfloat16 if kernels.computes(torch.bfloat16) else torch.float32
+    return torch.bfloat16 if kernels.has_dtype(torch.bfloat16) else torch.float32
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:

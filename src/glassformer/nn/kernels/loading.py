@@ -35,7 +35,7 @@ class Loaded(NamedTuple):
     calls: ctypes.CDLL
 
 
-def allowed() -> tuple[Level, ...]:
+def allowed_levels() -> tuple[Level, ...]:
     """The levels that ``GLASSFORMER_KERNELS`` allows.
 
     Raises:
@@ -71,7 +71,7 @@ def choose() -> Loaded | str:
     Raises:
         ConfigError: the value of ``GLASSFORMER_KERNELS`` is not a level.
     """
-    levels = allowed()
+    levels = allowed_levels()
     if not levels:
         return f"switched off by {SWITCH}=0"
     if sys.platform != "linux" or platform.machine() != "x86_64":
@@ -88,7 +88,7 @@ def choose() -> Loaded | str:
     return reasons[-1]
 
 
-def check_whole(file: Path) -> None:
+def check_complete(file: Path) -> None:
     """Check that a library is complete: reading the missing pages of a truncated one kills the process.
 
     Raises:
@@ -100,12 +100,12 @@ def check_whole(file: Path) -> None:
     if len(header) < 64 or header[:5] != b"\x7fELF\x02":
         raise OSError("it is not a shared library of this system")
     (sections,) = struct.unpack_from("<Q", header, 40)
-    each, count = struct.unpack_from("<HH", header, 58)
-    if size < sections + each * count:
+    entry_size, count = struct.unpack_from("<HH", header, 58)
+    if size < sections + entry_size * count:
         raise OSError(f"it is truncated to {size:,} bytes")
 
 
-def made_of(calls: ctypes.CDLL) -> str:
+def level_and_fingerprint(calls: ctypes.CDLL) -> str:
     """The level of a library and the fingerprint of its sources.
 
     Reads a symbol and calls nothing: functions of another level may contain instructions that the CPU lacks.
@@ -121,13 +121,13 @@ def _open(level: Level) -> ctypes.CDLL | str:
     if not level.file.is_file():
         return f"this installation was built without kernels: {level.file} is missing. {REBUILD}"
     try:
-        check_whole(level.file)
+        check_complete(level.file)
         calls = ctypes.CDLL(str(level.file))
-        name, _, sources = made_of(calls).partition(" ")
+        name, _, sources = level_and_fingerprint(calls).partition(" ")
         if name != level.name:
             return f"{level.file} was built for {name!r}, not for {level.name!r}. {REBUILD}"
         calls.structure_size.argtypes, calls.structure_size.restype = (ctypes.c_int,), ctypes.c_int64
-        theirs = calls.abi(), [calls.structure_size(which) for which in range(len(JOBS) + 1)]
+        built_for = calls.abi(), [calls.structure_size(which) for which in range(len(JOBS) + 1)]
         if "amx" in level.name:
             calls.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
         if level.int8:
@@ -140,7 +140,7 @@ def _open(level: Level) -> ctypes.CDLL | str:
             getattr(calls, name).restype = None
     except (OSError, AttributeError, ValueError) as error:
         return f"{level.file} cannot be loaded: {error}. {REBUILD}"
-    if theirs != (ABI, [*map(ctypes.sizeof, JOBS), -1]):
+    if built_for != (ABI, [*map(ctypes.sizeof, JOBS), -1]):
         return f"{level.file} was built for another version of glassformer. {REBUILD}"
     if sources != fingerprint():
         return f"{level.file} was built from older or changed C sources. {REBUILD}"
@@ -151,33 +151,33 @@ def _open(level: Level) -> ctypes.CDLL | str:
 
 def why_not() -> str | None:
     """The reason why the kernels are not used on this machine, or None if they are."""
-    found = loaded()
-    return found if isinstance(found, str) else None
+    kernels = loaded()
+    return kernels if isinstance(kernels, str) else None
 
 
 def library() -> ctypes.CDLL:
     """The compiled kernels. Requires that ``why_not`` returns None."""
-    found = loaded()
-    assert isinstance(found, Loaded)
-    return found.calls
+    kernels = loaded()
+    assert isinstance(kernels, Loaded)
+    return kernels.calls
 
 
 def level() -> Level | None:
     """The level in use; None without kernels."""
-    found = loaded()
-    return None if isinstance(found, str) else found.level
+    kernels = loaded()
+    return None if isinstance(kernels, str) else kernels.level
 
 
-def computes(dtype: torch.dtype) -> bool:
+def has_dtype(dtype: torch.dtype) -> bool:
     """Whether the level in use has kernels for this dtype."""
-    found = level()
-    return found is not None and (dtype == torch.float32 or (dtype == torch.bfloat16 and found.bf16))
+    current = level()
+    return current is not None and (dtype == torch.float32 or (dtype == torch.bfloat16 and current.bf16))
 
 
 def has_amx() -> bool:
     """Whether the kernels use AMX: the CPU has it, the system allows it, and it is not switched off."""
-    found = level()
-    return found is not None and found.name == "amx"
+    current = level()
+    return current is not None and current.name == "amx"
 
 
 @cache
@@ -188,8 +188,8 @@ def torch_threads() -> int | None:
     """
     for file in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:
-            found = ctypes.CDLL(str(file), mode=os.RTLD_NOLOAD)
-            return ctypes.cast(found.GOMP_parallel, ctypes.c_void_p).value
+            openmp = ctypes.CDLL(str(file), mode=os.RTLD_NOLOAD)
+            return ctypes.cast(openmp.GOMP_parallel, ctypes.c_void_p).value
         except (OSError, AttributeError):
             continue
     return None

@@ -72,9 +72,9 @@ def _keep_attention(ctx, inputs, output):
 
 
 def _attention_gradients(ctx, grad, _):
-    *saved, bias = ctx.saved_tensors
-    *three, dbias = attention_backward(*saved, grad, *ctx.settings, bias)
-    return *three, None, None, None, None, None if bias is None else dbias
+    *saved_tensors, bias = ctx.saved_tensors
+    *dqkv, dbias = attention_backward(*saved_tensors, grad, *ctx.settings, bias)
+    return *dqkv, None, None, None, None, None if bias is None else dbias
 
 
 attention.register_autograd(_attention_gradients, setup_context=_keep_attention)
@@ -154,14 +154,14 @@ def _(x, stats, weight, grad):
 def _keep_norm(ctx, inputs, output):
     x, plus, weight, _, _ = inputs
     _, total, stats = output
-    ctx.added = plus is not None
-    ctx.save_for_backward(total if ctx.added else x, stats, weight)
+    ctx.has_plus = plus is not None
+    ctx.save_for_backward(total if ctx.has_plus else x, stats, weight)
 
 
 def _norm_gradients(ctx, grad, *_):
     x, stats, weight = ctx.saved_tensors
     dx, dweight, dbias = layer_norm_backward(x, stats, weight, grad)
-    return dx, dx if ctx.added else None, dweight, dbias, None
+    return dx, dx if ctx.has_plus else None, dweight, dbias, None
 
 
 layer_norm.register_autograd(_norm_gradients, setup_context=_keep_norm)

@@ -54,7 +54,7 @@ def _fits(x: Tensor, dtype: torch.dtype) -> bool:
         and x.device.type == "cpu"
         and not is_exporting()  # an exported graph must not contain our operators
         and x.numel() >= MIN_NUMBERS
-        and kernels.computes(dtype)
+        and kernels.has_dtype(dtype)
     )
 
 
@@ -92,7 +92,7 @@ class _Norm(torch.autograd.Function):
         x, weight = x.contiguous(), weight.contiguous()
         out, total, stats = norm_of(x, plus, weight, bias, eps)
         ctx.save_for_backward(x if plus is None else total, stats, weight)
-        ctx.added = plus is not None
+        ctx.has_plus = plus is not None
         return out
 
     @staticmethod
@@ -100,7 +100,7 @@ class _Norm(torch.autograd.Function):
     def backward(ctx, grad):
         x, stats, weight = ctx.saved_tensors
         dx, dweight, dbias = norm_gradients(x, stats, weight, grad)
-        return dx, dx if ctx.added else None, dweight, dbias, None
+        return dx, dx if ctx.has_plus else None, dweight, dbias, None
 
 
 def norm_of(

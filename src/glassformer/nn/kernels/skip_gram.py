@@ -23,7 +23,7 @@ def train_sentences(
     window: int,
     negative: int,
     rate: float,
-    fall: float,
+    rate_step: float,
     state: np.uint64,
 ) -> tuple[int, float, int]:
     """A faster ``train_sentences`` of ``train/negative_sampling.py``, with the same arguments and results.
@@ -57,7 +57,7 @@ def train_sentences(
         negative,
         int(state),
         rate,
-        fall,
+        rate_step,
     )
     if library().skip_gram(ctypes.byref(job)):
         raise MemoryError

@@ -46,11 +46,11 @@ from glassformer.tasks.image_classification.recipe import (
 from glassformer.tasks.layers import (
     SHAPE,
     embedding_dropout,
-    given,
     head_over,
     layers_over,
     refuse_given,
     with_new_head,
+    without_none,
 )
 from glassformer.tasks.regressor import Regressor
 from glassformer.train.features import (
@@ -58,9 +58,9 @@ from glassformer.train.features import (
     can_be_cached,
     classify_rows,
     image_features,
-    on_picture_features,
+    train_on_image_features,
 )
-from glassformer.train.objectives import Hiding, ImageClassification
+from glassformer.train.objectives import ImageClassification, InputMasking
 
 PATCHES = 257  # tokens of an image of 224 pixels in common checkpoints, to estimate the cost of a fit
 
@@ -97,10 +97,10 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
     def tokens_of(examples: Sequence[Any]) -> int:
         return PATCHES * len(examples)
 
-    def _settle(self, fit: Fit) -> None:
+    def _build_preprocessor(self, fit: Fit) -> None:
         if fit.train.batch_size == 0:
             raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
-        self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.begun)
+        self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.resumed)
 
     def pixels(self, example: Any, where: str = "picture") -> np.ndarray:
         """The pixels of one example that the model reads, ``[C, H, W]`` uint8."""
@@ -138,8 +138,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
         smoothing = getattr(fit.train, "label_smoothing", 0.0)
-        hide = Hiding(maskable=True) if fit.train.maskable else None
-        return ImageClassification(targets, weights, smoothing, criterion, hide)
+        masking = InputMasking(maskable=True) if fit.train.maskable else None
+        return ImageClassification(targets, weights, smoothing, criterion, masking)
 
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
         if model.fixed:  # computing these features is faster than reading a cache
@@ -147,22 +147,22 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         batch_size = max(self.batch_size or 0, 64)
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
 
-    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
+    def _cache_frozen_features(self, fit: Fit, stream: Any, objective: Any, table: Any, logits: Any) -> tuple:
         c, model = fit.configs["image"], fit.network
-        drawn = c.augment != "none" or c.mix != "none" or fit.train.maskable
-        changed = drawn, model.config.embedding.patch_dropout
+        augmented = c.augment != "none" or c.mix != "none" or fit.train.maskable
+        changed = augmented, model.config.embedding.patch_dropout
         layers = 0
         if not can_be_cached(model, *changed):
             layers = cached_layers(model, fit.train, len(fit.table), *changed)
             if not layers:
                 return stream, objective, logits
-        return on_picture_features(model, stream, objective, own, max(self.batch_size or 0, 64), layers)
+        return train_on_image_features(model, stream, objective, table, max(self.batch_size or 0, 64), layers)
 
     @computes
     def kept_outputs(self, X: Sequence[Any]) -> np.ndarray:
         train, model = self.configs()["train"], self.predictor()
-        learned = train.train_layers != 0 or train.unfreeze_every or train.precision == "int8"
-        if learned or not (model.has_attention and model.has_features):
+        frozen_layers = train.train_layers != 0 or train.unfreeze_every or train.precision == "int8"
+        if frozen_layers or not (model.has_attention and model.has_features):
             return self.outputs(X)
         device, batch_size = next(model.parameters()).device, max(self.batch_size or 0, 64)
         table = self.evaluation_table(self.examples_of(X))
@@ -281,9 +281,13 @@ def usual_pooling(checkpoint: Checkpoint) -> Any:
 def _unseen(network: Any) -> list[str]:
     """A note if patches do not cover the lower and right border of the image; empty if they do."""
     c = network.config.embedding
-    rest = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
+    ignored_pixels = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
     patch = " x ".join(map(str, c.patch_size))
-    return [f"patches of {patch} leave {rest[0]} rows and {rest[1]} columns unseen"] if any(rest) else []
+    return (
+        [f"patches of {patch} leave {ignored_pixels[0]} rows and {ignored_pixels[1]} columns unseen"]
+        if any(ignored_pixels)
+        else []
+    )
 
 
 def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
@@ -305,8 +309,8 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
     head = head_over(model, num_labels) | {"head_type": None if model.head == "auto" else model.head}
     return replace(
         config,
-        embedding=replace(config.embedding, **given(embedding)),
+        embedding=replace(config.embedding, **without_none(embedding)),
         encoder=layers_over(config.encoder, model),
         pooling=config.pooling if model.pooling == "auto" else model.pooling,
-        **given(head | {"init_std": model.init_std}),
+        **without_none(head | {"init_std": model.init_std}),
     )

@@ -34,7 +34,7 @@ from glassformer.tasks.labelled import (
     show_numbers,
 )
 from glassformer.tasks.task import RunContext
-from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.callbacks import Count, no_progress
 
 SHOWN_MISTAKES = 20
 MAPPED = 4  # images whose attention is in the report
@@ -56,7 +56,7 @@ def evaluate_images(context: RunContext) -> dict[str, Any]:
 
 def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple:
     """Baseline: logistic regression on downscaled pixels."""
-    if clf.kind_.binary:
+    if clf.kind_.is_multilabel:
         features = partial(pixel_features, image_range=clf.transform_.image_range)
         name = "logistic regression a label on 16 x 16 pixels"
         return (name, *one_vs_rest_baseline(clf, splits, targets, features))
@@ -79,7 +79,7 @@ def some_of(split: ImageSplit, limit: int) -> ImageSplit:
     return split.select(sorted(np.random.default_rng(0).permutation(len(split))[:limit].tolist()))
 
 
-def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = uncounted) -> dict[str, Any]:
+def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progress) -> dict[str, Any]:
     """Accuracy and macro F1 on images changed before normalization: kind of change -> one record per
     severity."""
     import torch
@@ -142,13 +142,13 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     }
 
 
-def _firsts(truth: Sequence[Any], classes: Sequence[Any], most: int = 10) -> list[int]:
+def _firsts(truth: Sequence[Any], classes: Sequence[Any], limit: int = 10) -> list[int]:
     """The index of the first image of each class (for multi-label, with each label)."""
     first: dict[Any, int] = {}
     for i, labels in enumerate(truth):
         for label in flat_labels([labels]):
             first.setdefault(label, i)
-    return [*dict.fromkeys(first[c] for c in classes if c in first)][:most]
+    return [*dict.fromkeys(first[c] for c in classes if c in first)][:limit]
 
 
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from glassformer.tasks.masked_lm.recipe import (
 )
 from glassformer.tasks.word_table import begin_with_vectors
 from glassformer.train.callbacks import Callback
-from glassformer.train.distributed import refuse_several
+from glassformer.train.distributed import require_single_process
 from glassformer.train.objectives import MaskedWords, masked_losses
 
 
@@ -85,20 +85,22 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
     def _examples(self, fit: Fit, *data: Any) -> tuple[list[str], list[str] | None]:
         texts, validation = data
         if self.next_sentence:
-            refuse_several("next-sentence prediction needs one process", "Run it without torchrun")
-        texts, held = check_texts(self.fit_rows(texts)), None
+            require_single_process("next-sentence prediction needs one process", "Run it without torchrun")
+        texts, validation_data = check_texts(self.fit_rows(texts)), None
         if validation is not None:
-            held = check_texts(self.rows_of(validation, "validation"), "validation")
+            validation_data = check_texts(self.rows_of(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
-            groups = list(map(comparison_key, texts)) if fit.together else None
-            (texts,), (held,) = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
-        return texts, held
+            groups = list(map(comparison_key, texts)) if fit.group_duplicates else None
+            (texts,), (validation_data,) = random_split(
+                [texts], fit.train.validation_fraction, fit.train.seed, groups
+            )
+        return texts, validation_data
 
     def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples)
         table = self._chunks(fit.examples)
         self.chunks_ = len(table)
-        return table, None if fit.held is None else self._chunks(fit.held)
+        return table, None if fit.validation is None else self._chunks(fit.validation)
 
     def _build(self, fit: Fit) -> TextEncoder:
         text, model = fit.configs["text"], fit.configs["model"]
@@ -106,13 +108,13 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
 
     def _loop(self, fit: Fit) -> tuple[MaskedStream, MaskedWords, Callable[[], dict[str, float]] | None]:
         judge = None
-        if fit.held is not None:
-            held = self._stream(fit.held_table, fit.train, fit.device)
-            judge = masked_evaluator(fit.network, held, self.batch_tokens or 8192)
+        if fit.validation is not None:
+            validation_data = self._stream(fit.validation_table, fit.train, fit.device)
+            judge = masked_evaluator(fit.network, validation_data, self.batch_tokens or 8192)
         return self._stream(fit.table, fit.train, fit.device), MaskedWords(), judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
+        tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
         return [array for table in tables for array in (table.ids, table.starts)]
 
     def _chunks(self, texts: Sequence[str]) -> TokenTable:
@@ -161,22 +163,22 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
         Raises:
             DataError: no [MASK] in the text or the tokenizer, or more tokens than ``max_length``.
         """
-        found = self.fill_each(text, top)
-        return found[0] if len(found) == 1 else found
+        tokens = self.fill_each(text, top)
+        return tokens[0] if len(tokens) == 1 else tokens
 
     @computes
     def fill_each(self, text: str, top: int = 5) -> list[list[tuple[str, float]]]:
         """Like ``fill``, but always a list with one entry per [MASK]."""
         check_is_fitted(self, "model_")
         text, masks = check_texts([text], "text")[0], MaskSettings.of(self.tokenizer_)
-        known = Vocabulary.of(self.tokenizer_)
-        text = text.replace(known.tokens["mask"], MASK)
+        vocabulary = Vocabulary.of(self.tokenizer_)
+        text = text.replace(vocabulary.tokens["mask"], MASK)
         if MASK not in text:
             raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
         # Cleaning must not change the white space around a mask: some tokenizers turn it into a token.
-        cleaned = clean_around(text, known.tokens["mask"], self.clean)
+        cleaned = clean_around(text, vocabulary.tokens["mask"], self.clean)
         table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
         if table.truncated[0]:
             raise DataError(
@@ -184,10 +186,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             )
         model = self.predictor()
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
-        places = (batch.ids == known.mask).nonzero().squeeze(1)
+        places = (batch.ids == vocabulary.mask).nonzero().squeeze(1)
         with computing():
             states = model.encode(batch.ids, batch.packing)[places]
-            logits = finite(model.words(states).float(), "logits")  # [K, V]
+            logits = finite(model.mlm_logits(states).float(), "logits")  # [K, V]
             special = masks.special
             never = torch.ones(
                 logits.shape[1], dtype=torch.bool, device=logits.device
@@ -322,12 +324,12 @@ def masked_evaluator(network: Any, stream: MaskedStream, batch_tokens: int) -> C
         with computing():
             for index in batches:
                 batch = stream.pack(index)
-                losses, predicted, pairs, known = masked_losses(network, batch)
+                losses, predicted, pairs, right_pairs = masked_losses(network, batch)
                 loss, right = loss + float(losses.sum()), right + int((predicted == batch.labels).sum())
                 count += len(losses)
-                if pairs is not None and known is not None:
+                if pairs is not None and right_pairs is not None:
                     pair_loss += float(pairs.sum())
-                    pairs_right += int(known.sum())
+                    pairs_right += int(right_pairs.sum())
                     sequences += len(pairs)
         out = {"loss": loss / max(count, 1), "accuracy": right / max(count, 1)}
         out |= {"perplexity": float(np.exp(min(out["loss"], 700.0))), "masked_tokens": count}

@@ -10,7 +10,7 @@ from glassformer.config import Section, TableKeys, positional, section, setting
 from glassformer.errors import ConfigError
 from glassformer.families import SCRATCH
 from glassformer.tasks.sections import NewTokenizer, RecipeKeys
-from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
+from glassformer.train.config import CLASSIFIER_KEYS, FitConfig, TokenBatches
 
 
 @section
@@ -116,7 +116,7 @@ class PretrainFitConfig(TokenBatches, FitConfig):
     batch_size: int = setting(0, "sequences per batch; 0: limited by batch_tokens only")
     monitor: Literal["accuracy", "loss"] = setting("loss", "metric that selects the best weights")
 
-    RETIRED: ClassVar = OF_CLASSIFIERS | {
+    RETIRED: ClassVar = CLASSIFIER_KEYS | {
         "label_smoothing": (
             0.0,
             "the masked-word loss has no smoothing: the hidden words are drawn anew in each pass",

@@ -45,28 +45,30 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     dataset = load_text_dataset(
         d.source, text_column=d.text_column, seed=d.split_seed, on_bad_row=d.on_bad_row, labels=False
     )
-    taken = {name: split.texts for name, split in splits_of(dataset, d, d.source).items()}
+    texts_by_split = {name: split.texts for name, split in splits_of(dataset, d, d.source).items()}
     never = {n: set(dataset.splits[n].texts) for n in d.exclude if n in dataset.splits and n not in d.splits}
     excluded = {
-        name: len({text for texts in taken.values() for text in texts} & hidden)
+        name: len({text for texts in texts_by_split.values() for text in texts} & hidden)
         for name, hidden in never.items()
     }
     hidden = set().union(*never.values()) if never else set()
-    seen: set[str] = set()
+    keys_seen: set[str] = set()
     texts, counts = [], {}
-    for name, split in taken.items():
-        fresh = [t for t in dict.fromkeys(split) if t not in hidden and t not in seen]
-        seen.update(fresh)
+    for name, split in texts_by_split.items():
+        fresh = [t for t in dict.fromkeys(split) if t not in hidden and t not in keys_seen]
+        keys_seen.update(fresh)
         fresh = sampled(fresh, d)
         counts[name] = len(fresh)
         texts += fresh
-    repeated = sum(map(len, taken.values())) - len({t for split in taken.values() for t in split})
+    repeated = sum(map(len, texts_by_split.values())) - len(
+        {t for split in texts_by_split.values() for t in split}
+    )
     keys = list(map(comparison_key, texts)) if d.copies == "together" else None
-    rest, chosen = held_out(len(texts), "texts", d, keys)
+    train_rows, validation_rows = held_out(len(texts), "texts", d, keys)
     return Corpus(
         dataset.name,
-        [texts[i] for i in rest],
-        [texts[i] for i in chosen],
+        [texts[i] for i in train_rows],
+        [texts[i] for i in validation_rows],
         counts,
         excluded,
         repeated,

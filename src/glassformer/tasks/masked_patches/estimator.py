@@ -54,7 +54,7 @@ from glassformer.tasks.masked_patches.recipe import (
     PatchModelConfig,
 )
 from glassformer.train.callbacks import Callback
-from glassformer.train.objectives import HiddenPatches
+from glassformer.train.objectives import MaskedPatchLoss
 
 DECODER = "decoder"  # file name of its weights, without extension
 BATCH = 64  # images per forward pass in evaluation
@@ -114,59 +114,61 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[list[Any], list[Any] | None]:
         pictures, validation = data
-        pictures, held = check_images(self.fit_rows(pictures)), None
+        pictures, validation_data = check_images(self.fit_rows(pictures)), None
         if validation is not None:
-            held = check_images(self.rows_of(validation, "validation"), "validation")
+            validation_data = check_images(self.rows_of(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
-            groups = list(map(digest, pictures)) if fit.together else None
-            (pictures,), (held,) = random_split(
+            groups = list(map(digest, pictures)) if fit.group_duplicates else None
+            (pictures,), (validation_data,) = random_split(
                 [pictures], fit.train.validation_fraction, fit.train.seed, groups
             )
-        return pictures, held
+        return pictures, validation_data
 
     def _prepare(self, fit: Fit) -> tuple[PixelTable, PixelTable | None]:
         if fit.train.batch_size == 0:
             raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
         image, model = as_classifiers(fit.configs["image"], fit.configs["model"])
-        self.transform_ = build_transform(image, model, fit.begun)
+        self.transform_ = build_transform(image, model, fit.resumed)
         wide = image.augment not in ("none", "shift")
         table, self.transform_ = read_to_train(fit.examples, self.transform_, wide)
-        return table, None if fit.held is None else read_pictures(fit.held, self.transform_, "validation")
+        return table, None if fit.validation is None else read_pictures(
+            fit.validation, self.transform_, "validation"
+        )
 
     def _build(self, fit: Fit) -> MaskedAutoencoder:
         return build_autoencoder(fit.configs["model"], self.transform_)
 
-    def _loop(self, fit: Fit) -> tuple[PatchStream, HiddenPatches, Callable[[], dict[str, float]] | None]:
+    def _loop(self, fit: Fit) -> tuple[PatchStream, MaskedPatchLoss, Callable[[], dict[str, float]] | None]:
         image, patches = fit.configs["image"], fit.network.config.embedding
         n = math.prod(patches.grid)
-        kept = seen_count(n, image.mask_share)
+        num_visible = seen_count(n, image.mask_share)
         pictures = ImageStream(
             fit.table,
             self.transform_,
             Changes(image.augment, image.flip),
-            kept + patches.before,
+            num_visible + patches.num_prefix,
             fit.train.batch_size,
             fit.train.accumulate,
             fit.train.seed,
             fit.device,
         )
-        held, judge = fit.held_table, None
-        if held is not None:
-            judge = partial(self._metrics, fit.network, held, fit.device)
-        return PatchStream(pictures, n, kept), HiddenPatches(), judge
+        validation_data, judge = fit.validation_table, None
+        if validation_data is not None:
+            judge = partial(self._metrics, fit.network, validation_data, fit.device)
+        return PatchStream(pictures, n, num_visible), MaskedPatchLoss(), judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
+        tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
         return [table.pixels for table in tables]
 
     def _metrics(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
         n = math.prod(model.config.embedding.grid)
-        seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
+        visible = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
         total = 0.0
         with computing():
             for start in range(0, len(table), BATCH):
                 pixels = evaluation_pixels(table, start, BATCH, self.transform_, device)
-                part = torch.from_numpy(seen[start : start + BATCH]).to(device)
+                part = torch.from_numpy(visible[start : start + BATCH]).to(device)
                 total += float(model.losses(pixels, part).double().sum())
         loss = total / len(table)
         return {"loss": loss, "accuracy": 1.0 - loss}
@@ -204,23 +206,23 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
         c, device = model.config.embedding, next(model.parameters()).device
         n = math.prod(c.grid)
-        seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASKS])
+        visible = seen_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASKS])
         out = []
         with computing():
             for i in range(len(table)):
                 pixels = evaluation_pixels(table, i, 1, self.transform_, device)
-                here = torch.from_numpy(seen[i : i + 1]).to(device)
+                visible_here = torch.from_numpy(visible[i : i + 1]).to(device)
                 target, mean, std = model.target(pixels)
-                answer = finite(model.paint(pixels, here), "patches")
-                shown = torch.ones(1, n, 1, device=device, dtype=torch.bool)
-                shown[0, here[0]] = False
-                rows = torch.where(shown, answer, target) * std + mean  # [1, n, P]
+                answer = finite(model.reconstruct(pixels, visible_here), "patches")
+                is_masked = torch.ones(1, n, 1, device=device, dtype=torch.bool)
+                is_masked[0, visible_here[0]] = False
+                rows = torch.where(is_masked, answer, target) * std + mean  # [1, n, P]
                 painted = self.transform_.pixels_of(join_patches(rows, c.grid, c.patch_size, c.channels)[0])
                 picture = table.pixels[i].transpose(1, 2, 0)
                 height, width = painted.shape[:2]  # patches may not cover the border
-                whole = picture.copy()
-                whole[:height, :width] = painted
-                out.append(Painting(picture, shown[0, :, 0].view(*c.grid).cpu().numpy(), whole))
+                restored = picture.copy()
+                restored[:height, :width] = painted
+                out.append(Painting(picture, is_masked[0, :, 0].view(*c.grid).cpu().numpy(), restored))
         return out
 
     @computes
@@ -228,7 +230,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         """Embed images without masking: the mean over all patches, ``[n, D]`` fp32."""
         model = self.predictor()
         table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
-        device, first = next(model.parameters()).device, model.config.embedding.before
+        device, first = next(model.parameters()).device, model.config.embedding.num_prefix
         out = []
         with computing():
             for start in range(0, len(table), BATCH):
@@ -240,18 +242,18 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     # --- files -----------------------------------------------------------------------------------
 
     def _write_model(self, folder: Path) -> None:
-        save_pretrained(self.model_.taken(), folder)
+        save_pretrained(self.model_.encoder_only(), folder)
         write_tensors(folder, self.model_.patch_decoder.state_dict(), name=DECODER)
 
     def _read_model(self, folder: Path) -> None:
         model = MaskedAutoencoder(load_pretrained(folder).config, decoder_sizes(self.configs()["model"]))
-        own = load_pretrained(folder).state_dict()
-        own |= {f"patch_decoder.{name}": t for name, t in read_tensors(folder, DECODER).items()}
-        wanted = {name: t.shape for name, t in model.state_dict().items()}
-        if {name: t.shape for name, t in own.items()} != wanted:
+        tensors = load_pretrained(folder).state_dict()
+        tensors |= {f"patch_decoder.{name}": t for name, t in read_tensors(folder, DECODER).items()}
+        expected = {name: t.shape for name, t in model.state_dict().items()}
+        if {name: t.shape for name, t in tensors.items()} != expected:
             what = "the decoder's weights do not fit its settings"
             raise CheckpointError(what, where=f"{folder}/{DECODER}.safetensors")
-        model.load_state_dict(own)
+        model.load_state_dict(tensors)
         self.model_ = model.eval()
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
@@ -271,11 +273,11 @@ def seen_count(patches: int, mask_share: float) -> int:
     Raises:
         ConfigError: no patch would be visible, or all.
     """
-    kept = round(patches * (1.0 - mask_share))
-    if not 0 < kept < patches:
-        what = f"mask_share = {mask_share} of {patches} patches leaves {kept} to be seen"
+    num_visible = round(patches * (1.0 - mask_share))
+    if not 0 < num_visible < patches:
+        what = f"mask_share = {mask_share} of {patches} patches leaves {num_visible} to be seen"
         raise ConfigError(what, where="mask_share", fix="Use 0.75, or smaller patches")
-    return kept
+    return num_visible
 
 
 def decoder_sizes(model: PatchModelConfig) -> DecoderSizes:

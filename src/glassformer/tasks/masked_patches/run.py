@@ -46,9 +46,9 @@ def load(recipe: PatchesRecipe) -> Pictures:
         counts[source] = len(part)
         images += part
         notes += messages
-    rest, chosen = held_out(len(images), "images", d, list(map(digest, images)))
-    whole = ImageSplit(images, None, ", ".join(counts))
-    return Pictures(whole.select(rest), whole.select(chosen), counts, tuple(notes))
+    train_rows, validation_rows = held_out(len(images), "images", d, list(map(digest, images)))
+    all_images = ImageSplit(images, None, ", ".join(counts))
+    return Pictures(all_images.select(train_rows), all_images.select(validation_rows), counts, tuple(notes))
 
 
 def pictures_of(
@@ -63,8 +63,8 @@ def pictures_of(
         parts, notes = {"train": split}, []
     else:
         dataset = load_image_dataset(source, image_column=d.image_column)
-        wanted, notes = splits_of(dataset, d, source), list(dataset.notes)
-        parts = {name: part for name, part in dataset.splits.items() if name in wanted}
+        limit, notes = splits_of(dataset, d, source), list(dataset.notes)
+        parts = {name: part for name, part in dataset.splits.items() if name in limit}
     if d.broken == "skip":
         for name, part in parts.items():
             parts[name], messages = without_unreadable(part, name, image_range=image_range or "full")
@@ -113,10 +113,10 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
         gh, gw = painting.hidden.shape
         height, width = painting.picture.shape[:2]
         mask = np.kron(painting.hidden, np.ones((height // gh, width // gw), bool))  # [gh * p, gw * q]
-        seen = painting.picture.copy()
-        seen[: mask.shape[0], : mask.shape[1]][mask] = 127
-        shown = (painting.picture, seen, painting.painted)
-        rows.append([thumbnail(_rgb(picture)) for picture in shown])
+        visible_image = painting.picture.copy()
+        visible_image[: mask.shape[0], : mask.shape[1]][mask] = 127
+        images = (painting.picture, visible_image, painting.painted)
+        rows.append([thumbnail(_rgb(picture)) for picture in images])
     return {"paintings.json": {"rows": rows}}
 
 

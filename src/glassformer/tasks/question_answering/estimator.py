@@ -41,11 +41,11 @@ from glassformer.inputs.questions import Questions
 from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.answer_span import (
-    FIGURES,
     MEASURE,
+    METRICS,
     Candidates,
     TextAnswer,
-    answer_figures,
+    answer_metrics,
     best_threshold,
     candidates,
     scores_of,
@@ -67,7 +67,7 @@ from glassformer.tasks.question_answering.recipe import (
     AnsweringRecipe,
 )
 from glassformer.train.callbacks import Callback
-from glassformer.train.config import suited
+from glassformer.train.config import auto_values_for
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import AnswerSpans
 from glassformer.train.state import Training
@@ -76,12 +76,12 @@ CHUNK = 1024  # questions encoded at a time, so that memory use stays constant
 
 
 def best_answers(
-    questions: Sequence[Question], found: Sequence[Candidates], threshold: float | None
+    questions: Sequence[Question], candidates_of: Sequence[Candidates], threshold: float | None
 ) -> list[str]:
     """The text of the best answer to each question; empty: no answer."""
     return [
-        "" if own.is_none(threshold) else question.context[own.spans[0][1] : own.spans[0][2]]
-        for question, own in zip(questions, found, strict=True)
+        "" if best.is_none(threshold) else question.context[best.spans[0][1] : best.spans[0][2]]
+        for question, best in zip(questions, candidates_of, strict=True)
     ]
 
 
@@ -164,17 +164,19 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         questions, held = check_questions(self.fit_rows(X, names=(QUESTION, CONTEXT))), None
         self.n_features_in_ = 2
         answers = check_answers(y, questions)
-        if not any(own.texts for own in answers):
+        if not any(validation_answers.texts for validation_answers in answers):
             raise DataError("no question has an answer", where="answers", fix="Give some that have one")
         if validation is not None:
             X, y = check_two(validation, "questions, answers")
-            others = check_questions(X, "validation questions")
-            held = QuestionSet(others, check_answers(y, others, "validation answers"))
+            validation_questions = check_questions(X, "validation questions")
+            held = QuestionSet(
+                validation_questions, check_answers(y, validation_questions, "validation answers")
+            )
         elif fit.train.validation_fraction:
             groups = [comparison_key(q.context) for q in questions]  # a context is in one split only
             parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
-            (questions, answers), (others, own) = parts
-            held = QuestionSet(others, own)
+            (questions, answers), (validation_questions, validation_answers) = parts
+            held = QuestionSet(validation_questions, validation_answers)
         return QuestionSet(questions, answers), held
 
     def _prepare(self, fit: Fit) -> tuple[QuestionRows, QuestionRows | None]:
@@ -182,7 +184,7 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         texts = dict.fromkeys(text for question in fit.examples.questions for text in question)
         self.tokenizer_ = build_tokenizer(text, model, list(texts))
         self.length_ = text.max_length
-        held = None if fit.held is None else self.encode(fit.held.questions)
+        held = None if fit.validation is None else self.encode(fit.validation.questions)
         return self.encode(fit.examples.questions), held
 
     def encode(self, questions: Sequence[Question]) -> QuestionRows:
@@ -195,8 +197,8 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
             max_question=self.max_question,
         )
 
-    def _choose(self, fit: Fit) -> dict[str, Any]:
-        return suited(fit.train, fit.network, is_from_scratch(self.model), len(fit.table.table))
+    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
+        return auto_values_for(fit.train, fit.network, is_from_scratch(self.model), len(fit.table.table))
 
     def _build(self, fit: Fit) -> Any:
         text, model = as_classifiers(fit.configs, LONGEST, "mean")
@@ -210,48 +212,52 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         table = self.readable(rows, fit.network).table
         stream = TextStream(table, settings, train.accumulate, train.seed, fit.device)
         objective = AnswerSpans(rows.targets(fit.examples.answers))
-        return stream, objective, None if fit.held is None else self._evaluator(fit)
+        return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
     def _evaluator(self, fit: Fit) -> Callable[[], dict[str, float]]:
-        held, rows = fit.held, self.readable(fit.held_table, fit.network)
+        held, rows = fit.validation, self.readable(fit.validation_table, fit.network)
         targets = rows.targets(held.answers)
 
         def evaluate() -> dict[str, float]:
             logits = self.token_logits(fit.network, rows, fit.device)
             loss, right = window_shares(logits, rows, targets)
-            found = self.best(logits, rows)
-            threshold = self._threshold(fit, held, found)
-            texts = best_answers(held.questions, found, threshold)
-            scores = np.mean([scores_of(text, own) for text, own in zip(texts, held.answers, strict=True)], 0)
-            return {"loss": loss, "accuracy": right, **dict(zip(FIGURES, scores.tolist(), strict=True))}
+            best_spans_of = self.best(logits, rows)
+            threshold = self._threshold(fit, held, best_spans_of)
+            texts = best_answers(held.questions, best_spans_of, threshold)
+            scores = np.mean(
+                [scores_of(text, true) for text, true in zip(texts, held.answers, strict=True)], 0
+            )
+            return {"loss": loss, "accuracy": right, **dict(zip(METRICS, scores.tolist(), strict=True))}
 
         return evaluate
 
-    def _threshold(self, fit: Fit, held: QuestionSet, found: Sequence[Any]) -> float | None:
+    def _threshold(self, fit: Fit, validation_set: QuestionSet, candidates_of: Sequence[Any]) -> float | None:
         """The threshold for no answer: None if every training question has an answer, 0 if not both kinds of
         questions occur in validation."""
-        if all(own.texts for own in fit.examples.answers):
+        if all(true.texts for true in fit.examples.answers):
             return None
-        has_answer = [bool(own.texts) for own in held.answers]
+        has_answer = [bool(true.texts) for true in validation_set.answers]
         if all(has_answer) or not any(has_answer):
             return 0.0
-        texts = best_answers(held.questions, found, None)
-        f1 = [scores_of(text, own)[1] for text, own in zip(texts, held.answers, strict=True)]
-        return best_threshold([own.lead for own in found], f1, [float(not yes) for yes in has_answer])
+        texts = best_answers(validation_set.questions, candidates_of, None)
+        f1 = [scores_of(text, true)[1] for text, true in zip(texts, validation_set.answers, strict=True)]
+        return best_threshold(
+            [true.lead for true in candidates_of], f1, [float(not yes) for yes in has_answer]
+        )
 
-    def _keep(self, fit: Fit, training: Training) -> None:
-        super()._keep(fit, training)
-        self.threshold_ = None if all(own.texts for own in fit.examples.answers) else 0.0
-        if self.threshold_ is not None and fit.held is not None:
-            rows = self.readable(fit.held_table, self.model_)
-            found = self.best(self.token_logits(self.model_, rows, fit.device), rows)
-            self.threshold_ = self._threshold(fit, fit.held, found)
+    def _finish_fit(self, fit: Fit, training: Training) -> None:
+        super()._finish_fit(fit, training)
+        self.threshold_ = None if all(true.texts for true in fit.examples.answers) else 0.0
+        if self.threshold_ is not None and fit.validation is not None:
+            rows = self.readable(fit.validation_table, self.model_)
+            candidates_of = self.best(self.token_logits(self.model_, rows, fit.device), rows)
+            self.threshold_ = self._threshold(fit, fit.validation, candidates_of)
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         arrays: list[np.ndarray | None] = []
-        for rows, own in ((fit.table, fit.examples), (fit.held_table, fit.held)):
+        for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
             if rows is not None:
-                arrays += [rows.table.ids, rows.table.starts, rows.owners, rows.targets(own.answers)]
+                arrays += [rows.table.ids, rows.table.starts, rows.owners, rows.targets(examples.answers)]
         return arrays
 
     # --- prediction ------------------------------------------------------------------------------
@@ -320,8 +326,8 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         questions = check_questions(X)
         found = self.outputs(questions) if found is None else found
         return [
-            own.ranked(question, self.threshold_, n_best)
-            for question, own in zip(questions, found, strict=True)
+            best.ranked(question, self.threshold_, n_best)
+            for question, best in zip(questions, found, strict=True)
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
@@ -331,11 +337,11 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, given: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """All metrics of ``targets.answer_span.answer_figures``; ``given``: predictions, if known."""
+        """All metrics of ``targets.answer_span.answer_metrics``; ``given``: predictions, if known."""
         questions = check_questions(X)
         truth = check_answers(y, questions)
         given = self.predict(questions) if given is None else given
-        return answer_figures(truth, given, [q.context for q in questions], bootstrap=bootstrap)
+        return answer_metrics(truth, given, [q.context for q in questions], bootstrap=bootstrap)
 
     def explain(self, x: Any, *, method: str = "integrated_gradients", **options: Any) -> Any:
         """Explain an answer by scores for the words of question and context.

@@ -15,7 +15,7 @@ from glassformer.tasks.sections import (
     TextRows,
     TokenHeadConfig,
 )
-from glassformer.train.config import SuitedFitConfig, TokenBatches
+from glassformer.train.config import AutoFitConfig, TokenBatches
 
 
 @section
@@ -66,7 +66,7 @@ class AnswererModelConfig(TokenHeadConfig):
 
 
 @section
-class AnswererFitConfig(TokenBatches, SuitedFitConfig):
+class AnswererFitConfig(TokenBatches, AutoFitConfig):
     """Training; an example is a window."""
 
     monitor: Literal["f1", "exact_match", "loss"] = setting("f1", "metric that selects the best weights")

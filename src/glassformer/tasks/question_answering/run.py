@@ -25,11 +25,11 @@ from glassformer.errors import DataError
 from glassformer.finite import json_text
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.answer_span import (
-    FIGURES,
     MEASURE,
+    METRICS,
     AnswerSpan,
     Candidates,
-    answer_figures,
+    answer_metrics,
     baselines,
     error_of,
     scores_of,
@@ -74,7 +74,7 @@ def preview_data(context: RunContext) -> DataPreview:
     """Log lines about the questions; the data doctor also checks the windows."""
     splits = context.data
     own_questions(context.recipe)
-    none = sum(not own.texts for own in splits.train.answers or ())
+    none = sum(not true.texts for true in splits.train.answers or ())
     note = f"{none:,} training questions have no answer" if none else "every training question has an answer"
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {note}"]
     lines += nothing_held_out(splits, "questions", "answers")
@@ -108,37 +108,39 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 def _metrics(
     model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
-    found = model.outputs(split.questions, progress=progress)
-    answers = best_answers(split.questions, found, model.threshold_)
-    return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=answers), found
+    candidates_of = model.outputs(split.questions, progress=progress)
+    answers = best_answers(split.questions, candidates_of, model.threshold_)
+    return model.judge(
+        split.questions, split.answers or [], bootstrap=bootstrap, given=answers
+    ), candidates_of
 
 
 def write_answers(
-    path: Path, model: QuestionAnswerer, split: AnsweredSplit, found: Sequence[Candidates], name: str
+    path: Path, model: QuestionAnswerer, split: AnsweredSplit, candidates_of: Sequence[Candidates], name: str
 ) -> None:
     """Write one line per question: predicted and true answers, and both metrics."""
-    best = [own[0].to_dict() for own in model.answers(split.questions, found=found)]
-    more = [{key: x for key, x in answer.items() if key != "text"} for answer in best]
+    best = [own[0].to_dict() for own in model.answers(split.questions, found=candidates_of)]
+    extra = [{key: x for key, x in answer.items() if key != "text"} for answer in best]
     ids = split.ids or [""] * len(split)
-    _write_lines(path, split, name, [answer["text"] for answer in best], more, ids)
+    _write_lines(path, split, name, [answer["text"] for answer in best], extra, ids)
 
 
 def _write_lines(
     path: Path,
     split: AnsweredSplit,
     name: str,
-    given: Sequence[str],
-    more: Sequence[dict[str, Any]] = (),
+    predicted: Sequence[str],
+    extra: Sequence[dict[str, Any]] = (),
     ids: Sequence[str] = (),
 ) -> None:
     lines = []
-    for i, (question, text) in enumerate(zip(split.questions, given, strict=True)):
+    for i, (question, text) in enumerate(zip(split.questions, predicted, strict=True)):
         truth = split.answers[i] if split.answers else Answers()
         line: dict[str, Any] = {"split": name, "row": None if split.rows is None else split.rows[i]}
         line |= {"id": ids[i]} if ids else {}
-        line |= {"question": question.question, "context": question.context, **(more[i] if more else {})}
+        line |= {"question": question.question, "context": question.context, **(extra[i] if extra else {})}
         line |= {"answer": text, "answers": truth.to_dict()}
-        line |= dict(zip(FIGURES, scores_of(text, truth), strict=True))
+        line |= dict(zip(METRICS, scores_of(text, truth), strict=True))
         lines.append(json_text(line) + "\n")
     replace_text(path, "".join(lines))
 
@@ -146,25 +148,27 @@ def _write_lines(
 class AnswersOutOfFold(OutOfFold):
     """Cross-validation of question answering; all questions on one context share a fold."""
 
-    NOUN, ANSWERS, METRICS, GROUP = "questions", "given.json", FIGURES, ("question", "texts")
+    NOUN, ANSWERS, METRICS, GROUP = "questions", "given.json", METRICS, ("question", "texts")
     target, measure = AnswerSpan(), MEASURE
 
-    def evaluate(self, model: QuestionAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
-        given = model.predict(held.questions)
-        scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
+    def evaluate(
+        self, model: QuestionAnswerer, split: AnsweredSplit
+    ) -> tuple[int, dict[str, Any], list[str]]:
+        predicted = model.predict(split.questions)
+        scores = answer_metrics(split.answers or [], predicted, split.texts, bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS}
-        return scores["n"], {**metrics, "threshold": model.threshold_}, given
+        return scores["n"], {**metrics, "threshold": model.threshold_}, predicted
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        train, given = self.train, [""] * len(self.train)
-        for held, own in answers:
-            for i, text in zip(held.tolist(), own, strict=True):
-                given[i] = text
-        _write_lines(folder / PREDICTIONS, train, NAME, given)
-        test = answer_figures(
-            train.answers or [], given, train.texts, bootstrap=self.recipe.evaluate.bootstrap
+        train, predicted = self.train, [""] * len(self.train)
+        for rows, texts in answers:
+            for i, text in zip(rows.tolist(), texts, strict=True):
+                predicted[i] = text
+        _write_lines(folder / PREDICTIONS, train, NAME, predicted)
+        test = answer_metrics(
+            train.answers or [], predicted, train.texts, bootstrap=self.recipe.evaluate.bootstrap
         )
         return {"task": self.recipe.task, "test": test, "measure": MEASURE, "threshold": None, "answers": {}}
 
@@ -181,9 +185,9 @@ def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) 
     questions = check_questions(X)
     out = []
     for question, ranked in zip(questions, model.answers(questions, n_best), strict=True):
-        best, *others = (own.to_dict() for own in ranked)
+        best, *further = (answer.to_dict() for answer in ranked)
         best["answer"] = best.pop("text")
-        out.append({"question": question.question, "context": question.context, **best, "others": others})
+        out.append({"question": question.question, "context": question.context, **best, "others": further})
     return out
 
 
@@ -195,24 +199,24 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     best = [own[0] for own in model.answers(split.questions, found=context.answers)]
     errors = [error_of(own.text, truth.texts) for own, truth in zip(best, split.answers, strict=True)]
     order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
-    most = context.recipe.evaluate.shown
-    wrong = [i for i in order if errors[i]][: max(most - most // 4, 0)]
-    chosen = [*wrong, *[i for i in order if not errors[i]][: most - len(wrong)]]
-    return {"answers.json": {"examples": [_example(split, i, best[i], errors[i]) for i in chosen]}}
+    limit = context.recipe.evaluate.shown
+    wrong = [i for i in order if errors[i]][: max(limit - limit // 4, 0)]
+    numbers = [*wrong, *[i for i in order if not errors[i]][: limit - len(wrong)]]
+    return {"answers.json": {"examples": [_example(split, i, best[i], errors[i]) for i in numbers]}}
 
 
 def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str, Any]:
     """One evaluated question; a long context is cut to the text around the answers."""
     question, truth = split.questions[i], split.answers[i] if split.answers else Answers()
     spans = [(a, a + len(text)) for text, a in zip(truth.texts[:1], truth.starts, strict=False)]
-    given = [(answer.start, answer.end)] if answer.text else []
-    ends = [place for span in (*spans, *given) for place in span] or [0]
+    predicted = [(answer.start, answer.end)] if answer.text else []
+    ends = [place for span in (*spans, *predicted) for place in span] or [0]
     low, high = max(0, min(ends) - AROUND), min(len(question.context), max(ends) + AROUND)
     if high - low > 4 * AROUND:  # the answers are far apart: show the true one
         low, high = max(0, ends[0] - AROUND), min(len(question.context), ends[0] + AROUND)
     cut = [
-        [(max(a, low) - low, min(b, high) - low) for a, b in own if a < high and b > low]
-        for own in (spans, given)
+        [(max(a, low) - low, min(b, high) - low) for a, b in spans_here if a < high and b > low]
+        for spans_here in (spans, predicted)
     ]
     return {
         "where": place(split.origin, i, split.rows),

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import check_is_model
 from glassformer.checkpoints.sentences import write_sentences
-from glassformer.checkpoints.settings import about_in
+from glassformer.checkpoints.settings import metadata_in
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import listed
 from glassformer.data.batching import BatchSettings, pack_texts
@@ -46,7 +46,7 @@ from glassformer.models.sentences import COSINE, Dense, Normalize, Pool, Sentenc
 from glassformer.models.text import TextEncoder
 from glassformer.runtime import choose_dtype, computes, computing, own_generator, use_own_generator
 from glassformer.targets.multiclass import Classes
-from glassformer.targets.similarity import judged, spearman
+from glassformer.targets.similarity import spearman, validation_metrics
 from glassformer.tasks.build import (
     build_model,
     build_tokenizer,
@@ -84,7 +84,7 @@ from glassformer.tasks.similarity.recipe import (
 )
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
-from glassformer.train.distributed import refuse_several
+from glassformer.train.distributed import require_single_process
 
 LONGEST = 256  # default maximum number of tokens, if the checkpoint has none
 ROUNDED = 1e-6  # maximum rounding error of a cosine in fp32
@@ -170,7 +170,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
         rows, y, validation = data
         train: EmbedderFitConfig = fit.train
-        refuse_several("the pairs of a batch are compared in one process", "Run it without torchrun")
+        require_single_process("the pairs of a batch are compared in one process", "Run it without torchrun")
         if train.train_layers == 0 and not train.unfreeze_every:
             what = "no weight would be trained on pairs: without labels there is no head"
             raise NotForThisModelError(what, where="train_layers", fix="Use 1 or more")
@@ -179,35 +179,39 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         if rows and isinstance(rows[0], str):
             self.n_features_in_ = 1
             examples: Any = self._labels(rows, y)
-            held: Any = None if validation is None else self._others(*check_two(validation, "texts, labels"))
+            validation_data: Any = (
+                None if validation is None else self._others(*check_two(validation, "texts, labels"))
+            )
         else:
             examples = check_text_pairs(rows, y)
-            held = None
+            validation_data = None
             if validation is not None:
                 X, scores = check_two(validation, "pairs, scores")
-                held = check_text_pairs(self.rows_of(X, "validation", 2), scores, "validation")
-        if held is None and train.validation_fraction:
-            rest, taken = self._parts(examples, fit)
-            examples, held = examples.take(rest), examples.take(taken)
+                validation_data = check_text_pairs(self.rows_of(X, "validation", 2), scores, "validation")
+        if validation_data is None and train.validation_fraction:
+            train_rows, validation_rows = self._parts(examples, fit)
+            examples, validation_data = examples.take(train_rows), examples.take(validation_rows)
         if isinstance(examples, Labelled):
             check_classes(examples.targets)
-            if held is not None:
-                held = pairs_of_labels(held.texts, held.targets, JUDGED, train.seed)
-        elif held is not None and (held.scores is None) != (examples.scores is None):
+            if validation_data is not None:
+                validation_data = pairs_of_labels(
+                    validation_data.texts, validation_data.targets, JUDGED, train.seed
+                )
+        elif validation_data is not None and (validation_data.scores is None) != (examples.scores is None):
             what = "only one of training and validation has scores"
             raise DataError(what, where="validation", fix="Give scores for both or for none")
         self.loss_ = chosen_loss(train.loss, None if isinstance(examples, Labelled) else examples)
-        return examples, held
+        return examples, validation_data
 
     def _parts(self, examples: Labelled | Pairs, fit: Fit) -> tuple[Any, Any]:
         """Indices of training and of validation examples; each class has training examples."""
         texts = examples.texts if isinstance(examples, Labelled) else examples.first
-        groups = list(map(comparison_key, texts)) if fit.together else [*map(str, range(len(texts)))]
+        groups = list(map(comparison_key, texts)) if fit.group_duplicates else [*map(str, range(len(texts)))]
         share, seed = fit.train.validation_fraction, fit.train.seed
         if isinstance(examples, Labelled):
             return split_of_labels(examples.targets, groups, share, seed)
-        (rest,), (taken,) = random_split([list(range(len(texts)))], share, seed, groups)
-        return rest, taken
+        (train_rows,), (validation_rows,) = random_split([list(range(len(texts)))], share, seed, groups)
+        return train_rows, validation_rows
 
     def _labels(self, texts: list[str], y: Any) -> Labelled:
         """Texts with class indices; also sets ``classes_``."""
@@ -233,18 +237,18 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         assert self.classes_ is not None
         numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
         if unknown := [label for label in labels if label not in numbers]:
-            known = listed([str(label) for label in numbers])
+            known_labels = listed([str(label) for label in numbers])
             what = f"the label {unknown[0]!r} is not among those learned"
-            raise UnknownLabelError(what, where="validation", fix=f"Known: {known}")
+            raise UnknownLabelError(what, where="validation", fix=f"Known: {known_labels}")
         return Labelled(texts, np.array([numbers[label] for label in labels]))
 
     def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:
         texts = _texts(fit.examples)
         self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
-        how = sentences_for(fit.configs["model"], self.max_length)
-        self._how = replace(how, similarity=COSINE)  # all losses here use the cosine
-        held = None if fit.held is None else self.table(_texts(fit.held))
-        return self.table(texts), held
+        sentences = sentences_for(fit.configs["model"], self.max_length)
+        self._how = replace(sentences, similarity=COSINE)  # all losses here use the cosine
+        validation_data = None if fit.validation is None else self.table(_texts(fit.validation))
+        return self.table(texts), validation_data
 
     def _build(self, fit: Fit) -> TextEncoder:
         return build_encoder(fit.configs["model"], self._how, self.tokenizer_, self.max_length)
@@ -262,27 +266,31 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             stream = PairStream(fit.table, settings, train.accumulate, train.seed, fit.device)
             span = range_of(examples.scores)
             objective.scores = scaled(examples.scores, span)
-        if fit.held is None:
+        if fit.validation is None:
             return stream, objective, None
-        held, table, network = scaled(fit.held.scores, span), fit.held_table, fit.network
+        validation_data, table, network = (
+            scaled(fit.validation.scores, span),
+            fit.validation_table,
+            fit.network,
+        )
 
         def evaluate() -> dict[str, float]:
             first, second = np.split(encode_table(network, table, fit.device, skip), 2)
-            return judged(first, second, held, fit.held.second)
+            return validation_metrics(first, second, validation_data, fit.validation.second)
 
         return stream, objective, evaluate
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
+        tables = [fit.table] if fit.validation is None else [fit.table, fit.validation_table]
         targets = [
             part.targets if isinstance(part, Labelled) else part.scores
-            for part in (fit.examples, fit.held)
+            for part in (fit.examples, fit.validation)
             if part is not None
         ]
         return [array for table in tables for array in (table.ids, table.starts)] + targets
 
-    def _keep(self, fit: Fit, training: Any) -> None:
-        super()._keep(fit, training)
+    def _finish_fit(self, fit: Fit, training: Any) -> None:
+        super()._finish_fit(fit, training)
         self.model_.sentences = self._how
         self.index_ = None
         if isinstance(fit.examples, Labelled):
@@ -315,9 +323,9 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def table(self, texts: Sequence[str]) -> TokenTable:
         """Tokenize checked texts with the default prompt, truncated to the maximum length."""
-        how = self._how
-        texts = [how.prompt(None, None) + clean_text(text, self.clean) for text in texts]
-        return encode(self.reader(), texts, max_length=how.max_length or LONGEST)
+        sentences = self._how
+        texts = [sentences.prompt(None, None) + clean_text(text, self.clean) for text in texts]
+        return encode(self.reader(), texts, max_length=sentences.max_length or LONGEST)
 
     def reader(self) -> Tokenizer:
         """The tokenizer, with lowercasing if the checkpoint asks for it."""
@@ -356,8 +364,10 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def skipped(self) -> int:
         """Number of tokens of the default prompt, which are left out in pooling."""
-        how = self._how
-        return how.prompt_rows(how.prompt(None, None), self.reader(), how.max_length or LONGEST)
+        sentences = self._how
+        return sentences.prompt_rows(
+            sentences.prompt(None, None), self.reader(), sentences.max_length or LONGEST
+        )
 
     @computes
     def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
@@ -465,14 +475,22 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """A digest of everything that affects embeddings: weights, pooling, prompt, cleaning."""
         self._check_fitted()
         tensors = self.model_.state_dict()
-        own = self._how
-        how = [str(own.pool), str(own.max_length), str(sorted(tensors))]
+        sentences = self._how
+        settings = [str(sentences.pool), str(sentences.max_length), str(sorted(tensors))]
         # Only added if set, so that indexes of earlier versions keep their digest.
-        optional = {"prompt": own.prompt(None, None), "lowercase": own.lowercase, "clean": self.clean}
-        optional["truncate_dim"] = own.truncate_dim
-        how += [f"{key}={value}" for key, value in optional.items() if value not in ("", False, "none", None)]
-        dense = [step for step in own.after if isinstance(step, Dense)]
-        arrays = [np.frombuffer("|".join([*how, *(step.activation for step in dense)]).encode(), np.uint8)]
+        optional = {
+            "prompt": sentences.prompt(None, None),
+            "lowercase": sentences.lowercase,
+            "clean": self.clean,
+        }
+        optional["truncate_dim"] = sentences.truncate_dim
+        settings += [
+            f"{key}={value}" for key, value in optional.items() if value not in ("", False, "none", None)
+        ]
+        dense = [step for step in sentences.after if isinstance(step, Dense)]
+        arrays = [
+            np.frombuffer("|".join([*settings, *(step.activation for step in dense)]).encode(), np.uint8)
+        ]
         parts = [x for d in dense for x in (d.weight, d.bias, d.residual_weight) if x is not None]
         arrays += [x.detach().cpu().float().numpy() for x in parts]
         arrays += [tensors[name].detach().cpu().float().numpy() for name in sorted(tensors)]
@@ -483,8 +501,8 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         ``least``."""
         index = self._indexed()
         rows, cosines = self.search([text], index.vectors, k)
-        near = zip(rows[0], cosines[0], strict=True)
-        return [(index.texts[i], float(c)) for i, c in near if at_least(c, least)]
+        pairs = zip(rows[0], cosines[0], strict=True)
+        return [(index.texts[i], float(c)) for i, c in pairs if at_least(c, least)]
 
     def doubles(self, texts: Any, least: float = 0.8) -> list[tuple[int, int, float]]:
         """Find near-duplicates in a list of texts, the most similar pairs first.
@@ -541,7 +559,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """The most probable class of each text."""
         best = self.predict_proba(X).argmax(1)
         assert self.classes_ is not None
-        return Classes(truth=self.truth_).as_given(self.classes_[best])
+        return Classes(booleans=self.truth_).to_input_type(self.classes_[best])
 
     def score(self, X: Any, y: Any) -> float:
         """Spearman correlation of cosines and scores of pairs; after a fit with labels, accuracy.
@@ -551,14 +569,14 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """
         if getattr(self, "head_", None) is not None:
             assert self.classes_ is not None
-            labels, found = check_labels(y), self.predict(X).tolist()
-            if len(labels) != len(found):
-                what = f"{len(found)} texts, {len(labels)} labels"
+            labels, predicted = check_labels(y), self.predict(X).tolist()
+            if len(labels) != len(predicted):
+                what = f"{len(predicted)} texts, {len(labels)} labels"
                 raise UnequalLengthsError(what, where="score", fix="Give one a text")
-            if labels and type(labels[0]) is not type(known := self.classes_.tolist()[0]):
-                what = f"the label {labels[0]!r} is of another kind than those learned, as {known!r}"
+            if labels and type(labels[0]) is not type(first_class := self.classes_.tolist()[0]):
+                what = f"the label {labels[0]!r} is of another kind than those learned, as {first_class!r}"
                 raise DataError(what, where="labels", fix="Give them as they were given to fit")
-            return float(np.mean([a == b for a, b in zip(found, labels, strict=True)]))
+            return float(np.mean([a == b for a, b in zip(predicted, labels, strict=True)]))
         pairs = check_text_pairs(self.rows_of(X, "pairs", 2), y)
         if pairs.scores is None:
             raise DataError("pairs without scores", where="score", fix="Give a number for each pair")
@@ -606,7 +624,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         Raises:
             CheckpointError: no such folder, a damaged one, or one of another kind.
         """
-        folder, _ = about_in(path)
+        folder, _ = metadata_in(path)
         check_is_model(folder)
         about = read_saved(cls, folder, "an Embedder")
         with computing(gradients=True):
@@ -638,27 +656,27 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
     Raises:
         CheckpointError: the checkpoint's modules.json is not supported.
     """
-    known = embedding = None
+    sentences = embedding = None
     if not is_from_scratch(model.model):
         opened = load_pretrained(model.model, revision=model.revision)
         embedding = getattr(getattr(opened, "config", None), "embedding", None)
-        found = getattr(opened, "sentences", None)
-        known = found if isinstance(found, Sentences) else None
-        if isinstance(found, InputError):
-            raise found
-    if known is None or model.pooling != "auto":
+        loaded = getattr(opened, "sentences", None)
+        sentences = loaded if isinstance(loaded, Sentences) else None
+        if isinstance(loaded, InputError):
+            raise loaded
+    if sentences is None or model.pooling != "auto":
         pool = Pool(("mean" if model.pooling == "auto" else model.pooling,))
-        known = Sentences(pool, (Normalize(),), known.max_length if known else LONGEST)
-    length = known.max_length
+        sentences = Sentences(pool, (Normalize(),), sentences.max_length if sentences else LONGEST)
+    length = sentences.max_length
     if embedding is not None and embedding.positions == "learned":  # at most as many as there are positions
         length = token_limit(embedding, length)
-    return replace(known, max_length=max_length or length or LONGEST)
+    return replace(sentences, max_length=max_length or length or LONGEST)
 
 
 def build_encoder(
-    model: EmbedderModelConfig, how: Sentences, tokenizer: Tokenizer, max_length: int | None
+    model: EmbedderModelConfig, sentences: Sentences, tokenizer: Tokenizer, max_length: int | None
 ) -> TextEncoder:
-    """The encoder without a head, with ``how`` as its ``sentences``.
+    """The encoder without a head, with ``sentences`` as its ``sentences``.
 
     Raises:
         ConfigError: not a text model, sizes for a checkpoint, or too many tokens.
@@ -669,7 +687,7 @@ def build_encoder(
     if is_from_scratch(model.model):
         shape = {key: getattr(model, key) for key in SIZES}
         wide = ModelConfig(model=model.model, dropout=model.dropout or None, **shape)
-        built = build_model(wide, TextConfig(max_length=how.max_length or LONGEST), tokenizer, 2)
+        built = build_model(wide, TextConfig(max_length=sentences.max_length or LONGEST), tokenizer, 2)
     else:
         refuse_given(model, SIZES)
         checkpoint = fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model)
@@ -685,7 +703,7 @@ def build_encoder(
         what = f"max_length {max_length} is more than the model's {limit} positions"
         raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
     built = built.with_head(head=None, pooling=pooling)
-    built.sentences = how
+    built.sentences = sentences
     return built
 
 
@@ -734,16 +752,16 @@ def nearest(
     q, t = torch.from_numpy(queries), torch.from_numpy(np.ascontiguousarray(table))
     rows, cosines, low = [], [], t.to(dtype)
     for part in q.split(256):
-        found = (part.to(dtype) @ low.T).float().topk(wide, 1)  # [Q, wide]
-        exact = torch.einsum("qe,qwe->qw", part, t[found.indices])
+        candidates = (part.to(dtype) @ low.T).float().topk(wide, 1)  # [Q, wide]
+        exact = torch.einsum("qe,qwe->qw", part, t[candidates.indices])
         best = torch.sort(exact, dim=1, descending=True, stable=True)
-        chosen, values = found.indices.gather(1, best.indices[:, :k]), best.values[:, :k]
+        indices, values = candidates.indices.gather(1, best.indices[:, :k]), best.values[:, :k]
         if dtype != torch.float32 and wide < len(table):
             # Another row may have a cosine of up to APART above that of the last candidate.
-            unsure = values[:, -1] < found.values[:, -1] + APART
+            unsure = values[:, -1] < candidates.values[:, -1] + APART
             if unsure.any():
-                values[unsure], chosen[unsure] = (part[unsure] @ t.T).topk(k, 1)
-        rows.append(chosen)
+                values[unsure], indices[unsure] = (part[unsure] @ t.T).topk(k, 1)
+        rows.append(indices)
         cosines.append(values)
     return torch.cat(rows).numpy(), torch.cat(cosines).clamp(-1, 1).numpy()
 

@@ -120,7 +120,7 @@ class PairStream:
 def vectors_of(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
     """Normalized embeddings of a batch, ``[B, E]`` fp32, without the first ``skip`` tokens of each text."""
     states = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
-    return unit_rows(model.sentences.of_states(states, batch.packing, skip))
+    return unit_rows(model.sentences.pool_states(states, batch.packing, skip))
 
 
 @dataclass
@@ -177,10 +177,10 @@ def all_pairs(vectors: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]
     Weights sum to 1; if there are both, positive and negative pairs have half of it each.
     """
     i, j = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
-    same = targets[i] == targets[j]
-    counts = torch.stack([(~same).sum(), same.sum()]).clamp(min=1)
-    kinds = 2 if same.any() and not same.all() else 1
-    return (vectors @ vectors.T)[i, j], same.to(vectors), 1 / (kinds * counts[same.long()])
+    same_class = targets[i] == targets[j]
+    counts = torch.stack([(~same_class).sum(), same_class.sum()]).clamp(min=1)
+    kinds = 2 if same_class.any() and not same_class.all() else 1
+    return (vectors @ vectors.T)[i, j], same_class.to(vectors), 1 / (kinds * counts[same_class.long()])
 
 
 def range_of(scores: np.ndarray | None) -> tuple[float, float]:
@@ -270,15 +270,17 @@ def split_of_labels(
     stratified if the classes are large enough, otherwise at random. Texts with the same group go to the same
     split."""
     with suppress(DataError):
-        kept, out = grouped_split(targets.tolist(), groups, share, seed)
-        return kept.tolist(), out.tolist()
+        train_rows, out = grouped_split(targets.tolist(), groups, share, seed)
+        return train_rows.tolist(), out.tolist()
     for draw in range(DRAWS):
-        (rest,), (taken,) = random_split([list(range(len(targets)))], share, seed + draw, groups)
-        for missing in sorted({*targets[taken].tolist()} - {*targets[rest].tolist()}):
-            group = groups[next(i for i in taken if targets[i] == missing)]
-            taken = [i for i in taken if groups[i] != group]
-        if len(np.unique(targets[taken])) > 1:
-            return sorted({*range(len(targets))} - {*taken}), taken
+        (train_rows,), (validation_rows,) = random_split(
+            [list(range(len(targets)))], share, seed + draw, groups
+        )
+        for missing in sorted({*targets[validation_rows].tolist()} - {*targets[train_rows].tolist()}):
+            group = groups[next(i for i in validation_rows if targets[i] == missing)]
+            validation_rows = [i for i in validation_rows if groups[i] != group]
+        if len(np.unique(targets[validation_rows])) > 1:
+            return sorted({*range(len(targets))} - {*validation_rows}), validation_rows
     what = "too few texts: two classes must be held out, and each needs a text to be learned from"
     raise TooFewExamplesError(
         what, where="validation_fraction", fix="Give more texts of each class, or a larger share"
@@ -293,12 +295,12 @@ def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, se
         )
     rng, first, second, scores = np.random.default_rng(seed), [], [], []
     for i, target in enumerate(targets.tolist()):
-        same = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))
-        for rows, score in ((same, 1.0), (np.flatnonzero(targets != target), 0.0)):
+        same_class = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))
+        for rows, score in ((same_class, 1.0), (np.flatnonzero(targets != target), 0.0)):
             if len(rows):  # empty for the only text of a class
-                chosen = rng.choice(rows, per_text).tolist()
+                partners = rng.choice(rows, per_text).tolist()
                 first += [texts[i]] * per_text
-                second += [texts[j] for j in chosen]
+                second += [texts[j] for j in partners]
                 scores += [score] * per_text
     return Pairs(first, second, np.array(scores, np.float32))
 

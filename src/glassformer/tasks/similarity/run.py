@@ -152,24 +152,24 @@ def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """``similarities.json``: explanations of some pairs; half of them are those with the largest errors."""
     split = context.data.judged
-    most = context.recipe.evaluate.maps
-    if split is None or not most or context.answers is None:
+    limit = context.recipe.evaluate.maps
+    if split is None or not limit or context.answers is None:
         return {}
-    rows = chosen_pairs(split, context.answers, most)
+    rows = chosen_pairs(split, context.answers, limit)
     examples = []
     for row in rows:
         try:
-            found = context.estimator.explain_similarity(split.first[row], split.second[row])
+            explanation = context.estimator.explain_similarity(split.first[row], split.second[row])
         except ConfigError as error:  # a model whose cosine is not a sum over tokens
             context.log(f"no pairs are explained: {error.what}")
             return {}
         score = None if split.scores is None else split.scores[row]
-        table = np.round(found.table, SHOWN_DIGITS).tolist()
-        examples.append(found.as_dict() | {"table": table, "given": score})
+        table = np.round(explanation.table, SHOWN_DIGITS).tolist()
+        examples.append(explanation.as_dict() | {"table": table, "given": score})
     return {"similarities.json": {"examples": examples}}
 
 
-def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, most: int) -> list[int]:
+def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, limit: int) -> list[int]:
     """Pairs of readable length: those whose rank differs most from their score's, then a range of others."""
     from scipy.stats import rankdata
 
@@ -178,13 +178,15 @@ def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, most: int) -> list[int
     )
     able = np.flatnonzero(words <= max(READABLE, int(words.min())))
     if split.scores is None:
-        return able[np.argsort(cosines[able], kind="stable")][:most].tolist()
+        return able[np.argsort(cosines[able], kind="stable")][:limit].tolist()
     apart = np.abs(rankdata(cosines) - rankdata(split.scores))[able]
-    worst = able[np.argsort(-apart, kind="stable")][: (most + 1) // 2]
-    rest = able[np.argsort(-cosines[able], kind="stable")]
-    rest = rest[~np.isin(rest, worst)]
-    places = np.linspace(0, max(len(rest) - 1, 0), most - len(worst)).astype(int) if len(rest) else []
-    return [*worst.tolist(), *dict.fromkeys(rest[places].tolist())]
+    worst = able[np.argsort(-apart, kind="stable")][: (limit + 1) // 2]
+    remaining = able[np.argsort(-cosines[able], kind="stable")]
+    remaining = remaining[~np.isin(remaining, worst)]
+    places = (
+        np.linspace(0, max(len(remaining) - 1, 0), limit - len(worst)).astype(int) if len(remaining) else []
+    )
+    return [*worst.tolist(), *dict.fromkeys(remaining[places].tolist())]
 
 
 class CosinesOutOfFold(OutOfFold):
@@ -213,16 +215,16 @@ class CosinesOutOfFold(OutOfFold):
         return f"{measure} {metrics[measure]:.4f}"
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         train, cosines = self.train, np.empty(len(self.train))
-        for held, own in answers:
-            cosines[held] = own
+        for held, cosines_of_fold in answers:
+            cosines[held] = cosines_of_fold
         if train.scores is not None:
             test = correlations(cosines, np.asarray(train.scores, np.float64), self.recipe.evaluate.bootstrap)
         else:
-            sizes = [fold["n"] for fold in found]
-            means = {key: np.average([fold[key] for fold in found], weights=sizes) for key in RETRIEVAL}
+            sizes = [fold["n"] for fold in records]
+            means = {key: np.average([fold[key] for fold in records], weights=sizes) for key in RETRIEVAL}
             test = {"pairs": len(train), **{key: float(mean) for key, mean in means.items()}}
         write_pairs(folder / "pairs.csv", train, cosines)
         measure = next(key for key in self.METRICS if key in test)

@@ -45,7 +45,7 @@ from glassformer.families.pretrained import positions_of
 from glassformer.inputs.inputs import Inputs
 from glassformer.inputs.texts import TextPairs, Texts
 from glassformer.models.sentences import Sentences
-from glassformer.nn.pairs import tells_sides
+from glassformer.nn.pairs import distinguishes_texts
 from glassformer.runtime import computes, computing, own_generator
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import (
@@ -71,9 +71,9 @@ from glassformer.tasks.text_classification.recipe import (
     TextNumberRecipe,
 )
 from glassformer.train.config import TokenBatches
-from glassformer.train.features import can_be_cached, on_features, text_features
+from glassformer.train.features import can_be_cached, text_features, train_on_features
 from glassformer.train.loop import TextStream
-from glassformer.train.objectives import Classification, hiding_of
+from glassformer.train.objectives import Classification, input_masking
 
 ENTAILS = "entail"  # how the name of an entailment class begins
 
@@ -100,8 +100,8 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     @property
     def reads_tokens(self) -> bool:
         """Whether the model reads tokens; a linear model reads n-grams of the whole text."""
-        fitted = getattr(self, "tokenizer_", None)
-        return not (is_linear(self.model) if fitted is None else isinstance(fitted, Ngrams))
+        model = getattr(self, "tokenizer_", None)
+        return not (is_linear(self.model) if model is None else isinstance(model, Ngrams))
 
     @property
     def learns_in_steps(self) -> bool:
@@ -153,7 +153,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         with self._rollback():
             return fit_tfidf(self, data, callbacks, checkpoints, resume)
 
-    def _settle(self, fit: Fit) -> None:
+    def _build_preprocessor(self, fit: Fit) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
         apart = self.pairs_ and self.pairs == "apart"
         self.segments_ = self.pairs_ and (apart or has_segments(fit.configs["model"]))
@@ -201,7 +201,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         )
         has_segments = self.segments_
         if has_segments is None:
-            has_segments = tells_sides(self.model_.config)
+            has_segments = distinguishes_texts(self.model_.config)
         return table if has_segments else without_segments(table)
 
     def check_sides(self, examples: Sequence[str]) -> None:
@@ -266,18 +266,18 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 
     def _objective(self, fit: Fit) -> Classification:
         train: TextFitConfig = fit.train
-        hide = hiding_of(train, self.tokenizer_, first=not self.add_special_tokens)
+        masking = input_masking(train, self.tokenizer_, mask_first=not self.add_special_tokens)
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), train)
-        return Classification(targets, weights, getattr(train, "label_smoothing", 0.0), hide, criterion)
+        return Classification(targets, weights, getattr(train, "label_smoothing", 0.0), masking, criterion)
 
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
         return text_features(model, fit.table, self.token_budget(), fit.device)
 
-    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
+    def _cache_frozen_features(self, fit: Fit, stream: Any, objective: Any, table: Any, logits: Any) -> tuple:
         if not can_be_cached(fit.network, fit.train.word_dropout, fit.train.maskable):
             return stream, objective, logits
-        return on_features(fit.network, stream, objective, own, self.token_budget(), self.long_texts)
+        return train_on_features(fit.network, stream, objective, table, self.token_budget(), self.long_texts)
 
     def token_budget(self) -> int:
         """Number of tokens per batch in prediction."""

@@ -25,7 +25,6 @@ from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device, use_own_generator
 from glassformer.tasks.auto import Mirror, StopUnsaved, _become, folds_of
-from glassformer.tasks.build import pooling_by
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
@@ -69,14 +68,14 @@ def fit_few_shot(
     _check_settings(clf)
     configs = clf.configs()
     fit = Fit(configs, choose_device(clf.device), join(clf.strategy, choose_device(clf.device), clf.seed))
-    fit.together = bool(clf.validation_fraction)
-    fit.examples, fit.held = clf._examples(fit, *data)
+    fit.group_duplicates = bool(clf.validation_fraction)
+    fit.examples, fit.validation = clf._examples(fit, *data)
     texts, targets, weights = fit.examples
-    if clf.kind_.binary or weights is not None:
-        what = "several labels per example" if clf.kind_.binary else "weights of examples"
+    if clf.kind_.is_multilabel or weights is not None:
+        what = "several labels per example" if clf.kind_.is_multilabel else "weights of examples"
         fix = "Leave --set method=few-shot out"
         raise DataError(f"few-shot compares texts of one label each, without {what}", where="method", fix=fix)
-    clf._settle(fit)
+    clf._build_preprocessor(fit)
     if clf.pairs_:
         what = "few-shot compares single texts, and these are pairs"
         raise DataError(what, where="method", fix="Leave --set method=few-shot out")
@@ -84,18 +83,18 @@ def fit_few_shot(
     clf._training_table(texts)  # sets ``truncated_``
     tried, strength = _compare_encoders(clf, texts, targets, callbacks)
     if tried and tried[0]["chosen"]:
-        held = None if fit.held is None else (fit.held[0], clf.classes_[fit.held[1]])
+        validation = None if fit.validation is None else (fit.validation[0], clf.classes_[fit.validation[1]])
         pretrained = type(clf)(**clf.get_params(deep=False) | PRETRAINED)
         calls = [Mirror(clf, pretrained), *callbacks]
-        pretrained.fit(texts, clf.classes_[targets], validation=held, callbacks=calls)
+        pretrained.fit(texts, clf.classes_[targets], validation=validation, callbacks=calls)
         _become(clf, pretrained, tried)
         clf.train_seconds_ = time.perf_counter() - started
         return clf
     embedder = Embedder(**_settings(clf))
-    held = None if fit.held is None else (fit.held[0], fit.held[1].tolist())
+    validation = None if fit.validation is None else (fit.validation[0], fit.validation[1].tolist())
     calls = [_CopySource(clf, embedder), *callbacks]
-    given: dict[str, Any] = {"validation": held, "callbacks": calls, "checkpoints": checkpoints}
-    embedder.fit(texts, targets.tolist(), resume=resume, **given)
+    options: dict[str, Any] = {"validation": validation, "callbacks": calls, "checkpoints": checkpoints}
+    embedder.fit(texts, targets.tolist(), resume=resume, **options)
     sentences: Sentences = embedder.model_.sentences
     with use_own_generator():
         clf.model_ = embedder.model_.with_head(
@@ -104,13 +103,13 @@ def fit_few_shot(
     clf.model_.sentences = sentences
     clf._compute_model = None
     put_head(clf, texts, targets, strength)
-    clf.hold_int8(fit)
+    clf.check_int8_after_fit(fit)
     clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
     clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
     clf.adapter_scale_ = getattr(embedder, "adapter_scale_", None)
     used = ("epochs", "lr", "warmup", "batch_size")
     clf.chosen_ = {key: getattr(embedder, key) for key in used if getattr(clf, key) is None}
-    clf.examples_ = {"train": len(texts), "validation": 0 if held is None else len(held[0])}
+    clf.examples_ = {"train": len(texts), "validation": 0 if validation is None else len(validation[0])}
     clf.train_seconds_, clf.tried_ = time.perf_counter() - started, tried
     return clf
 
@@ -126,26 +125,27 @@ def _compare_encoders(
     and C = 1 if the third is too small, or if no layer is trained.
     """
     fold = folds_of(clf, texts, targets)
-    held, rest = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
-    if len(held) < FEWEST or clf.train_layers == 0:
+    held_rows, train_rows = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
+    if len(held_rows) < FEWEST or clf.train_layers == 0:
         return [], 1.0
     stops = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
     records: list[dict[str, Any]] = []
     best = 1.0
-    for how in ("frozen", "contrastive"):
+    for variant in ("frozen", "contrastive"):
         began, embedder = time.perf_counter(), Embedder(**_settings(clf))
-        if how == "contrastive":
-            embedder.fit([texts[i] for i in rest], targets[rest].tolist(), callbacks=stops)
+        if variant == "contrastive":
+            embedder.fit([texts[i] for i in train_rows], targets[train_rows].tolist(), callbacks=stops)
         vectors = embedder.encode(texts)
         vectors /= max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
         by_strength = {
-            C: fit_head(vectors[rest], targets[rest], C=C).probabilities(vectors[held]) for C in STRENGTHS
+            C: fit_head(vectors[train_rows], targets[train_rows], C=C).probabilities(vectors[held_rows])
+            for C in STRENGTHS
         }
-        true = np.arange(len(held)), targets[held]
+        true = np.arange(len(held_rows)), targets[held_rows]
         best = min(by_strength, key=lambda C: -np.log(np.maximum(by_strength[C][true], 1e-12)).mean())
-        score = float((by_strength[best].argmax(1) == targets[held]).mean())
-        record = {"model": f"{clf.model}, {how}", "metric": "accuracy", "score": score}
-        record |= {"examples": len(held), "by": "cross-validation"}
+        score = float((by_strength[best].argmax(1) == targets[held_rows]).mean())
+        record = {"model": f"{clf.model}, {variant}", "metric": "accuracy", "score": score}
+        record |= {"examples": len(held_rows), "by": "cross-validation"}
         records.append(record | {"seconds": round(time.perf_counter() - began, 2)})
         for call in callbacks:
             call.note(f"{record['model']}: accuracy {score:.4f}, {records[-1]['seconds']:.0f} s")
@@ -193,7 +193,7 @@ def pooling_of(sentences: Sentences, name: str) -> str:
         "lowercased texts" if sentences.lowercase else "a prompt" if sentences.prompt(None, None) else ""
     )
     unusual = "truncation" if sentences.truncate_dim is not None else unusual
-    pooling = pooling_by(sentences)
+    pooling = pooling_of(sentences)
     if pooling is None or steps or unusual:
         what = f"{name!r} makes its vectors by {unusual or ' and '.join([*sentences.pool.modes, *steps])}"
         raise NotForThisModelError(

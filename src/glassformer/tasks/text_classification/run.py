@@ -48,7 +48,7 @@ from glassformer.tasks.text_classification.recipe import (
     TextFitConfig,
     TextNumberRecipe,
 )
-from glassformer.train.config import settled
+from glassformer.train.config import with_values
 
 
 def preview_texts(context: RunContext) -> DataPreview:
@@ -74,7 +74,7 @@ def evaluate_texts(context: RunContext) -> dict[str, Any]:
     out, clf, recipe = evaluate(context), context.estimator, context.recipe
     if clf.reads_tokens:
         lengths = clf.encode(context.data.train.texts).lengths
-        padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
+        padding = attention_padding(lengths, with_values(recipe.train, clf.chosen_), clf.model_)
         out["padding"] = {"linear": 0.0, **padding}
     if sentences := own_sentences(recipe.evaluate):
         out["sentences"] = predict_sentences(clf, sentences)
@@ -115,14 +115,14 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict
 
 def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
     """Baseline: logistic regression on TF-IDF."""
-    if clf.kind_.binary:
+    if clf.kind_.is_multilabel:
         results = one_vs_rest_baseline(clf, splits, targets, word_features)
         return ("TF-IDF + logistic regression a label", *results)
-    train, judged = splits.train.texts, splits.judged.texts
+    train, split = splits.train.texts, splits.judged.texts
     probabilities = tfidf_logistic(
         train,
         targets,
-        judged,
+        split,
         num_classes=len(clf.classes_),
         sample_weight=baseline_weights(clf, targets),
         measure=measure_of(recipe),
@@ -133,7 +133,7 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
 
 def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
     """Baseline: mean of learned word embeddings; not for multi-label."""
-    if clf.kind_.binary or not clf.reads_tokens:
+    if clf.kind_.is_multilabel or not clf.reads_tokens:
         return None
     probabilities = bag_of_embeddings(
         clf.encode(splits.train.texts),
@@ -150,23 +150,23 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
 def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
     """Baseline: logistic regression on a frozen encoder; None if not downloaded, or the same model."""
     train, held = splits.train, splits.validation
-    multilabel = clf.kind_.binary
+    multilabel = clf.kind_.is_multilabel
     validation = None
     if multilabel and held is not None and held.labels is not None:  # to tune thresholds
         validation = held.examples, held.labels
-    fitted = fit_frozen(clf, train.examples, train.labels, baseline_weights(clf, targets), validation)
-    if fitted is None:
+    baseline = fit_frozen(clf, train.examples, train.labels, baseline_weights(clf, targets), validation)
+    if baseline is None:
         return None
-    name, model = fitted
+    name, model = baseline
     columns = [clf.classes_.tolist().index(label) for label in model.classes_.tolist()]
     outputs = model.outputs(splits.judged.examples)
     p = np.zeros((len(outputs), len(clf.classes_)))
     p[:, columns] = outputs
     if not multilabel:
         return f"{name} + logistic regression", p
-    chosen = np.zeros(p.shape, bool)
-    chosen[:, columns] = model.chosen(outputs)
-    return f"{name} + logistic regression a label", p, chosen
+    predicted = np.zeros(p.shape, bool)
+    predicted[:, columns] = model.chosen(outputs)
+    return f"{name} + logistic regression a label", p, predicted
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
@@ -185,9 +185,9 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     if not count:
         return []
     lengths = clf.encode(split.texts[:2000]).lengths
-    chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
+    numbers = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
-    for i in chosen:
+    for i in numbers:
         e = explain_input(clf, split.texts[i], method="attention")
         assert e.maps is not None
         first = e.maps.shape[-1] > 1 and bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
@@ -211,11 +211,11 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
 
 
 def frozen_ridge(
-    est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
+    est: Any, train: Sequence[Any], numbers: np.ndarray, split: Sequence[Any]
 ) -> tuple[str, np.ndarray] | None:
     """Baseline: ridge regression on a frozen encoder, ``[m]``; None if not downloaded, or the same model."""
-    fitted = fit_frozen(est, train, numbers.tolist())
-    return None if fitted is None else (f"{fitted[0]} + ridge", fitted[1].predict(judged))
+    baseline = fit_frozen(est, train, numbers.tolist())
+    return None if baseline is None else (f"{baseline[0]} + ridge", baseline[1].predict(split))
 
 
 def evaluate_numbers(context: RunContext) -> dict[str, Any]:

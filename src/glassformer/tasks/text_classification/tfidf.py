@@ -33,10 +33,10 @@ from glassformer.tasks.card import counted
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.text_classification.recipe import TextConfig
 from glassformer.train.callbacks import Callback, Progress
-from glassformer.train.config import outside
-from glassformer.train.distributed import join, refuse_several
-from glassformer.train.loop import INSTEAD as DECIDES
-from glassformer.train.solved import Solved, refuse_checkpoints
+from glassformer.train.config import user_stacklevel
+from glassformer.train.distributed import join, require_single_process
+from glassformer.train.loop import SELECTION_SCORE as DECIDES
+from glassformer.train.solved import SingleStepTraining, check_no_checkpoints
 
 MOST_WEIGHTS = 50_000_000  # n-grams times classes
 SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
@@ -71,14 +71,14 @@ def fit_tfidf(
     """Fit a ``TextClassifier`` or a ``TextRegressor`` with ``model="tfidf"`` on the arguments of ``fit``."""
     started = time.perf_counter()
     check_settings(clf)
-    refuse_checkpoints(checkpoints)
+    check_no_checkpoints(checkpoints)
     configs = clf.configs()
     _model(configs["model"], 1, 2)  # raises errors for invalid settings, before the work
     fit = Fit(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
     if fit.ranks.size > 1:
-        refuse_several("a linear model is solved by one process", "Run it without torchrun")
-    fit.together = bool(clf.validation_fraction)
-    fit.examples, fit.held = clf._examples(fit, *data)
+        require_single_process("a linear model is solved by one process", "Run it without torchrun")
+    fit.group_duplicates = bool(clf.validation_fraction)
+    fit.examples, fit.validation = clf._examples(fit, *data)
     texts, targets, _ = fit.examples
     clf.pairs_, clf.segments_, clf.truncated_ = are_pairs(texts), False, 0
     clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
@@ -100,18 +100,18 @@ def fit_tfidf(
     clf.model_, clf._compute_model = model.eval(), None
     clf.adapter_ = clf.adapter_scale_ = None
     calls = [*callbacks, *([Progress()] if clf.verbose else [])]
-    solved = Solved(model, fit.train, calls=calls, began=started)
-    with own_generator(), one_thread(), solved.watched():
+    solved = SingleStepTraining(model, fit.train, callbacks=calls, began=started)
+    with own_generator(), one_thread(), solved.run_callbacks():
         problem = _problem(clf, fit, rows)
-        chosen, unseen = _cross_validate(
+        best, unseen = _cross_validate(
             problem, clf, folds_of(clf, texts, targets, FOLDS, least=1), solved.pause
         )
         solved.pause()
-        weight, bias = problem.solve(np.arange(len(targets)), chosen)
+        weight, bias = problem.solve(np.arange(len(targets)), best)
         _set_weights(model, problem, weight, bias, problem.temperature(unseen))
-        solved.chosen = clf.chosen_ = {chosen.key: chosen.strength}
-        model.weights_source = clf.weights_source_ = f"{features}: {chosen}"
-        solved.solution = str(chosen)
+        solved.chosen = clf.chosen_ = {best.key: best.strength}
+        model.weights_source = clf.weights_source_ = f"{features}: {best}"
+        solved.solution = str(best)
         _evaluate(clf, fit, solved, problem, unseen)
     clf.history_, clf.best_step_ = Records(solved.history), 1
     clf.examples_ = counted(fit)
@@ -141,7 +141,9 @@ def check_settings(clf: Any) -> None:
     idle = [key for key in changed if key not in files or getattr(clf, key) != files[key]]
     if idle:
         what = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}"
-        warnings.warn(f"{what}, which is solved and not trained in steps", IdleSettingWarning, outside())
+        warnings.warn(
+            f"{what}, which is solved and not trained in steps", IdleSettingWarning, user_stacklevel()
+        )
 
 
 def idle_settings(clf: Any) -> list[str]:
@@ -211,10 +213,10 @@ class Problem:
 
     def candidates(self) -> list[Candidate]:
         """The models to choose from by cross-validation."""
-        name = RIDGE if not self.kind.labels_given else LOGISTIC if self.kind.binary else SVM
+        name = RIDGE if not self.kind.labels_given else LOGISTIC if self.kind.is_multilabel else SVM
         strengths = STRENGTHS[name] if self.cost <= MANY else STRENGTHS[name][1:3]
-        few = len(self.targets) <= FEW_EACH * self.outputs and self.outputs > 2 and self.cost <= MANY
-        softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and few]
+        too_few = len(self.targets) <= FEW_EACH * self.outputs and self.outputs > 2 and self.cost <= MANY
+        softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and too_few]
         return [Candidate(name, x) for x in strengths] + softmax
 
     def solve(self, rows: np.ndarray, candidate: Candidate) -> tuple[np.ndarray, np.ndarray]:
@@ -222,12 +224,12 @@ class Problem:
         if self.weights is not None:
             rows = rows[self.weights[rows] > 0]
         X, y = self.rows[rows], self.targets[rows]
-        if not self.kind.binary and (not len(y) or (self.kind.labels_given and y.min() == y.max())):
+        if not self.kind.is_multilabel and (not len(y) or (self.kind.labels_given and y.min() == y.max())):
             bias = np.zeros(self.outputs)
             bias[y[:1] if self.kind.labels_given else []] = SURE
             return np.zeros((self.outputs, X.shape[1])), bias
         weights = None if self.weights is None else self.weights[rows]
-        if self.kind.binary:
+        if self.kind.is_multilabel:
             per_label = [self._solve_label(X, y[:, k], weights, k, candidate) for k in range(self.outputs)]
             return np.stack([w for w, _ in per_label]), np.array([b for _, b in per_label])
         model = candidate.fit(X, y, weights, self.seed)
@@ -263,7 +265,9 @@ class Problem:
 
 def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
-    positive = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight) if kind.binary else None
+    positive = (
+        pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight) if kind.is_multilabel else None
+    )
     return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)
 
 
@@ -280,11 +284,13 @@ def _cross_validate(
         logits = np.empty((len(fold), problem.outputs))
         for number in folds:
             pause()
-            held = np.flatnonzero(fold == number)
+            held_rows = np.flatnonzero(fold == number)
             weight, bias = problem.solve(np.flatnonzero(fold != number), candidate)
-            logits[held] = problem.rows[held] @ weight.T + bias
+            logits[held_rows] = problem.rows[held_rows] @ weight.T + bias
         unseen = OutOfFoldLogits(rows, logits[rows])
-        metrics = clf.kind_.figures(clf, unseen.logits / problem.temperature(unseen), problem.targets[rows])
+        metrics = clf.kind_.validation_metrics(
+            clf, unseen.logits / problem.temperature(unseen), problem.targets[rows]
+        )
         score = metrics.pop(DECIDES, None)
         if score is None:
             score = -metrics["loss"] if clf.monitor == "loss" else metrics[clf.monitor]
@@ -303,7 +309,9 @@ def _set_weights(
         model.head.out.bias.copy_(torch.from_numpy(bias * scale))
 
 
-def _evaluate(clf: Any, fit: Fit, solved: Solved, problem: Problem, out_of_fold: OutOfFoldLogits) -> None:
+def _evaluate(
+    clf: Any, fit: Fit, solved: SingleStepTraining, problem: Problem, out_of_fold: OutOfFoldLogits
+) -> None:
     """Write the only record of the history, and set thresholds and a regressor's errors, from the validation
     examples or else from the out-of-fold logits."""
     kind, device = clf.kind_, torch.device("cpu")
@@ -311,19 +319,19 @@ def _evaluate(clf: Any, fit: Fit, solved: Solved, problem: Problem, out_of_fold:
     def logits(rows: Any) -> np.ndarray:
         return clf.table_rows(clf.model_, Windows(table_of(rows), rows.shape[0]), "logits", device)
 
-    seen = kind.figures(clf, logits(problem.rows), problem.targets)
-    record = {"train_loss": seen["loss"], "train_accuracy": seen.get("accuracy", 0.0)}
+    metrics = kind.validation_metrics(clf, logits(problem.rows), problem.targets)
+    record = {"train_loss": metrics["loss"], "train_accuracy": metrics.get("accuracy", 0.0)}
     unseen = out_of_fold.logits / problem.temperature(out_of_fold)
     targets = problem.targets[out_of_fold.rows]
-    clf.cross_validated_ = _reported(kind.figures(clf, unseen, targets))
-    if fit.held is not None:
-        unseen, targets = logits(clf.tokenizer_.rows(fit.held[0])), fit.held[1]
-        record |= _reported(kind.figures(clf, unseen, targets))
-    if kind.binary:
+    clf.cross_validated_ = _reported(kind.validation_metrics(clf, unseen, targets))
+    if fit.validation is not None:
+        unseen, targets = logits(clf.tokenizer_.rows(fit.validation[0])), fit.validation[1]
+        record |= _reported(kind.validation_metrics(clf, unseen, targets))
+    if kind.is_multilabel:
         clf.threshold_ = kind.threshold(fit.train, unseen, targets)
     if hasattr(clf, "errors_"):
-        clf.errors_ = clf._errors(clf.chances(unseen)[:, 0], kind.own(targets))
-    solved.done(record["train_loss"], record)
+        clf.errors_ = clf._errors(clf.chances(unseen)[:, 0], kind.to_numbers(targets))
+    solved.finish(record["train_loss"], record)
 
 
 def _reported(metrics: dict[str, float]) -> dict[str, float]:

@@ -52,7 +52,7 @@ from glassformer.inputs.sentences import Sentences
 from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import warn_of
-from glassformer.targets.token_tags import MEASURE, tag_figures
+from glassformer.targets.token_tags import MEASURE, tag_metrics
 from glassformer.tasks.build import (
     as_classifiers,
     build_model,
@@ -70,9 +70,9 @@ from glassformer.tasks.token_tagging.recipe import (
     TaggingRecipe,
 )
 from glassformer.train.callbacks import Callback
-from glassformer.train.config import suited
+from glassformer.train.config import auto_values_for
 from glassformer.train.loop import WordStream
-from glassformer.train.objectives import IGNORED, TaggedWords, hiding_of
+from glassformer.train.objectives import IGNORED, TaggedWords, input_masking
 
 CHUNK = 4096  # sentences encoded at a time, so that memory use stays constant
 
@@ -206,8 +206,8 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         words, self.temperature_ = check_words(self.fit_rows(X, y)), 1.0
         tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
         held, self.whole_words_ = None, whole_words_of(words)
-        well_formed = [repaired(own, self.scheme_) for own in tags]
-        self.repaired_ = sum(len(malformed(own, self.scheme_)) for own in tags)
+        well_formed = [repaired(sentence_tags, self.scheme_) for sentence_tags in tags]
+        self.repaired_ = sum(len(malformed(sentence_tags, self.scheme_)) for sentence_tags in tags)
         if self.repaired_:
             of = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
             warnings.warn(
@@ -220,27 +220,31 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         self.classes_ = np.asarray(classes)
         if validation is not None:
             X, y = check_two(validation, "sentences, tags")
-            others = check_words(self.rows_of(X), "validation sentences")
-            held = Tagged(others, self.true_tags(y, others, "validation tags"))
+            validation_words = check_words(self.rows_of(X), "validation sentences")
+            held = Tagged(validation_words, self.true_tags(y, validation_words, "validation tags"))
         elif fit.train.validation_fraction:
-            groups = [comparison_key(" ".join(sentence)) for sentence in words] if fit.together else None
+            groups = (
+                [comparison_key(" ".join(sentence)) for sentence in words] if fit.group_duplicates else None
+            )
             parts = random_split([words, well_formed], fit.train.validation_fraction, fit.train.seed, groups)
-            (words, well_formed), (others, own) = parts
-            held = Tagged(others, own)
+            (words, well_formed), (validation_words, sentence_tags) = parts
+            held = Tagged(validation_words, sentence_tags)
         return Tagged(words, well_formed), held
 
     def _prepare(self, fit: Fit) -> tuple[WordRows, WordRows | None]:
         text, model = as_classifiers(fit.configs, LONGEST, "tokens")
         self.tokenizer_ = build_tokenizer(text, model, list(map(" ".join, fit.examples.words)))
         self.length_ = text.max_length
-        return self.encode(fit.examples.words), None if fit.held is None else self.encode(fit.held.words)
+        return self.encode(fit.examples.words), None if fit.validation is None else self.encode(
+            fit.validation.words
+        )
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> WordRows:
         """Tokenize checked sentences, with the first token of each word."""
         return encode_words(self.tokenizer_, sentences, max_length=self.length_)
 
-    def _choose(self, fit: Fit) -> dict[str, Any]:
-        return suited(fit.train, fit.network, is_from_scratch(self.model), len(fit.examples.words))
+    def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
+        return auto_values_for(fit.train, fit.network, is_from_scratch(self.model), len(fit.examples.words))
 
     def _build(self, fit: Fit) -> Any:
         text, model = as_classifiers(fit.configs, LONGEST, "tokens")
@@ -249,7 +253,9 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
     def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
         """The class index of each tag ``[W]``, int64; -100 for a tag that was not seen in training."""
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
-        return np.array([number.get(tag, IGNORED) for own in tags for tag in own], np.int64)
+        return np.array(
+            [number.get(tag, IGNORED) for sentence_tags in tags for tag in sentence_tags], np.int64
+        )
 
     def _loop(self, fit: Fit) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
         train: TaggerFitConfig = fit.train
@@ -257,30 +263,32 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
         words = len(rows.first)
         stream = WordStream(rows.table, settings, train.accumulate, train.seed, fit.device, words=words)
-        hide = hiding_of(train, self.tokenizer_, first=False)
+        masking = input_masking(train, self.tokenizer_, mask_first=False)
         targets = rows.on_first(self.numbers(fit.examples.tags), IGNORED)
-        objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, hide)
-        return stream, objective, None if fit.held is None else self._evaluator(fit)
+        objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, masking)
+        return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
     def _evaluator(self, fit: Fit) -> Callable[[], dict[str, float]]:
-        held, truth = fit.held.tags, self.numbers(fit.held.tags)
+        held, truth = fit.validation.tags, self.numbers(fit.validation.tags)
 
         def evaluate() -> dict[str, float]:
-            logits = self.word_logits(fit.network, fit.held_table, fit.device)
-            known = truth != IGNORED
-            probabilities = softmax(logits)[known, truth[known]]
-            loss = -float(np.log(np.maximum(probabilities, 1e-300)).mean()) if known.any() else 0.0
-            predicted = self.decide(fit.held_table.split(logits))
-            metrics = tag_figures(held, predicted, self.scheme_, bootstrap=0)
+            logits = self.word_logits(fit.network, fit.validation_table, fit.device)
+            has_tag = truth != IGNORED
+            probabilities = softmax(logits)[has_tag, truth[has_tag]]
+            loss = -float(np.log(np.maximum(probabilities, 1e-300)).mean()) if has_tag.any() else 0.0
+            predicted = self.decide(fit.validation_table.split(logits))
+            metrics = tag_metrics(held, predicted, self.scheme_, bootstrap=0)
             return {"loss": loss, "accuracy": metrics["accuracy"], MEASURE: metrics[MEASURE]}
 
         return evaluate
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        pairs = [(fit.table, fit.examples), (fit.held_table, fit.held)][: 1 if fit.held is None else 2]
+        pairs = [(fit.table, fit.examples), (fit.validation_table, fit.validation)][
+            : 1 if fit.validation is None else 2
+        ]
         arrays: list[np.ndarray | None] = []
-        for rows, own in pairs:
-            arrays += [rows.table.ids, rows.table.starts, rows.first, self.numbers(own.tags)]
+        for rows, tags in pairs:
+            arrays += [rows.table.ids, rows.table.starts, rows.first, self.numbers(tags.tags)]
         return arrays
 
     # --- prediction ------------------------------------------------------------------------------
@@ -341,7 +349,9 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
 
     def decide(self, rows: Sequence[np.ndarray]) -> list[list[str]]:
         """Tags from the logits or probabilities ``[W_i, C]`` of each sentence."""
-        return self._repaired([self.classes_[own.argmax(1)].tolist() for own in rows])
+        return self._repaired(
+            [self.classes_[probabilities_of.argmax(1)].tolist() for probabilities_of in rows]
+        )
 
     def spans(
         self, X: Sequence[Any], probabilities: Sequence[np.ndarray] | None = None
@@ -354,19 +364,21 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
             probabilities: of these sentences, if known.
         """
         X = read_rows(self.rows_of(X), "sentences", "sentences", whole=is_sentence)
-        found = self.predict_proba(X) if probabilities is None else probabilities
-        classes, tags, whole = self.classes_.tolist(), self.decide(found), self._whole()
+        probabilities_of = self.predict_proba(X) if probabilities is None else probabilities
+        classes, tags, whole = self.classes_.tolist(), self.decide(probabilities_of), self._whole()
         return [
-            tagged_spans(x if isinstance(x, str) else list(x), own, rows, classes, self.scheme_, whole)
-            for x, own, rows in zip(X, tags, found, strict=True)
+            tagged_spans(
+                x if isinstance(x, str) else list(x), sentence_tags, rows, classes, self.scheme_, whole
+            )
+            for x, sentence_tags, rows in zip(X, tags, probabilities_of, strict=True)
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """Entity F1 as in seqeval; accuracy for plain tags without "O". Tags in another spelling or scheme
         count as the spans that they mean, with an ``OtherSpellingWarning``."""
-        words, known = check_words(self.rows_of(X)), {*self.classes_.tolist()}
+        words, classes = check_words(self.rows_of(X)), {*self.classes_.tolist()}
         pairs = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
-        other = [(a, b) for own in pairs for a, b in zip(*own, strict=True) if a not in known]
+        other = [(a, b) for pair in pairs for a, b in zip(*pair, strict=True) if a not in classes]
         warn_of(respelled_message([a for a, _ in other], [b for _, b in other]))
         metrics = self.judge(X, y, bootstrap=0)
         plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
@@ -375,10 +387,10 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
     ) -> dict[str, Any]:
-        """All metrics of ``targets.token_tags.tag_figures``; ``answers``: predicted tags, if known."""
+        """All metrics of ``targets.token_tags.tag_metrics``; ``answers``: predicted tags, if known."""
         words = check_words(self.rows_of(X))
         truth = self.true_tags(y, words)
-        return tag_figures(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
+        return tag_metrics(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
 
     def true_tags(self, y: Any, words: Sequence[Sequence[str]], origin: str = "tags") -> list[list[str]]:
         """Convert true tags to this tagger's scheme, and repair malformed ones.
@@ -424,7 +436,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         return WordTags(self)
 
     def _repaired(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
-        return [repaired(own, self.scheme_) for own in tags]
+        return [repaired(sentence_tags, self.scheme_) for sentence_tags in tags]
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -477,9 +489,9 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
             raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
         tokenizer = load_tokenizer(folder)
         model = load_pretrained(fitting(checkpoint, tokenizer, str(folder)))
-        (names,), scheme, said = read_names(names)
-        if said:
-            warnings.warn(f"{where}: {said}", MalformedTagsWarning, stacklevel=4)
+        (names,), scheme, message = read_names(names)
+        if message:
+            warnings.warn(f"{where}: {message}", MalformedTagsWarning, stacklevel=4)
         return cls.from_parts(
             {"model": str(folder)},
             model,

@@ -15,7 +15,7 @@ from glassformer.tasks.sections import (
     TextRows,
     TokenHeadConfig,
 )
-from glassformer.train.config import Maskable, SuitedFitConfig, TokenBatches
+from glassformer.train.config import AutoFitConfig, Maskable, TokenBatches
 
 
 @section
@@ -73,7 +73,7 @@ class TaggerModelConfig(TokenHeadConfig):
 
 
 @section
-class TaggerFitConfig(TokenBatches, Maskable, SuitedFitConfig):
+class TaggerFitConfig(TokenBatches, Maskable, AutoFitConfig):
     """Training; the loss is a mean over words."""
 
     label_smoothing: float = setting(0.0, "share of the target probability that is spread over all tags")

@@ -40,7 +40,7 @@ from glassformer.targets.token_tags import (
     TokenTags,
     errors_of,
     frequent_tags,
-    tag_figures,
+    tag_metrics,
     word_log_loss,
 )
 from glassformer.tasks.card import export
@@ -73,8 +73,8 @@ def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> Tagge
     )
     converted = iter(reading.tags)
     splits = {name: replace(s, tags=[next(converted) for _ in s.words]) for name, s in tagged.items()}
-    said = (reading.message,) if reading.message else ()
-    return replace(dataset, splits=dataset.splits | splits, messages=(*dataset.messages, *said))
+    message = (reading.message,) if reading.message else ()
+    return replace(dataset, splits=dataset.splits | splits, messages=(*dataset.messages, *message))
 
 
 def preview_data(context: RunContext) -> DataPreview:
@@ -84,11 +84,11 @@ def preview_data(context: RunContext) -> DataPreview:
         check_words(list(settings.sentences), "evaluate.sentences")
     setting = context.recipe.text.scheme
     scheme = read_tags(splits.train.tags or (), setting).scheme
-    known = _kinds(splits.train, scheme)
+    training_kinds = _kinds(splits.train, scheme)
     lines = [*splits.dataset.messages, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
     lines += nothing_held_out(splits, "sentences", "tags")
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
-        if unseen := sorted(_kinds(split, scheme) - known):
+        if unseen := sorted(_kinds(split, scheme) - training_kinds):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(unseen)}")
     dataset = replace(splits.dataset, splits=splits.parts())
     return DataPreview(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
@@ -113,10 +113,10 @@ def evaluate(context: RunContext) -> dict[str, Any]:
         text = conll(judged.words, judged.tags, predicted)
         replace_text(context.folder / "predictions.conll", text)
     if recipe.evaluate.sentences:
-        given = list(recipe.evaluate.sentences)
+        texts = list(recipe.evaluate.sentences)
         out["sentences"] = [
             {"text": text, "spans": [span.to_dict() for span in spans]}
-            for text, spans in zip(given, tagger.spans(given), strict=True)
+            for text, spans in zip(texts, tagger.spans(texts), strict=True)
         ]
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
@@ -127,16 +127,18 @@ def _metrics(
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     probabilities, tags = tagger.predict_proba(split.words, progress=progress), split.tags or []
     metrics = tagger.judge(split.words, tags, bootstrap=bootstrap, answers=tagger.decide(probabilities))
-    truth = [tag for own in tagger.true_tags(tags, split.words, split.origin) for tag in own]
+    truth = [
+        tag for sentence_tags in tagger.true_tags(tags, split.words, split.origin) for tag in sentence_tags
+    ]
     loss = word_log_loss(np.concatenate(probabilities), truth, tagger.classes_.tolist())
     return metrics | {"log_loss": loss}, probabilities
 
 
-def _baseline(context: RunContext, judged: TaggedSplit) -> dict[str, Any]:
+def _baseline(context: RunContext, split: TaggedSplit) -> dict[str, Any]:
     started, tagger, train = time.perf_counter(), context.estimator, context.data.train
-    guess = frequent_tags(train, judged, tagger.scheme_)
+    guess = frequent_tags(train, split, tagger.scheme_)
     metrics = tagger.judge(
-        judged.words, judged.tags or [], bootstrap=context.recipe.evaluate.bootstrap, answers=guess
+        split.words, split.tags or [], bootstrap=context.recipe.evaluate.bootstrap, answers=guess
     )
     return metrics | {"seconds": time.perf_counter() - started}
 
@@ -152,7 +154,7 @@ class TagsOutOfFold(OutOfFold):
         super().__init__(recipe, splits, estimator)
         tags = self.train.tags or []
         self.scheme = read_tags(tags, recipe.text.scheme).scheme
-        self.truth = [repaired(own, self.scheme) for own in tags]
+        self.truth = [repaired(sentence_tags, self.scheme) for sentence_tags in tags]
         self.classes = classes_of(self.truth, self.scheme)
         if len(self.classes) < 2:
             raise OneClassError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
@@ -161,7 +163,9 @@ class TagsOutOfFold(OutOfFold):
         """The fold of each sentence, stratified by whether it has spans, if there are enough of both."""
         d, train = self.recipe.data, self.train
         groups = copy_keys(train) if d.copies == "together" else None
-        kinds = ["spans" if spans_of(own, self.scheme) else "none" for own in train.tags or []]
+        kinds = [
+            "spans" if spans_of(sentence_tags, self.scheme) else "none" for sentence_tags in train.tags or []
+        ]
         firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
         if len(firsts) < folds:
             what = f"{len(firsts)} different sentences for {folds} folds"
@@ -170,31 +174,31 @@ class TagsOutOfFold(OutOfFold):
             kinds = ["sentence"] * len(kinds)
         return stratified_folds(kinds, folds, d.split_seed, groups)
 
-    def evaluate(self, model: TokenTagger, held: TaggedSplit) -> tuple[int, dict[str, Any], np.ndarray]:
-        found, own = model.predict_proba(held.words), model.classes_.tolist()
-        known = [(i, self.classes.index(tag)) for i, tag in enumerate(own) if tag in self.classes]
-        p = np.concatenate(found)
+    def evaluate(self, model: TokenTagger, split: TaggedSplit) -> tuple[int, dict[str, Any], np.ndarray]:
+        probabilities, model_classes = model.predict_proba(split.words), model.classes_.tolist()
+        columns = [(i, self.classes.index(tag)) for i, tag in enumerate(model_classes) if tag in self.classes]
+        p = np.concatenate(probabilities)
         wide = np.zeros((len(p), len(self.classes)))  # 0 for a tag that the fold's training part lacks
-        wide[:, [j for _, j in known]] = p[:, [i for i, _ in known]]
-        truth = [repaired(tags, self.scheme) for tags in held.tags or []]
-        scores = tag_figures(truth, model.decide(found), self.scheme, bootstrap=0)
+        wide[:, [j for _, j in columns]] = p[:, [i for i, _ in columns]]
+        truth = [repaired(tags, self.scheme) for tags in split.tags or []]
+        scores = tag_metrics(truth, model.decide(probabilities), self.scheme, bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}
         metrics["log_loss"] = word_log_loss(wide, [tag for tags in truth for tag in tags], self.classes)
         return scores["n"], metrics, wide.astype(np.float32)
 
-    def per_example(self, answers: np.ndarray, held: np.ndarray) -> list[np.ndarray] | None:
-        counts = [len(self.train.words[i]) for i in held.tolist()]
+    def per_example(self, answers: np.ndarray, split: np.ndarray) -> list[np.ndarray] | None:
+        counts = [len(self.train.words[i]) for i in split.tolist()]
         return np.split(answers, np.cumsum(counts)[:-1]) if sum(counts) == len(answers) else None
 
     def pooled_metrics(
-        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], records: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         guesses: list[list[str]] = [[] for _ in self.truth]
-        for held, rows in answers:
-            for i, own in zip(held.tolist(), rows, strict=True):
-                guesses[i] = repaired([self.classes[c] for c in own.argmax(1).tolist()], self.scheme)
+        for indices, rows in answers:
+            for i, row in zip(indices.tolist(), rows, strict=True):
+                guesses[i] = repaired([self.classes[c] for c in row.argmax(1).tolist()], self.scheme)
         replace_text(folder / "predictions.conll", conll(self.train.words, self.truth, guesses))
-        test = tag_figures(self.truth, guesses, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
+        test = tag_metrics(self.truth, guesses, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
         about = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
         return about | {"test": test, "label_names": self.classes}
 
@@ -204,8 +208,8 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     split = split_to_evaluate(context, source, load, "sentences", "tagged split")
     scheme = context.estimator.scheme_
     true = context.estimator.true_tags(split.tags, split.words, split.origin)
-    known = {kind_of_tag(tag, scheme) for tag in context.estimator.classes_.tolist()}
-    if unknown := sorted(_kinds(replace(split, tags=true), scheme) - known):
+    known_kinds = {kind_of_tag(tag, scheme) for tag in context.estimator.classes_.tolist()}
+    if unknown := sorted(_kinds(replace(split, tags=true), scheme) - known_kinds):
         context.log(f"kinds of spans that the model does not know: {', '.join(unknown)}")
     with context.count("evaluating", len(split)) as progress:
         return _metrics(context.estimator, split, context.recipe.evaluate.bootstrap, progress)[0]
@@ -213,16 +217,16 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
 
 def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
     """One record per text or list of words: its words, tags and spans."""
-    found = tagger.predict_proba(X)
-    words, tags, spans = tagger.words_of(X), tagger.decide(found), tagger.spans(X, found)
+    probabilities = tagger.predict_proba(X)
+    words, tags, spans = tagger.words_of(X), tagger.decide(probabilities), tagger.spans(X, probabilities)
     return [
         {
             "text": x if isinstance(x, str) else " ".join(x),
-            "words": own,
+            "words": sentence_tags,
             "tags": given,
             "spans": [span.to_dict() for span in marked],
         }
-        for x, own, given, marked in zip(X, words, tags, spans, strict=True)
+        for x, sentence_tags, given, marked in zip(X, words, tags, spans, strict=True)
     ]
 
 
@@ -231,12 +235,12 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     split, tagger = context.data.judged, context.estimator
     if split is None or context.answers is None:
         return {}
-    found = tagger.spans(split.words, context.answers)
-    order = sorted(range(len(split)), key=lambda i: -_wrong(split, found, i, tagger.scheme_))
+    spans_found = tagger.spans(split.words, context.answers)
+    order = sorted(range(len(split)), key=lambda i: -_wrong(split, spans_found, i, tagger.scheme_))
     examples = []
     for i in order[: context.recipe.evaluate.shown]:
         truth = spans_of(split.tags[i], tagger.scheme_)
-        guess = _of_counted(found[i], split.tags[i])
+        guess = _of_counted(spans_found[i], split.tags[i])
         examples.append(
             {
                 "where": place(split.origin, i, split.rows),
@@ -249,20 +253,20 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     return {"spans.json": {"examples": examples}}
 
 
-def _of_counted(found: list, tags: Sequence[str]) -> dict[Span, float]:
+def _of_counted(spans: list, tags: Sequence[str]) -> dict[Span, float]:
     """Predicted spans and their probabilities, reduced to words that count (not tagged -100)."""
-    counted = tagged_places(tags)
+    is_counted = tagged_places(tags)
     out = {}
-    for span in found:
-        if inside := [i for i in counted if span.first <= i < span.last]:
+    for span in spans:
+        if inside := [i for i in is_counted if span.first <= i < span.last]:
             out[Span(span.kind, inside[0], inside[-1] + 1)] = span.probability
     return out
 
 
-def _wrong(split: TaggedSplit, found: list, i: int, scheme: Scheme) -> float:
+def _wrong(split: TaggedSplit, spans: list, i: int, scheme: Scheme) -> float:
     """How wrong a sentence is: missed spans plus the probabilities of wrong ones."""
     truth = {*spans_of((split.tags or [])[i], scheme)}
-    guess = _of_counted(found[i], (split.tags or [])[i])
+    guess = _of_counted(spans[i], (split.tags or [])[i])
     return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
 
 
@@ -270,7 +274,7 @@ def example_fixture() -> tuple[TokenTagger, tuple]:
     """A minimal estimator, and sentences in which animals are tagged."""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     words = [text.split() for text in TINY_TEXTS]
-    tags = [["B-animal" if word in ("dog", "cat") else "O" for word in own] for own in words]
+    tags = [["B-animal" if word in ("dog", "cat") else "O" for word in sentence] for sentence in words]
     return TokenTagger("encoder-mini", **settings), (words, tags)
 
 

@@ -100,22 +100,24 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
         source, target, validation = data
-        pairs, held = check_both(self.fit_rows(source), target), None
+        pairs, validation_data = check_both(self.fit_rows(source), target), None
         if validation is not None:
             source, target = check_two(validation, "source texts, target texts")
-            held = check_both(self.rows_of(source), target, where="validation")
-        if held is None and fit.train.validation_fraction:
-            groups = list(map(comparison_key, pairs[0])) if fit.together else None
-            pairs, held = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
-        return pairs, held
+            validation_data = check_both(self.rows_of(source), target, where="validation")
+        if validation_data is None and fit.train.validation_fraction:
+            groups = list(map(comparison_key, pairs[0])) if fit.group_duplicates else None
+            pairs, validation_data = random_split(
+                pairs, fit.train.validation_fraction, fit.train.seed, groups
+            )
+        return pairs, validation_data
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
         self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(fit.configs["text"], *fit.examples)
-        sources, targets = self._both(fit.examples)
+        sources, targets = self._encode_both(fit.examples)
         self.truncated_ = int((sources.truncated | targets.truncated).sum())
-        return (sources, targets), None if fit.held is None else self._both(fit.held)
+        return (sources, targets), None if fit.validation is None else self._encode_both(fit.validation)
 
-    def _both(self, pairs: Sequence[Sequence[str]]) -> tuple[TokenTable, TokenTable]:
+    def _encode_both(self, pairs: Sequence[Sequence[str]]) -> tuple[TokenTable, TokenTable]:
         return self.encode(pairs[0]), self.encode(pairs[1], source=False)
 
     def _build(self, fit: Fit) -> TransformerSeq2Seq | RecurrentSeq2Seq:
@@ -128,8 +130,8 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         sources, targets = fit.table
         stream = PairStream(sources, targets, settings, train.accumulate, train.seed, fit.device)
         judge = None
-        if fit.held is not None:
-            sources, targets = fit.held_table
+        if fit.validation is not None:
+            sources, targets = fit.validation_table
             judge = teacher_forced_evaluator(
                 fit.network, sources, targets, self.batch_tokens or 8192, fit.device
             )
@@ -137,7 +139,9 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         return [
-            array for table in (*fit.table, *(fit.held_table or ())) for array in (table.ids, table.starts)
+            array
+            for table in (*fit.table, *(fit.validation_table or ()))
+            for array in (table.ids, table.starts)
         ]
 
     # --- translation -----------------------------------------------------------------------------
@@ -184,8 +188,8 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         """
         check_is_fitted(self, "model_")
         table = self._sources(texts, rows, origin)
-        found = self.search(table, beam, length_penalty, max_tokens, progress)
-        return [detokenize(self.target_tokenizer_, best[0].tokens) for best in found]
+        hypotheses = self.search(table, beam, length_penalty, max_tokens, progress)
+        return [detokenize(self.target_tokenizer_, best[0].tokens) for best in hypotheses]
 
     @computes
     def search(

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from glassformer.config import Section, positional, section, setting
 from glassformer.errors import NotForThisModelError
 from glassformer.tasks.sections import DrawnData, RecipeKeys, TextRows
-from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
+from glassformer.train.config import CLASSIFIER_KEYS, FitConfig, TokenBatches
 
 OTHER_MODEL = {  # model -> keys that belong to the other one
     "transformer": ("attention", "cell"),
@@ -103,7 +103,7 @@ class TranslationFitConfig(TokenBatches, FitConfig):
         0.1, "share of the target probability that is spread over the vocabulary"
     )
 
-    RETIRED: ClassVar = OF_CLASSIFIERS
+    RETIRED: ClassVar = CLASSIFIER_KEYS
 
 
 @section

@@ -120,8 +120,8 @@ def translate_truncated(
 ) -> list[str]:
     """``Translator.translate``, but texts longer than ``max_length`` are truncated, as in training, so that a
     long sentence does not make the evaluation of a run fail."""
-    found = translator.search(translator.encode(texts, True), beam, length_penalty)
-    return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in found]
+    hypotheses = translator.search(translator.encode(texts, True), beam, length_penalty)
+    return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in hypotheses]
 
 
 def count_truncated(translator: Translator, split: PairSplit) -> int:
@@ -153,18 +153,18 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
     split = pairs.judged or pairs.train
     table = translator.encode(split.source[:2000], True)
     order = np.argsort(np.abs(table.lengths - 14), kind="stable")
-    chosen = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
+    numbers = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
     examples = []
-    for i in chosen:
-        found = translator.align(split.source[i], recipe.evaluate.beam, recipe.evaluate.length_penalty)
+    for i in numbers:
+        alignment = translator.align(split.source[i], recipe.evaluate.beam, recipe.evaluate.length_penalty)
         examples.append(
             {
                 "text": split.source[i],
                 "reference": split.target[i],
-                "translation": found.translation,
-                "source": found.source,
-                "target": found.target,
-                "weights": np.round(found.weights, 4).tolist(),
+                "translation": alignment.translation,
+                "source": alignment.source,
+                "target": alignment.target,
+                "weights": np.round(alignment.weights, 4).tolist(),
             }
         )
     return examples

@@ -52,10 +52,10 @@ from glassformer.train.word_vectors import (
     WordStream,
     adam_config,
     first_vectors,
+    initial_vectors_of,
     norms,
     run_fast,
     skipgram_loss,
-    vectors_before,
 )
 
 # Names of gensim's Word2Vec and KeyedVectors -> what to write instead.
@@ -104,7 +104,7 @@ class Word2Vec(Estimator, VectorsConfig):
 
     RECIPE, INPUTS, is_example = VectorsRecipe, sentences.Sentences(), staticmethod(is_sentence)
     SAVED_STATE = ("train_seconds",)
-    ALONE = "word vectors are trained by threads of one process"
+    SINGLE_PROCESS_REASON = "word vectors are trained by threads of one process"
 
     words_: tuple[str, ...] = fitted()
     counts_: np.ndarray = fitted()
@@ -183,7 +183,7 @@ class Word2Vec(Estimator, VectorsConfig):
         self._index()
 
     def _fit_fast(self, corpus, config, fingerprint, folder, resumes, tell) -> None:
-        training = FastTraining(corpus, config, fingerprint, self._before())
+        training = FastTraining(corpus, config, fingerprint, self._old_defaults())
         if resumes:
             training.load(folder)
         run_fast(training, folder, tell)
@@ -205,7 +205,7 @@ class Word2Vec(Estimator, VectorsConfig):
         first = first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
         model.centres.weight.data.copy_(torch.from_numpy(first))
         optimizer, steps = MasterOptimizer(model, train, torch.float32), count_steps(stream, train.epochs)
-        training = Training(model, optimizer, train, steps, fingerprint, self._before())
+        training = Training(model, optimizer, train, steps, fingerprint, self._old_defaults())
         calls = list(callbacks)
         if folder is not None:
             if resumes:
@@ -227,7 +227,7 @@ class Word2Vec(Estimator, VectorsConfig):
             raise ConfigError("the first vectors are not known", where="Word2Vec", fix="Train them here")
         params = self.get_params()
         out = Word2Vec(**params)
-        vectors = vectors_before(len(self), params["dim"], params["seed"], self.norms_)
+        vectors = initial_vectors_of(len(self), params["dim"], params["seed"], self.norms_)
         out._set_tables(self.words_, vectors, self.counts_)
         return out
 
@@ -267,9 +267,9 @@ class Word2Vec(Estimator, VectorsConfig):
         self._check_fitted()
         if (found := self._find(word)) is not None:
             return found
-        same = [w for w in self.words_ if w.casefold() == str(word).casefold()]
-        near = same or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
-        fix = f"Did you mean {' or '.join(map(repr, near))}?" if near else "words_ lists them"
+        same_word = [w for w in self.words_ if w.casefold() == str(word).casefold()]
+        suggestions = same_word or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
+        fix = f"Did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "words_ lists them"
         what = f"the word {word!r} is not among the {len(self.words_):,} that have a vector"
         raise UnknownWord(what, where="Word2Vec", fix=fix)
 
@@ -323,13 +323,13 @@ class Word2Vec(Estimator, VectorsConfig):
                 zeros, or not finite.
         """
         self._check_fitted()
-        given = [word] if isinstance(word, str) else word
-        if isinstance(given, Sequence) and len(given) and all(isinstance(w, str) for w in given):
-            rows = [self.number(w) for w in given]
+        words = [word] if isinstance(word, str) else word
+        if isinstance(words, Sequence) and len(words) and all(isinstance(w, str) for w in words):
+            rows = [self.number(w) for w in words]
             away = [self.number(w) for w in ([negative] if isinstance(negative, str) else negative)]
             if len(rows) == 1 and not away:
-                return self._near(self.vectors_[rows[0]], count, rows)
-            return self._near(self.units_[rows].sum(0) - self.units_[away].sum(0), count, rows + away)
+                return self._suggestions(self.vectors_[rows[0]], count, rows)
+            return self._suggestions(self.units_[rows].sum(0) - self.units_[away].sum(0), count, rows + away)
         try:
             query = np.asarray(word, np.float32)
         except (TypeError, ValueError):
@@ -343,15 +343,15 @@ class Word2Vec(Estimator, VectorsConfig):
             )
         if not np.isfinite(query).all() or not query.any():
             raise InputError("a vector without a direction: all 0, or not finite", where="most_similar")
-        return self._near(query, count, [])
+        return self._suggestions(query, count, [])
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
         """Words nearest to ``a - b + c`` (king - man + woman) with cosines; a, b and c are never returned."""
         rows = [self.number(w) for w in (a, b, c)]
         x, y, z = self.units_[rows]
-        return self._near(x - y + z, count, rows)
+        return self._suggestions(x - y + z, count, rows)
 
-    def _near(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
+    def _suggestions(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
         if not isinstance(count, int | np.integer) or count < 1:
             raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]

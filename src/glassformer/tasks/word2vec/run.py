@@ -55,15 +55,15 @@ def load_texts(data: CorpusConfig) -> Texts:
         labels=False,
     )
     texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
-    excluded = {split: sum(text in there for text in texts) for split, there in hidden.items() if there}
+    excluded = {split: sum(text in exists for text in texts) for split, exists in hidden.items() if exists}
     never = set().union(*hidden.values())
-    kept = [text for text in texts if text not in never]
-    if texts and not kept:
+    remaining = [text for text in texts if text not in never]
+    if texts and not remaining:
         what = f"no text is left: each one is also in {' or '.join(excluded)}"
         raise DataError(
             what, where=data.source, fix="Take other splits, or leave none out: --set 'exclude=[]'"
         )
-    words = list(map((_MARK if data.punctuation else _WORD).findall, kept))
+    words = list(map((_MARK if data.punctuation else _WORD).findall, remaining))
     if not any(words):
         raise DataError("no text holds a word", where=data.source, fix="Give texts of words")
     return Texts(words, excluded, named.rejected)
