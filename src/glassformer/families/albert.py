@@ -46,8 +46,8 @@ NAMES = replace(
         "mlm.norm": "predictions.LayerNorm",
         "spans.out": "qa_outputs",
     },
-    whole={"mlm.bias": "predictions.bias"},
-    dropped={
+    full_names={"mlm.bias": "predictions.bias"},
+    ignored={
         "embeddings.position_ids": "a constant 0, 1, 2, ...",
         "predictions.decoder.weight": "tied to the token embeddings",
         "predictions.decoder.bias": "the same as predictions.bias",

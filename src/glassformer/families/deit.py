@@ -22,7 +22,7 @@ from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 NAMES = replace(
     vit.NAMES,
     prefix="deit.",
-    whole={**vit.NAMES.whole, "embeddings.registers": "embeddings.distillation_token"},
+    full_names={**vit.NAMES.full_names, "embeddings.registers": "embeddings.distillation_token"},
 )
 TWO_HEADS = ("cls_classifier", "distillation_classifier")
 WEIGHTS, BIASES = ([f"{head}.{part}" for head in TWO_HEADS] for part in ("weight", "bias"))

@@ -193,7 +193,7 @@ def pooling_of(sentences: Sentences, name: str) -> str:
         "lowercased texts" if sentences.lowercase else "a prompt" if sentences.prompt(None, None) else ""
     )
     unusual = "truncation" if sentences.truncate_dim is not None else unusual
-    pooling = pooling_of(sentences)
+    pooling = matching_pooling(sentences)
     if pooling is None or steps or unusual:
         what = f"{name!r} makes its vectors by {unusual or ' and '.join([*sentences.pool.modes, *steps])}"
         raise NotForThisModelError(
