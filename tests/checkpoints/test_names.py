@@ -238,7 +238,7 @@ def test_other_adapters_are_refused(tmp_path):
         (
             (
                 {f"{root}embeddings.LayerNorm.weight": draw(D)},
-                "whole layers of the encoder: embeddings.norm.weight",
+                "fully trained layers of the encoder: embeddings.norm.weight",
             ),
             ({f"{root}poem.weight": draw(3)}, "unexpected tensors: poem.weight"),
             ({f"{root}{low}".replace(".0.", ".x."): draw(3, D)}, "unexpected tensors"),

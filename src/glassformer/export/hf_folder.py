@@ -147,7 +147,7 @@ def export_hf(
         result["clean"] = getattr(clf, "clean", "none")
         if not kind.ANSWERS:  # embedders: the width
             result.update(kind.counts(expected))
-        if left_out := kind.not_exported():
+        if left_out := kind.left_out():
             result["left_out"] = left_out
         hub = family_of(given.config).hub
         if not whole and hub is not None:

@@ -95,7 +95,7 @@ class HubLayout:
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
             same = config.head_activation == self.head_activation or config.head_type == "linear"
             return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide and same
-        named = {*self.names.encoder, *self.names.whole}
+        named = {*self.names.encoder, *self.names.full_names}
         return config.pooling is None or POOLED_BY.get(config.pooling) in named
 
 

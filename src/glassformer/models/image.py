@@ -54,7 +54,7 @@ class ImageEncoderConfig:
         if self.pooling == "first-mean" and not self.embedding.class_token:
             what = "first-mean reads a class token, which this model lacks"
             raise ConfigError(what, where="pooling", fix="Use mean")
-        if self.pooling == "first-two" and self.embedding.before < 2:
+        if self.pooling == "first-two" and self.embedding.num_prefix < 2:
             what = "first-two reads a class token and a register, which this model lacks"
             raise ConfigError(what, where="pooling", fix="Use first or mean")
 

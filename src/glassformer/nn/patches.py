@@ -92,7 +92,7 @@ class PatchConfig:
     @property
     def placed(self) -> int:
         """Number of rows before the patches that have a learned position."""
-        return self.before if self.register_positions else int(self.class_token)
+        return self.num_prefix if self.register_positions else int(self.class_token)
 
     @property
     def num_tokens(self) -> int:
@@ -172,7 +172,7 @@ class PatchEmbedding(nn.Module):
         self.projection = nn.Linear((c.stem or c.channels) * math.prod(self.patch), c.d_model, bias=c.bias)
         self.cls = nn.Parameter(torch.zeros(c.d_model)) if c.class_token else None
         self.positions = (
-            nn.Parameter(torch.zeros(c.num_tokens - c.before + c.placed, c.d_model))
+            nn.Parameter(torch.zeros(c.num_tokens - c.num_prefix + c.placed, c.d_model))
             if c.positions == "learned"
             else None
         )

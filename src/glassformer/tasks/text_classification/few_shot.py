@@ -25,6 +25,7 @@ from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device, use_own_generator
 from glassformer.tasks.auto import Mirror, StopUnsaved, _become, folds_of
+from glassformer.tasks.build import matching_pooling
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
