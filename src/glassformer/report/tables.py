@@ -21,7 +21,9 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     seconds = run.metrics.get("seconds") or {}
     times = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
     model_scores = {
-        k: scores.get(k) for measure in target_of(scores).main_metrics for k in (measure, f"{measure}_interval")
+        k: scores.get(k)
+        for measure in target_of(scores).main_metrics
+        for k in (measure, f"{measure}_interval")
     }
     rows = [{"name": "This model", "seconds": sum(times) if times else None, "kind": "ours"} | model_scores]
     empty = dict.fromkeys((*target_of(scores).main_metrics, "seconds"))
