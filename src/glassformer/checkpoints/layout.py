@@ -49,9 +49,7 @@ PROBLEMS = {
 OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout", "sides")
 
 
-def restore(
-    model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str
-) -> Model:
+def restore(model_class: Callable[[Any], Model], config: Any, state: dict[str, Tensor], where: str) -> Model:
     """Create a model from a config, and load its tensors.
 
     Names and shapes are compared before memory is allocated, because a config may describe too large a model.
@@ -59,9 +57,9 @@ def restore(
     Raises:
         CheckpointError: tensors do not match (the message names them), or the config is not valid.
     """
-    compare(on_meta(model_class, config, len(tensors), where).state_dict(), tensors, where)
+    compare(on_meta(model_class, config, len(state), where).state_dict(), state, where)
     model = uninitialized(model_class, config, where)
-    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    model.load_state_dict({name: tensor.float() for name, tensor in state.items()})
     return model
 
 

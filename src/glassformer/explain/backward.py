@@ -54,9 +54,7 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
     rules = Rules(
         lambda scores: _Softmax.apply(scores, temperature), (0.25, 0.25, 0.5), lambda f, h: f(h), 0.5
     )
-    scores, _ = _gradient_x_input(
-        subject, target, rules, lambda model, *states: model.apply_heads(*states).logits
-    )
+    scores, _ = _gradient_x_input(subject, target, rules, lambda m, *states: m.apply_heads(*states).logits)
     return Scores(scores, settings={"temperature": temperature})
 
 

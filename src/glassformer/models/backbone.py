@@ -52,28 +52,27 @@ class ModelOutput:
         return self.states
 
     def to_padded(
-        self, shape: Sequence[int], flat_index: Tensor | None = None, token_logits: bool = False
+        self, shape: Sequence[int], flat: Tensor | None = None, token_logits: bool = False
     ) -> ModelOutput:
         """Convert token-wise results, in place, to the padded layout ``shape`` = ``(B, T)``; returns self.
 
         Args:
-            flat_index: ``[N]`` the flat index of each row in that layout; None: there is no padding.
+            flat: ``[N]`` the flat index of each row in that layout; None: there is no padding.
             token_logits: whether logits are token-wise.
         """
 
         def pad(rows: Tensor) -> Tensor:
-            if flat_index is not None:
-                rows = rows.new_zeros(math.prod(shape), *rows.shape[1:]).index_copy(0, flat_index, rows)
+            if flat is not None:
+                rows = rows.new_zeros(math.prod(shape), *rows.shape[1:]).index_copy(0, flat, rows)
             return rows.view(*shape, *rows.shape[1:])
 
         one_row = self.trace is not None and self.trace.request.rows == "first"
 
         def pad_maps(maps: tuple[Tensor, ...]) -> Tensor:  # tuple of [H, T_i, T_i] -> [B, H, T, T]
-            if flat_index is None:
+            if flat is None:
                 return torch.stack(maps)
             full = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if one_row else shape[1], shape[1])
-            # A bi-encoder has two maps per pair.
-            for index, map_i in zip(self.packing.split(flat_index), maps, strict=True):
+            for index, map_i in zip(self.packing.split(flat), maps, strict=True):  # two per bi-encoder pair
                 positions = index % shape[1]
                 rows = positions[:1] * 0 if one_row else positions
                 full[index[0] // shape[1], :, rows[:, None], positions] = map_i
@@ -84,7 +83,7 @@ class ModelOutput:
         if self.logits is not None and token_logits:
             self.logits = pad(self.logits)
         if self.trace is not None:
-            self.trace = self.trace.map_values(pad_maps, pad)
+            self.trace = self.trace.mapped(pad_maps, pad)
         return self
 
 
@@ -385,9 +384,9 @@ class TextForward(nn.Module):
             if x is not None and x.shape != input_ids.shape:
                 what = "mask" if name == "attention_mask" else "segments"
                 raise ShapeError(f"{what} {tuple(x.shape)} for ids {tuple(input_ids.shape)}", where=name)
-        packing, flat_index = Packing.from_mask(attention_mask)
-        segments = None if token_type_ids is None else token_type_ids.flatten()[flat_index]
-        out = self.read(input_ids.flatten()[flat_index], packing, segments, trace, every_row=True)
+        packing, flat = Packing.from_mask(attention_mask)
+        segments = None if token_type_ids is None else token_type_ids.flatten()[flat]
+        out = self.read(input_ids.flatten()[flat], packing, segments, trace, every_row=True)
         token_logits = getattr(self.config, "pooling", None) == "tokens"
         token_logits |= self.mlm is not None or getattr(self, "spans", None) is not None
-        return out.to_padded(input_ids.shape, flat_index, token_logits=token_logits)
+        return out.to_padded(input_ids.shape, flat, token_logits=token_logits)

@@ -179,10 +179,10 @@ def _collect(ended, alive, history, best, parents, words, end: int, at_limit: Te
     # One transfer for all sources, so that a GPU is synchronized once.
     prefixes = history[rows, parents[rows, column]].tolist()
     sources, new_tokens = alive[rows].tolist(), words[rows, column].tolist()
-    values = best[rows, column].tolist()
-    for source, prefix, token, value in zip(sources, prefixes, new_tokens, values, strict=True):
+    scores = best[rows, column].tolist()
+    for source, prefix, token, score in zip(sources, prefixes, new_tokens, scores, strict=True):
         has_end = token == end
-        ended[source].append(Hypothesis(prefix if has_end else [*prefix, token], value, has_end))
+        ended[source].append(Hypothesis(prefix if has_end else [*prefix, token], score, has_end))
 
 
 def _finished(ended, alive: Tensor, scores: Tensor, position: int, beam: int, penalty: float) -> Tensor:

@@ -49,9 +49,7 @@ class PatchDecoder(nn.Module):
         self.out = nn.Linear(d, patches.channels * math.prod(patches.patch_size))
 
     def forward(self, states: Tensor, visible: Tensor) -> Tensor:
-        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]``; ``visible`` ``[B, K]`` are the
-        numbers of the visible patches.
-        """
+        """Pixels ``[B, n, P]`` from states ``[B, 1 + K, D]`` of the visible patches, numbered ``[B, K]``."""
         x = self.enter(states)
         first, x = x[:, : self.num_prefix], x[:, self.num_prefix :]
         b, n, d = len(x), math.prod(self.grid), x.shape[2]

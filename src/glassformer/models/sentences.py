@@ -118,9 +118,7 @@ class Sentences:
         return min(full_width, self.truncate_dim or full_width)
 
     def check_cosine(self, where: str) -> None:
-        """Raises ConfigError for a checkpoint that compares embeddings with another similarity than
-        cosine.
-        """
+        """Raises ConfigError for a checkpoint whose similarity is not the cosine."""
         unit = bool(self.after) and isinstance(self.after[-1], Normalize) and self.truncate_dim is None
         # For vectors of length 1 the dot product is the cosine.
         if self.similarity != COSINE and not (self.similarity == "dot" and unit):
@@ -200,9 +198,7 @@ class Sentences:
         return model.encode(batch.ids, packing, segments=batch.segments), packing
 
     def pool_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
-        """Embeddings ``[B, E]`` in fp32 from states ``[N, D]``, without the first ``skip`` rows of
-        each text.
-        """
+        """Embeddings ``[B, E]`` in fp32 of states ``[N, D]``, without the first ``skip`` rows of a text."""
         x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
         for step in self.after:
             x = step(x)

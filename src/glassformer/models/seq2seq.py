@@ -233,9 +233,7 @@ def transformer(
     embedding_dropout: float | None = None,
     norm_eps: float = 1e-5,
 ) -> TransformerConfig:
-    """Config for tens of thousands of sentence pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024,
-    dropout 0.3.
-    """
+    """For tens of thousands of sentence pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout 0.3."""
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(

@@ -55,9 +55,7 @@ class PackedConvolution(nn.Module):
         self.conv = nn.Conv1d(rows_width, filters, width)
 
     def forward(self, x: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Convolve rows laid out on a line of ``length`` at ``positions`` ``[N]``, with gaps between
-        sequences.
-        """
+        """Convolve rows at ``positions`` ``[N]`` of a line of ``length``, with gaps between sequences."""
         line = x.new_zeros(length + self.width - 1, x.shape[1]).index_copy(
             0, positions + (self.width - 1) // 2, x
         )

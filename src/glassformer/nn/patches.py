@@ -116,9 +116,7 @@ def join_patches(rows: Tensor, grid: tuple[int, int], patch: tuple[int, ...], ch
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Sinusoidal positions on a grid ``[gh * gw, D]``; half of the features encode the row, half
-    the column.
-    """
+    """Sinusoidal positions on a grid ``[gh * gw, D]``: half of the features for the row, half the column."""
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)

@@ -85,9 +85,8 @@ class ScoredAttention(nn.Module):
     def __init__(self, scorer: str, q_dim: int, k_dim: int):
         super().__init__()
         if scorer not in SCORERS:
-            raise ConfigError(
-                f"unknown scorer {scorer!r}", where="attention", fix=nearest(scorer, list(SCORERS))
-            )
+            fix = nearest(scorer, list(SCORERS))
+            raise ConfigError(f"unknown scorer {scorer!r}", where="attention", fix=fix)
         self.score = SCORERS[scorer](q_dim, k_dim)
 
     def padded(self, q: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

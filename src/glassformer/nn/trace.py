@@ -108,7 +108,7 @@ class TraceRecord:
         last_map = self.num_layers - 1 in self._attention_layers and self.request.rows == "all"
         return last_map or self.num_layers in self._hidden_layers
 
-    def map_values(
+    def mapped(
         self, maps: Callable[[tuple[Tensor, ...]], Any], states: Callable[[Tensor], Tensor]
     ) -> TraceRecord:
         """A copy with ``maps`` applied to each layer's weights and ``states`` to each hidden state."""

@@ -62,11 +62,7 @@ class Run:
         """The main metric of the page: the one that selected the weights, or accuracy."""
         train = self.config.get("train")
         monitor = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
-        return (
-            monitor
-            if isinstance(monitor, str) and monitor in target_of(self.scores).main_metrics
-            else "accuracy"
-        )
+        return str(monitor) if monitor in target_of(self.scores).main_metrics else "accuracy"
 
     def json(self, name: str) -> dict[str, Any]:
         """Another JSON file of the folder; empty if it does not exist."""

@@ -20,13 +20,10 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     largest, label = max(supports, key=lambda pair: pair[0])
     seconds = run.metrics.get("seconds") or {}
     times = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
-    model_scores = {
-        k: scores.get(k)
-        for measure in target_of(scores).main_metrics
-        for k in (measure, f"{measure}_interval")
-    }
+    metrics = target_of(scores).main_metrics
+    model_scores = {k: scores.get(k) for metric in metrics for k in (metric, f"{metric}_interval")}
     rows = [{"name": "This model", "seconds": sum(times) if times else None, "kind": "ours"} | model_scores]
-    empty = dict.fromkeys((*target_of(scores).main_metrics, "seconds"))
+    empty = dict.fromkeys((*metrics, "seconds"))
     baselines = sorted(
         (run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0)
     )

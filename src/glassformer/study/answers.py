@@ -64,9 +64,7 @@ def examples_differ(folders: tuple[Path, Path], judged: tuple[RunPredictions, Ru
     return message + f", {len(rows_a & rows_b):,} of them the same"
 
 
-def read_simple_answers(
-    folder: Path, first: RunPredictions, names: Sequence[str]
-) -> dict[str, RunPredictions]:
+def baseline_runs(folder: Path, first: RunPredictions, names: Sequence[str]) -> dict[str, RunPredictions]:
     """Read the saved predictions of a run's baselines with these ``names``."""
     out = {}
     for name, cells in read_baselines(folder / BASELINES_FILE).items():

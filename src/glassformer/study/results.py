@@ -24,7 +24,7 @@ from glassformer.finite import json_text
 from glassformer.report.metrics import COMPARED, is_better, leading, signed, unit_of
 from glassformer.report.run import read_history
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
-from glassformer.study.answers import examples_differ, read_answers, read_simple_answers
+from glassformer.study.answers import baseline_runs, examples_differ, read_answers
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
@@ -337,7 +337,7 @@ def compare_results(
     simple_of = next((j for j in jobs if _simple_models(j.folder)), first_job)
     baselines = _simple_models(simple_of.folder)
     scored = [name for name, scores in baselines.items() if scores.get(measure) is not None]
-    simple = read_simple_answers(simple_of.folder, first, scored)
+    simple = baseline_runs(simple_of.folder, first, scored)
     differences = add_tests(arms, runs, baseline, first, resamples, measure, simple)
     keys = (*first.target.compared, *first.target.extra_metrics)
     entries = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")

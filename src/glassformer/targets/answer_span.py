@@ -273,19 +273,15 @@ def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int) -> list[
         if not np.isfinite(logits[part]).all():
             null[owner] = np.nan
         null[owner] = min(null[owner], float(logits[part][0].sum()))
-        inside = np.flatnonzero(
-            (rows.sides[part] == 1) & (rows.offsets[part][:, 1] > rows.offsets[part][:, 0])
-        )
-        offsets = rows.offsets[part][inside]
+        offsets = rows.offsets[part]
+        inside = np.flatnonzero((rows.sides[part] == 1) & (offsets[:, 1] > offsets[:, 0]))
         for score, first, last in best_spans(logits[part][inside], max_answer, NUM_SPANS):
-            key = int(offsets[first, 0]), int(offsets[last, 1])
+            key = int(offsets[inside[first], 0]), int(offsets[inside[last], 1])
             if score > spans[owner].get(key, -np.inf):
                 spans[owner][key] = score
     return [
-        Candidates(
-            tuple(sorted(((s, a, b) for (a, b), s in part.items()), key=_rank)[:NUM_SPANS]), float(none)
-        )
-        for part, none in zip(spans, null, strict=True)
+        Candidates(tuple(sorted(((s, a, b) for (a, b), s in d.items()), key=_rank)[:NUM_SPANS]), float(none))
+        for d, none in zip(spans, null, strict=True)
     ]
 
 
@@ -294,8 +290,7 @@ def _rank(span: tuple[float, int, int]) -> tuple[float, int, int]:
 
 
 def best_spans(logits: np.ndarray, longest: int, count: int) -> list[tuple[float, int, int]]:
-    """The ``count`` best of all spans of at most ``longest`` tokens, from logits ``[T, 2]``: score, first
-    token, last token."""
+    """The ``count`` best spans of at most ``longest`` tokens, from logits ``[T, 2]``: score, first, last."""
     count = len(logits)
     if count == 0:
         return []

@@ -113,9 +113,7 @@ class LabelSets(Classes):
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The sets with labels spelled as in ``classes``, and in the order of ``classes``."""
-        known = dict(
-            zip(all_labels := flat_labels(labels), super().normalize(all_labels, classes), strict=True)
-        )
+        known = dict(zip(flat := flat_labels(labels), super().normalize(flat, classes), strict=True))
         order = {label: i for i, label in enumerate(classes)}
         return [
             LabelSet(sorted({known[label] for label in label_set}, key=lambda x: order.get(x, len(order))))
@@ -213,9 +211,8 @@ class LabelSets(Classes):
         metadata = super().run_metadata(est, splits, train, outputs)
         if est.threshold_ is None:
             return metadata
-        return metadata | {
-            "thresholds": dict(zip(metadata["label_names"], est.threshold_.tolist(), strict=True))
-        }
+        metadata["thresholds"] = dict(zip(metadata["label_names"], est.threshold_.tolist(), strict=True))
+        return metadata
 
     def metadata(self) -> dict[str, Any]:
         return super().metadata() | {"targets": "label-matrix" if self.matrix else "label-sets"}
@@ -255,13 +252,10 @@ class LabelSets(Classes):
         return (runs.predicted == runs.truth).all(-1)
 
 
-def spread_columns(
-    rows: np.ndarray, labels: Sequence[Any], classes: Sequence[Any], fill: float
-) -> np.ndarray:
-    """Rearrange columns of the labels ``labels`` to those of ``classes`` ``[n, K]``; ``fill`` for missing
-    columns."""
-    out = np.full((len(rows), len(classes)), fill)
-    out[:, [list(classes).index(label) for label in labels]] = rows
+def align_columns(p: np.ndarray, labels: Sequence[Any], classes: Sequence[Any], fill: float) -> np.ndarray:
+    """Columns for ``classes`` ``[n, K]`` from those for ``labels``; ``fill`` in the columns of others."""
+    out = np.full((len(p), len(classes)), fill)
+    out[:, [list(classes).index(label) for label in labels]] = p
     return out
 
 
@@ -381,8 +375,7 @@ def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
 
 
 def label_curve(probabilities: ArrayLike, targets: ArrayLike) -> list[dict[str, Any]]:
-    """The calibration curve ``[n]``: mean probability and share of positives in non-empty bins of equal
-    width."""
+    """The calibration curve ``[n]``: mean probability and share of positives per non-empty bin."""
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     bin_of = np.clip(np.ceil(p * BINS).astype(int) - 1, 0, BINS - 1)
     return [

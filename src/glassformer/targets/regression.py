@@ -316,10 +316,7 @@ class Numbers(ByPermutation, Classes):
     def training_notes(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
         """Texts printed before training, including what there are too few validation examples for."""
         note = skipped_amounts_message(row.reason for row in rejected)
-        count, needed = (
-            0 if splits.validation is None else len(splits.validation),
-            examples_needed(COVERAGE),
-        )
+        count, needed = len(splits.validation or ()), examples_needed(COVERAGE)
         too_few = []
         if not count:
             what = "no validation examples: predictions will have no intervals"

@@ -135,9 +135,7 @@ class Tried:
 
 
 def needs_encoder(clf: Any) -> bool:
-    """Whether a parameter is set that only encoders have; ``auto`` then fits one model
-    (``default_candidate``).
-    """
+    """Whether a parameter is set that only encoders have (``auto`` then fits ``default_candidate``)."""
     changed = {key for key, default in clf.defaults().items() if getattr(clf, key) != default}
     return bool(changed - obeyed(clf.SECTIONS.values(), "search")) or clf.precision == "int8"
 
@@ -205,10 +203,8 @@ def started_alone(checkpoints: str | Path | None) -> bool:
     """Whether the checkpoints are of an image encoder from scratch that was not compared with others. Older
     versions trained only that one when the Hub could not be reached."""
     fingerprint = (None if checkpoints is None else newest_fingerprint(checkpoints)) or {}
-    return (
-        fingerprint.get("model") == IMAGE_SCRATCH
-        and fingerprint.get("start_share") != COMPARED["start_share"]
-    )
+    model, share = fingerprint.get("model"), fingerprint.get("start_share")
+    return model == IMAGE_SCRATCH and share != COMPARED["start_share"]
 
 
 def candidates(clf: Any) -> list[Candidate]:
@@ -245,9 +241,8 @@ class Search:
             self.truth = fit.validation[1]
         elif len(self.X) > MOST_FOLDED:
             strata = clf.kind_.stratify_by(self.raw(self.targets), self.targets)
-            self.train_rows, self.score_rows = grouped_split(
-                strata, clf.copies_of(self.X), HELD_OUT, clf.seed
-            )
+            parts = grouped_split(strata, clf.copies_of(self.X), HELD_OUT, clf.seed)
+            self.train_rows, self.score_rows = parts
             self.truth = self.targets[self.score_rows]
         else:
             self.fold_of = folds_of(clf, self.X, self.targets)
@@ -295,13 +290,10 @@ class Search:
             share = max(parts, key=lambda share: self._score(parts[share], slice(None)))
             candidate, outputs = candidate.with_share(share), parts[share]
         else:
-            trains = candidate.is_trained
-            estimator = self._fit_candidate(
-                candidate, self.train_rows, self.callbacks if trains else self.stop_callbacks, trains
-            )
-            inputs = (
-                self.fit.validation[0] if not len(self.score_rows) else [self.X[i] for i in self.score_rows]
-            )
+            trained = candidate.is_trained
+            callbacks = self.callbacks if trained else self.stop_callbacks
+            estimator = self._fit(candidate, self.train_rows, callbacks, trained)
+            inputs = [self.X[i] for i in self.score_rows] or self.fit.validation[0]
             outputs = self._outputs(estimator, inputs)
         score = self._score(outputs, slice(None))
         self.tried.append(Tried(candidate, outputs, score, time.perf_counter() - began, estimator))
@@ -328,16 +320,14 @@ class Search:
         for fold in sorted({*self.fold_of[self.score_rows].tolist()}):
             held_rows, start = np.flatnonzero(self.fold_of == fold), StartWeights()
             calls = [start, *self.stop_callbacks] if candidate.fine_tunes else self.stop_callbacks
-            estimator = self._fit_candidate(candidate, np.flatnonzero(self.fold_of != fold), calls, False)
+            estimator = self._fit(candidate, np.flatnonzero(self.fold_of != fold), calls, False)
             for share in start.shares(estimator) if candidate.fine_tunes else (0.0,):
                 part = self._outputs(estimator, [self.X[i] for i in held_rows])
                 by_share.setdefault(share, np.empty((len(self.X), part.shape[1])))[held_rows] = part
         return {share: outputs[self.score_rows] for share, outputs in by_share.items()}
 
-    def _fit_candidate(
-        self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], with_checkpoints: bool
-    ) -> Any:
-        """Fit the candidate on ``rows``; ``with_checkpoints``: with checkpoints."""
+    def _fit(self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], save: bool) -> Any:
+        """Fit the candidate on ``rows``; ``save``: with checkpoints."""
         model = _new_estimator(self.clf, candidate)
         in_fold = self.by_folds and len(rows) < len(self.X)  # in a fold, no other examples select the epoch
         validation = None
@@ -347,10 +337,8 @@ class Search:
             validation = [self.X[i] for i in self.score_rows], self.raw(self.truth)
         if self.by_folds and candidate.fine_tunes:  # the folds scored the last epoch, so use it here too
             model.keep_best = False
-        options: dict[str, Any] = (
-            {"checkpoints": self.checkpoints, "resume": self.resume} if with_checkpoints else {}
-        )
-        calls = [Mirror(self.clf, model), *calls] if with_checkpoints or calls is self.callbacks else calls
+        options: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if save else {}
+        calls = [Mirror(self.clf, model), *calls] if save or calls is self.callbacks else calls
         weights = None if self.weights is None else self.weights[rows]
         X = [self.X[i] for i in rows]
         return model.fit(
@@ -389,12 +377,8 @@ class Search:
                 return 0.0
             return float(average_precision_score(truth[:, occurs], predicted[:, occurs], average="macro"))
         if not kind.labels_given:
-            return (
-                regression_metrics(predicted[:, 0], kind.to_numbers(truth))[
-                    self.metric.lower().replace("²", "2")
-                ]
-                or 0.0
-            )
+            metrics = regression_metrics(predicted[:, 0], kind.to_numbers(truth))
+            return metrics[self.metric.lower().replace("²", "2")] or 0.0
         if self.metric == "accuracy":
             return float((predicted.argmax(1) == truth).mean())
         if self.metric == "macro_f1":
@@ -423,8 +407,7 @@ class Search:
         return best
 
     def can_end_early(self, to_try: Sequence[Candidate]) -> bool:
-        """After an interruption: whether to end with the best candidate so far, and skip the others of
-        ``to_try``."""
+        """After an interruption: whether to end with the best so far, without the rest of ``to_try``."""
         stops = [call for call in self.callbacks if isinstance(call, StopOnSignal)]
         if not (self.tried and any(call.best_so_far for call in stops)):
             return False
@@ -435,9 +418,7 @@ class Search:
         if not stopped or scored == set(stopped):
             return False
         self.skipped |= dict.fromkeys(stopped, STOPPED)
-        self.callbacks = [
-            call for call in self.callbacks if call not in stops
-        ]  # a second signal stops at once
+        self.callbacks = [c for c in self.callbacks if c not in stops]  # a second signal stops at once
         for call in self.callbacks:
             call.note(f"interrupted: ends with {self.best().candidate.name}, the best so far")
         return True
@@ -451,7 +432,7 @@ class Search:
 
     def fit_whole(self, candidate: Candidate) -> Any:
         """Fit a candidate on all training examples."""
-        return self._fit_candidate(candidate, np.arange(len(self.X)), self.callbacks, candidate.is_trained)
+        return self._fit(candidate, np.arange(len(self.X)), self.callbacks, candidate.is_trained)
 
     def records(self) -> list[dict[str, Any]]:
         """One JSON record per candidate: its score, the number of examples scored, and its time."""

@@ -335,9 +335,7 @@ def check_features(ngrams: Any, model: Any, folder: Path) -> None:
 def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length: int) -> Any:
     """A preset with the settings applied; None keeps the preset's value."""
     if model.bidirectional is not None:
-        raise ConfigError(
-            "an encoder always reads both directions", where="bidirectional", fix="Leave it out"
-        )
+        raise ConfigError("an encoder reads both directions", where="bidirectional", fix="Leave it out")
     embedding = {
         "d_model": model.d_model,
         "positions": model.positions,
@@ -429,6 +427,4 @@ def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
     if (pieces := pieces_if_foreign(model, tokenizer, texts)) is not None:
         what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
         fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"
-        warnings.warn(
-            f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, stacklevel=user_stacklevel()
-        )
+        warnings.warn(f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, user_stacklevel())

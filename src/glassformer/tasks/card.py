@@ -25,8 +25,7 @@ MOST_COUNT = 2**53  # upper bound for a number of examples in a saved file
 
 
 def counted(fit: Any) -> dict[str, int]:
-    """Number of training and validation examples of a fit; empty if examples have no targets (an Embedder's
-    pairs)."""
+    """Number of training and validation examples of a fit; empty for an Embedder's pairs."""
     if (targets := getattr(fit.examples, "targets", None)) is None:
         return {}
     validation = {"validation": len(fit.validation[1])} if isinstance(fit.validation, tuple) else {}

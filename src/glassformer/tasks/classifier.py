@@ -151,9 +151,8 @@ class Supervised(Explains, Adapts, Estimator, ABC):
         share = fit.train.validation_fraction
         if validation is None and share > 0:
             groups = self.copies_of(examples) if fit.group_duplicates else [*map(str, range(len(examples)))]
-            train_i, val_i = grouped_split(
-                self.kind_.stratify_by(labels, targets), groups, share, fit.train.seed
-            )
+            strata = self.kind_.stratify_by(labels, targets)
+            train_i, val_i = grouped_split(strata, groups, share, fit.train.seed)
             validation_data = [examples[i] for i in val_i], targets[val_i]
             examples, targets = [examples[i] for i in train_i], targets[train_i]
             weights = None if weights is None else weights[train_i]
@@ -262,9 +261,8 @@ class Supervised(Explains, Adapts, Estimator, ABC):
 
     def _resolve_defaults(self, fit: Fit) -> dict[str, Any]:
         counts = len(fit.examples.targets), len(self.classes_)
-        return auto_values_for(
-            fit.train, fit.network, self._is_from_scratch(), *counts, fit.solved_head is not None
-        )
+        solved = fit.solved_head is not None
+        return auto_values_for(fit.train, fit.network, self._is_from_scratch(), *counts, solved)
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)

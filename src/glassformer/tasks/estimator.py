@@ -131,9 +131,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     SHARDS: ClassVar[bool] = False  # whether FSDP may shard the model
     INNER: ClassVar[tuple[str, ...]] = ()  # names of fitted state that do not end in an underscore
     SAVED_AS: ClassVar[str] = ""  # name of the class in saved folders, if it differs
-    SINGLE_PROCESS_REASON: ClassVar[str] = (
-        ""  # why only one process can train this class; "": several processes can
-    )
+    SINGLE_PROCESS_REASON: ClassVar[str] = ""  # why only one process can train this class; "": several can
 
     __eq__, __hash__ = object.__eq__, object.__hash__  # by identity, unlike sections
 
@@ -260,9 +258,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
                 require_single_process("fsdp can only shard classifiers", "Use --set strategy=ddp")
             fit = Fit(configs, device, join(train.strategy, device, train.seed))
             fit.resumed = newest_fingerprint(checkpoints) if resume and checkpoints else None
-            fit.group_duplicates = bool(train.validation_fraction) and (
-                fit.resumed is None or "copies" in fit.resumed
-            )
+            grouped = fit.resumed is None or "copies" in fit.resumed
+            fit.group_duplicates = bool(train.validation_fraction) and grouped
             fit.examples, fit.validation = self._examples(fit, *data)
             started = time.perf_counter()
             fit.table, fit.validation_table = self._prepare(fit)
@@ -357,9 +354,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def _explicit_settings(self) -> dict[str, Any]:
         """Explicitly given values of the settings that are otherwise chosen from the data."""
         values, defaults = self.get_params(deep=False), self.defaults()
-        return {
-            k: values[k] for k in AUTO_KEYS if k in values and defaults[k] is None and values[k] is not None
-        }
+        automatic = [k for k in AUTO_KEYS if k in values and defaults[k] is None]
+        return {k: values[k] for k in automatic if values[k] is not None}
 
     def _old_defaults(self) -> dict[str, Any]:
         """Setting -> its value in checkpoints that were written before the setting existed."""

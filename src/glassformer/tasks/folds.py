@@ -16,7 +16,7 @@ from glassformer.config import plain
 from glassformer.data.copies import copy_keys
 from glassformer.data.splits import Splits, if_labeled, stratified_folds
 from glassformer.errors import TooFewExamplesError
-from glassformer.targets.multilabel import spread_columns
+from glassformer.targets.multilabel import align_columns
 from glassformer.targets.target import Target
 from glassformer.tasks.judging import measure_of
 
@@ -99,20 +99,15 @@ class LabelsOutOfFold(OutOfFold):
 
     def evaluate(self, model: Any, split: Any) -> tuple[int, dict[str, Any], np.ndarray]:
         """Number of predictions, their metrics, and probabilities or numbers ``[m, C]``."""
-        kind, model_classes, cut = model.kind_, model.classes_.tolist(), model.threshold_
+        kind, known, cut = model.kind_, model.classes_.tolist(), model.threshold_
         classes, p = (
             model.kind_for(self.train.labels).classes(self.train.labels),
             model.kept_outputs(split.examples),
         )
-        if (
-            model_classes != classes
-        ):  # a rare label occurs only in the held-out fold: the model never predicts it
-            cut = (
-                spread_columns(kind.thresholds(cut, model_classes)[None], model_classes, classes, 1.0)[0]
-                if kind.is_multilabel
-                else cut
-            )
-            p = spread_columns(p, model_classes, classes, 0.0)
+        if known != classes:  # a rare label occurs only in the held-out fold: the model never predicts it
+            if kind.is_multilabel:
+                cut = align_columns(kind.thresholds(cut, known)[None], known, classes, 1.0)[0]
+            p = align_columns(p, known, classes, 0.0)
         meter = kind.meter(classes)
         meter.update(
             p, kind.encode(split.labels, classes, split.origin), predicted=kind.predicted_index(p, cut)

@@ -50,9 +50,8 @@ class NearestHead:
         weights = _softmax(np.take_along_axis(cosines, nearest_rows, 1) / TEMPERATURE)
         out = np.zeros((len(vectors), self.classes))
         for column in range(k):
-            np.add.at(
-                out, (np.arange(len(vectors)), self.targets[nearest_rows[:, column]]), weights[:, column]
-            )
+            labels = self.targets[nearest_rows[:, column]]
+            np.add.at(out, (np.arange(len(vectors)), labels), weights[:, column])
         return out
 
     def tensors(self) -> dict[str, np.ndarray]:

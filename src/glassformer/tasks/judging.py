@@ -114,8 +114,7 @@ def sampled(items: list[Any], d: Any) -> list[Any]:
 
 
 def held_out(n: int, noun: str, d: Any, keys: Sequence[str] | None) -> tuple[list[int], list[int]]:
-    """Indices of ``n`` examples to train on, and of those held out for validation; equal ``keys`` stay
-    together."""
+    """Indices of the training and validation part of ``n`` examples; equal ``keys`` stay together."""
     size = d.validation_size
     held = round(size * n) if size < 1 else min(round(size), n // 5)
     if not 0 < held < n:

@@ -131,8 +131,7 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """Check the data before training, and describe them; raises DataError for a label that is missing in
-    training."""
+    """Check and describe the data; raises DataError for a label that is missing in training."""
     (inputs, target), recipe = parts_of(context.task), context.recipe
     context.data, unknown = target.check_unseen(context.data, inputs.skips(recipe.data))
     splits, dataset = context.data, context.data.dataset
@@ -182,12 +181,8 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
 
 def fit(context: RunContext, **options: Any) -> None:
     """Train on the training split; the validation split selects the best epoch."""
-    validation = context.data.validation if context.task.target.labels_given else None
-    if (
-        validation
-        and context.estimator.learns_in_steps
-        and (note := small_validation(validation, context.recipe.train))
-    ):
+    val = context.data.validation if context.task.target.labels_given else None
+    if val and context.estimator.learns_in_steps and (note := small_validation(val, context.recipe.train)):
         context.log(note)
     try:
         judging.fit(context, **options)
@@ -200,17 +195,17 @@ def fit(context: RunContext, **options: Any) -> None:
     context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
 
 
-def small_validation(held: Any, train: Any) -> str:
+def small_validation(split: Any, train: Any) -> str:
     """A warning if too few validation examples select the best epoch; else empty."""
-    if len(held) >= FEW or train.monitor == "loss" or not train.keep_best:
+    if len(split) >= FEW or train.monitor == "loss" or not train.keep_best:
         return ""
     if getattr(train, "method", None) == "few-shot" and train.epochs in (None, 1):
         return ""  # one epoch: there is no choice
-    rare, count = min(Counter(flat_labels(held.labels)).items(), key=lambda item: item[1])
+    rare, count = min(Counter(flat_labels(split.labels)).items(), key=lambda item: item[1])
     advice = "--set monitor=loss is less noisy"
     if train.monitor != ClassifierFitConfig.monitor:  # the user's choice
         advice = f"with monitor={train.monitor} more of them are less noisy (--set validation_size=COUNT)"
-    too_few = f"{len(held)} validation examples only, {count} of class {rare!r}"
+    too_few = f"{len(split)} validation examples only, {count} of class {rare!r}"
     return f"the best epoch is selected by {too_few}: {advice}"
 
 
@@ -260,9 +255,8 @@ def evaluate_splits(context: RunContext) -> dict[str, Any]:
         out["still_learning"] = still | ({"lr": lr} if lr else {})
     if out["test"] is None:
         return out
-    out |= kind.coverage(
-        est, context.answers, judged.labels, same_examples=splits.judged_name == "validation"
-    )
+    same = splits.judged_name == "validation"
+    out |= kind.coverage(est, context.answers, judged.labels, same_examples=same)
     if getattr(recipe.train, "keep_epochs", False):
         context.log("evaluating every epoch's weights")
         out["epochs"] = evaluate_epochs(context, lambda: scored(judged)[0], out["test"])
@@ -313,9 +307,9 @@ def metrics_from(
 
 def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
     """The class weight of each example ``[n]`` as in the classifier's training; None: all 1."""
-    return (
-        None if clf.kind_.is_multilabel else class_weights(targets, clf.classes_.tolist(), clf.class_weight)
-    )
+    if clf.kind_.is_multilabel:
+        return None
+    return class_weights(targets, clf.classes_.tolist(), clf.class_weight)
 
 
 def one_vs_rest_baseline(
@@ -330,11 +324,9 @@ def one_vs_rest_baseline(
         validation = None
     others = [judged] if validation is None else [judged, validation]
     p, *by = one_vs_rest(featurize(train.examples, *(split.examples for split in others)), targets)
-    cut = (
-        HALF
-        if validation is None
-        else tune_thresholds(by[0], clf.targets(validation.labels, validation.origin, validation.rows))
-    )
+    cut = HALF
+    if validation is not None:
+        cut = tune_thresholds(by[0], clf.targets(validation.labels, validation.origin, validation.rows))
     return p, p >= cut
 
 
@@ -429,8 +421,7 @@ def _labelled_split(context: RunContext, splits: Any, source: str | None) -> tup
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """Metrics of a saved estimator on its own test split, or on other data; the splits become
-    ``context.data``."""
+    """Metrics of a saved estimator on its test split or on other data; sets ``context.data``."""
     clf = context.estimator
     try:
         splits = _load_again(context, source)
@@ -501,9 +492,8 @@ def show_numbers(context: RunContext) -> dict[str, Any]:
     split, outputs = context.data.judged, context.answers
     if split is None or outputs is None:
         return {}
-    return {
-        "numbers.json": largest_errors(context.estimator, split, outputs[:, 0], context.recipe.evaluate.shown)
-    }
+    shown = context.recipe.evaluate.shown
+    return {"numbers.json": largest_errors(context.estimator, split, outputs[:, 0], shown)}
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
@@ -606,9 +596,8 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
 
     groups = [group({"value": value}, np.array([v == value for v in values])) for value in counts_shown]
     if num_others > 0:
-        groups.append(
-            group({"value": None, "values": num_others}, np.array([v not in counts_shown for v in values]))
-        )
+        is_other = np.array([v not in counts_shown for v in values])
+        groups.append(group({"value": None, "values": num_others}, is_other))
     return {"column": column, "groups": groups}
 
 

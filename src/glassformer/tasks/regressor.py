@@ -60,10 +60,8 @@ class Regressor(RegressorMixin, Supervised):
         (X, numbers, weights), validation_data = super()._examples(fit, *data)
         self.kind_ = Numbers.fitted(numbers, fit.train.number_scale)
         if validation_data is not None:
-            validation_data = (
-                validation_data[0],
-                self.kind_.standardize(validation_data[1], "validation targets"),
-            )
+            inputs, targets = validation_data
+            validation_data = inputs, self.kind_.standardize(targets, "validation targets")
         return Labeled(X, self.kind_.standardize(numbers), weights), validation_data
 
     def _finish_fit(self, fit: Fit, training: Training) -> None:
@@ -74,9 +72,8 @@ class Regressor(RegressorMixin, Supervised):
             model = self.predictor()
             device = next(model.parameters()).device
             logits = self.table_rows(model, self.evaluation_table(X), "logits", device)
-            self.errors_ = self._errors(
-                self.chances(finite(logits, "logits"))[:, 0], self.kind_.to_numbers(targets)
-            )
+            predicted = self.chances(finite(logits, "logits"))[:, 0]
+            self.errors_ = self._errors(predicted, self.kind_.to_numbers(targets))
 
     def _errors(self, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Absolute errors ``[m]``, ascending, on the scale of the intervals."""

@@ -196,8 +196,7 @@ IGNORED = {  # section -> settings that may differ when a run is resumed
 
 
 def relevant_settings(recipe: Any) -> dict[str, Any]:
-    """A recipe's settings without those that do not affect a run's result, or that a resumed run keeps from
-    its start."""
+    """A recipe's settings, without those that do not affect the result or that a resumed run keeps."""
     values = {key: value for key, value in to_dict(recipe).items() if key not in ("summary", "expect")}
     for section, keys in IGNORED.items():
         if section in values:

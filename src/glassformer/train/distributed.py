@@ -126,15 +126,15 @@ class Ranks:
         yield
 
 
-SINGLE_PROCESS = Ranks()
+ONE_PROCESS = Ranks()
 
 
 def join(strategy: str, device: torch.device, seed: int) -> Ranks:
     """Connect to the other processes that ``torchrun`` has started (``fsdp``: weights are sharded; otherwise
-    each process has all); returns ``SINGLE_PROCESS`` for a single process."""
+    each process has all); returns ``ONE_PROCESS`` for a single process."""
     rank, size = world()
     if size < 2:
-        return SINGLE_PROCESS
+        return ONE_PROCESS
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():

@@ -223,8 +223,7 @@ def _score(training: Training, record: dict[str, Any]) -> float:
 
 @torch.no_grad()
 def choose_share(training: Training, evaluate: Callable[[], dict[str, float]]) -> float:
-    """Interpolate the final weights towards the initial ones by the best of ``SHARES`` (ties: the lower
-    loss); returns it."""
+    """Move the final weights towards the initial ones by the best of ``SHARES``; returns the share."""
     optimizer, end = training.optimizer, training.final_weights()
     candidates: list[tuple[float, float, float]] = []  # score, minus the loss, minus the share
     training.model.eval()

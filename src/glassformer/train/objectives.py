@@ -222,11 +222,10 @@ class ImageClassification:
     def inputs(self, batch: ImageBatch) -> dict[str, Tensor]:
         """The tensors of a batch by name: pixels ``[B, C, H, W]``, the others ``[B]``."""
         device = batch.pixels.device
-        batch_tensors = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
+        out = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
         if batch.mixed is not None:
-            mixed = batch.mixed
-            batch_tensors |= {"partner": send(mixed.partner, device), "share": send(mixed.share, device)}
-        return batch_tensors
+            out |= {"partner": send(batch.mixed.partner, device), "share": send(batch.mixed.share, device)}
+        return out
 
     def compute(self, model: nn.Module, tensors: Mapping[str, Tensor], packing: Packing) -> StepLoss:
         """The loss of a batch from its ``inputs``."""

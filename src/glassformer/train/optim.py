@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from glassformer.train.config import FitConfig
-from glassformer.train.distributed import SINGLE_PROCESS, Ranks
+from glassformer.train.distributed import ONE_PROCESS, Ranks
 
 # --- AdamW with "epsilon hat" ---------------------------------------------------------------------
 #
@@ -124,9 +124,7 @@ class MasterOptimizer:
             weights; ``weights``, ``tensors`` and ``load_tensors`` use full tensors.
     """
 
-    def __init__(
-        self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = SINGLE_PROCESS
-    ):
+    def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = ONE_PROCESS):
         self.config, self.ranks = config, ranks
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         originals = {name: p.detach().clone() for name, p in self.params.items()}
@@ -216,8 +214,7 @@ class MasterOptimizer:
                 )
 
     def _newest_weight(self) -> float:
-        """The share of this step's weights in the average, with bias correction (Kingma and Ba, 2015, section
-        3)."""
+        """The share of this step's weights in the average, bias-corrected (Kingma and Ba, 2015)."""
         self.averaged += 1
         return (1.0 - self.decay) / (1.0 - self.decay ** self.averaged.item())
 

@@ -14,7 +14,7 @@ from torch import nn
 from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError
 from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
-from glassformer.train.distributed import SINGLE_PROCESS, Ranks
+from glassformer.train.distributed import ONE_PROCESS, Ranks
 from glassformer.train.loop import StepInfo
 from glassformer.train.state import History
 
@@ -26,7 +26,7 @@ class SingleStepTraining:
 
     model: nn.Module
     config: Any
-    ranks: Ranks = SINGLE_PROCESS
+    ranks: Ranks = ONE_PROCESS
     chosen: Mapping[str, Any] = field(default_factory=dict)
     step: int = 0
     total_steps: int = 1

@@ -90,8 +90,7 @@ class History(Sequence[dict[str, Any]]):
 
     @classmethod
     def restore(cls, saved: Any, tensors: Mapping[str, Tensor]) -> History:
-        """The inverse of ``other_records`` and ``tensors``; in checkpoints of format 1 ``saved`` is a list of
-        all records."""
+        """The inverse of ``other_records`` and ``tensors``; in format 1 ``saved`` lists all records."""
         if isinstance(saved, list):
             return cls(saved)
         history = cls()

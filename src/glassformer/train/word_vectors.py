@@ -52,8 +52,7 @@ def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.
 
 
 def initial_vectors_of(size: int, dim: int, seed: int, saved: dict[str, dict[str, float]]) -> np.ndarray:
-    """The initial vectors of a saved training, identified by its recorded norms: older versions drew them
-    half as wide."""
+    """The initial vectors of a saved training, from its norms: older versions drew them half as wide."""
     wide, narrow = (first_vectors(size, dim, seed, by) for by in ("sgd", "adam"))
     mean = saved["before"]["mean"]
     return min(wide, narrow, key=lambda first: abs(norms(first)["mean"] - mean))

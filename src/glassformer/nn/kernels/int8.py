@@ -60,9 +60,7 @@ def compute_dtype() -> torch.dtype:
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Quantize ``weight`` ``[columns, inputs]`` to int8, -127 to 127; also returns the scales
-    ``[columns]``.
-    """
+    """Quantize ``weight`` ``[columns, inputs]`` to int8, -127 to 127, with scales ``[columns]``."""
     weight = weight.detach().float()
     scale = weight.abs().amax(1) / INT8_MAX
     return (weight / scale.clamp_min(1e-37)[:, None]).round().clamp(-INT8_MAX, INT8_MAX).to(torch.int8), scale

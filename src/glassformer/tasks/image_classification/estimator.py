@@ -270,8 +270,7 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
 
 
 def usual_pooling(checkpoint: Checkpoint) -> Any:
-    """The default pooling for a new head: that of the family's classifiers; for a model of ours without
-    [CLS], its own."""
+    """The default pooling for a new head: the family's; for a model of ours without [CLS], its own."""
     base, hub = checkpoint.config, checkpoint.family.hub
     if hub is not None:
         return hub.pooling
@@ -281,13 +280,9 @@ def usual_pooling(checkpoint: Checkpoint) -> Any:
 def _unseen(network: Any) -> list[str]:
     """A note if patches do not cover the lower and right border of the image; empty if they do."""
     c = network.config.embedding
-    ignored_pixels = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
+    rows, columns = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
     patch = " x ".join(map(str, c.patch_size))
-    return (
-        [f"patches of {patch} leave {ignored_pixels[0]} rows and {ignored_pixels[1]} columns unseen"]
-        if any(ignored_pixels)
-        else []
-    )
+    return [f"patches of {patch} leave {rows} rows and {columns} columns unseen"] if rows or columns else []
 
 
 def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:

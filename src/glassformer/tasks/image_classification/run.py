@@ -80,8 +80,7 @@ def some_of(split: ImageSplit, limit: int) -> ImageSplit:
 
 
 def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progress) -> dict[str, Any]:
-    """Accuracy and macro F1 on images changed before normalization: kind of change -> one record per
-    severity."""
+    """Accuracy and macro F1 on images with each kind of change, one record per severity."""
     import torch
 
     table = read_pictures(split.images, clf.transform_, split.origin, split.rows)

@@ -91,9 +91,8 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             validation_data = check_texts(self.rows_of(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(comparison_key, texts)) if fit.group_duplicates else None
-            (texts,), (validation_data,) = random_split(
-                [texts], fit.train.validation_fraction, fit.train.seed, groups
-            )
+            split = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
+            (texts,), (validation_data,) = split
         return texts, validation_data
 
     def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:

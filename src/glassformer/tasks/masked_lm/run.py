@@ -60,9 +60,8 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         fresh = sampled(fresh, d)
         counts[name] = len(fresh)
         texts += fresh
-    repeated = sum(map(len, texts_by_split.values())) - len(
-        {t for split in texts_by_split.values() for t in split}
-    )
+    texts = [text for split in texts_by_split.values() for text in split]
+    repeated = len(texts) - len({*texts})
     keys = list(map(comparison_key, texts)) if d.copies == "together" else None
     train_rows, validation_rows = held_out(len(texts), "texts", d, keys)
     return Corpus(

@@ -131,9 +131,8 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         self.transform_ = build_transform(image, model, fit.resumed)
         wide = image.augment not in ("none", "shift")
         table, self.transform_ = read_to_train(fit.examples, self.transform_, wide)
-        return table, None if fit.validation is None else read_pictures(
-            fit.validation, self.transform_, "validation"
-        )
+        images = fit.validation
+        return table, None if images is None else read_pictures(images, self.transform_, "validation")
 
     def _build(self, fit: Fit) -> MaskedAutoencoder:
         return build_autoencoder(fit.configs["model"], self.transform_)

@@ -76,12 +76,12 @@ CHUNK = 1024  # questions encoded at a time, so that memory use stays constant
 
 
 def best_answers(
-    questions: Sequence[Question], candidates_of: Sequence[Candidates], threshold: float | None
+    questions: Sequence[Question], candidates: Sequence[Candidates], threshold: float | None
 ) -> list[str]:
     """The text of the best answer to each question; empty: no answer."""
     return [
         "" if best.is_none(threshold) else question.context[best.spans[0][1] : best.spans[0][2]]
-        for question, best in zip(questions, candidates_of, strict=True)
+        for question, best in zip(questions, candidates, strict=True)
     ]
 
 
@@ -168,10 +168,8 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
             raise DataError("no question has an answer", where="answers", fix="Give some that have one")
         if validation is not None:
             X, y = check_two(validation, "questions, answers")
-            validation_questions = check_questions(X, "validation questions")
-            held = QuestionSet(
-                validation_questions, check_answers(y, validation_questions, "validation answers")
-            )
+            questions = check_questions(X, "validation questions")
+            held = QuestionSet(questions, check_answers(y, questions, "validation answers"))
         elif fit.train.validation_fraction:
             groups = [comparison_key(q.context) for q in questions]  # a context is in one split only
             parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
@@ -221,37 +219,32 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         def evaluate() -> dict[str, float]:
             logits = self.token_logits(fit.network, rows, fit.device)
             loss, right = window_shares(logits, rows, targets)
-            best_spans_of = self.best(logits, rows)
-            threshold = self._threshold(fit, held, best_spans_of)
-            texts = best_answers(held.questions, best_spans_of, threshold)
-            scores = np.mean(
-                [scores_of(text, true) for text, true in zip(texts, held.answers, strict=True)], 0
-            )
+            spans = self.best(logits, rows)
+            texts = best_answers(held.questions, spans, self._threshold(fit, held, spans))
+            scores = np.mean([scores_of(*pair) for pair in zip(texts, held.answers, strict=True)], 0)
             return {"loss": loss, "accuracy": right, **dict(zip(METRICS, scores.tolist(), strict=True))}
 
         return evaluate
 
-    def _threshold(self, fit: Fit, validation_set: QuestionSet, candidates_of: Sequence[Any]) -> float | None:
+    def _threshold(self, fit: Fit, validation_set: QuestionSet, candidates: Sequence[Any]) -> float | None:
         """The threshold for no answer: None if every training question has an answer, 0 if not both kinds of
         questions occur in validation."""
-        if all(true.texts for true in fit.examples.answers):
+        if all(answer.texts for answer in fit.examples.answers):
             return None
-        has_answer = [bool(true.texts) for true in validation_set.answers]
+        has_answer = [bool(answer.texts) for answer in validation_set.answers]
         if all(has_answer) or not any(has_answer):
             return 0.0
-        texts = best_answers(validation_set.questions, candidates_of, None)
-        f1 = [scores_of(text, true)[1] for text, true in zip(texts, validation_set.answers, strict=True)]
-        return best_threshold(
-            [true.lead for true in candidates_of], f1, [float(not yes) for yes in has_answer]
-        )
+        texts = best_answers(validation_set.questions, candidates, None)
+        f1 = [scores_of(*pair)[1] for pair in zip(texts, validation_set.answers, strict=True)]
+        return best_threshold([c.lead for c in candidates], f1, [float(not yes) for yes in has_answer])
 
     def _finish_fit(self, fit: Fit, training: Training) -> None:
         super()._finish_fit(fit, training)
-        self.threshold_ = None if all(true.texts for true in fit.examples.answers) else 0.0
+        self.threshold_ = None if all(answer.texts for answer in fit.examples.answers) else 0.0
         if self.threshold_ is not None and fit.validation is not None:
             rows = self.readable(fit.validation_table, self.model_)
-            candidates_of = self.best(self.token_logits(self.model_, rows, fit.device), rows)
-            self.threshold_ = self._threshold(fit, fit.validation, candidates_of)
+            candidates = self.best(self.token_logits(self.model_, rows, fit.device), rows)
+            self.threshold_ = self._threshold(fit, fit.validation, candidates)
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         arrays: list[np.ndarray | None] = []

@@ -108,18 +108,16 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 def _metrics(
     model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, progress: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
-    candidates_of = model.outputs(split.questions, progress=progress)
-    answers = best_answers(split.questions, candidates_of, model.threshold_)
-    return model.judge(
-        split.questions, split.answers or [], bootstrap=bootstrap, given=answers
-    ), candidates_of
+    outputs = model.outputs(split.questions, progress=progress)
+    answers = best_answers(split.questions, outputs, model.threshold_)
+    return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=answers), outputs
 
 
 def write_answers(
-    path: Path, model: QuestionAnswerer, split: AnsweredSplit, candidates_of: Sequence[Candidates], name: str
+    path: Path, model: QuestionAnswerer, split: AnsweredSplit, candidates: Sequence[Candidates], name: str
 ) -> None:
     """Write one line per question: predicted and true answers, and both metrics."""
-    best = [own[0].to_dict() for own in model.answers(split.questions, found=candidates_of)]
+    best = [own[0].to_dict() for own in model.answers(split.questions, found=candidates)]
     extra = [{key: x for key, x in answer.items() if key != "text"} for answer in best]
     ids = split.ids or [""] * len(split)
     _write_lines(path, split, name, [answer["text"] for answer in best], extra, ids)
@@ -151,11 +149,9 @@ class AnswersOutOfFold(OutOfFold):
     NOUN, ANSWERS, METRICS, GROUP = "questions", "given.json", METRICS, ("question", "texts")
     target, measure = AnswerSpan(), MEASURE
 
-    def evaluate(
-        self, model: QuestionAnswerer, split: AnsweredSplit
-    ) -> tuple[int, dict[str, Any], list[str]]:
-        predicted = model.predict(split.questions)
-        scores = answer_metrics(split.answers or [], predicted, split.texts, bootstrap=0)
+    def evaluate(self, model: QuestionAnswerer, fold: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
+        predicted = model.predict(fold.questions)
+        scores = answer_metrics(fold.answers or [], predicted, fold.texts, bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS}
         return scores["n"], {**metrics, "threshold": model.threshold_}, predicted
 

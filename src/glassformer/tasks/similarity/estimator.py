@@ -179,29 +179,25 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         if rows and isinstance(rows[0], str):
             self.n_features_in_ = 1
             examples: Any = self._labels(rows, y)
-            validation_data: Any = (
-                None if validation is None else self._others(*check_two(validation, "texts, labels"))
-            )
+            val: Any = None if validation is None else self._others(*check_two(validation, "texts, labels"))
         else:
             examples = check_text_pairs(rows, y)
-            validation_data = None
+            val = None
             if validation is not None:
                 X, scores = check_two(validation, "pairs, scores")
-                validation_data = check_text_pairs(self.rows_of(X, "validation", 2), scores, "validation")
-        if validation_data is None and train.validation_fraction:
+                val = check_text_pairs(self.rows_of(X, "validation", 2), scores, "validation")
+        if val is None and train.validation_fraction:
             train_rows, validation_rows = self._parts(examples, fit)
-            examples, validation_data = examples.take(train_rows), examples.take(validation_rows)
+            examples, val = examples.take(train_rows), examples.take(validation_rows)
         if isinstance(examples, Labelled):
             check_classes(examples.targets)
-            if validation_data is not None:
-                validation_data = pairs_of_labels(
-                    validation_data.texts, validation_data.targets, JUDGED, train.seed
-                )
-        elif validation_data is not None and (validation_data.scores is None) != (examples.scores is None):
+            if val is not None:
+                val = pairs_of_labels(val.texts, val.targets, JUDGED, train.seed)
+        elif val is not None and (val.scores is None) != (examples.scores is None):
             what = "only one of training and validation has scores"
             raise DataError(what, where="validation", fix="Give scores for both or for none")
         self.loss_ = chosen_loss(train.loss, None if isinstance(examples, Labelled) else examples)
-        return examples, validation_data
+        return examples, val
 
     def _parts(self, examples: Labelled | Pairs, fit: Fit) -> tuple[Any, Any]:
         """Indices of training and of validation examples; each class has training examples."""
@@ -247,8 +243,8 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
         sentences = sentences_for(fit.configs["model"], self.max_length)
         self._how = replace(sentences, similarity=COSINE)  # all losses here use the cosine
-        validation_data = None if fit.validation is None else self.table(_texts(fit.validation))
-        return self.table(texts), validation_data
+        val = None if fit.validation is None else self.table(_texts(fit.validation))
+        return self.table(texts), val
 
     def _build(self, fit: Fit) -> TextEncoder:
         return build_encoder(fit.configs["model"], self._how, self.tokenizer_, self.max_length)
@@ -268,15 +264,11 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
             objective.scores = scaled(examples.scores, span)
         if fit.validation is None:
             return stream, objective, None
-        validation_data, table, network = (
-            scaled(fit.validation.scores, span),
-            fit.validation_table,
-            fit.network,
-        )
+        val, table, network = scaled(fit.validation.scores, span), fit.validation_table, fit.network
 
         def evaluate() -> dict[str, float]:
             first, second = np.split(encode_table(network, table, fit.device, skip), 2)
-            return validation_metrics(first, second, validation_data, fit.validation.second)
+            return validation_metrics(first, second, val, fit.validation.second)
 
         return stream, objective, evaluate
 
@@ -365,9 +357,8 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
     def skipped(self) -> int:
         """Number of tokens of the default prompt, which are left out in pooling."""
         sentences = self._how
-        return sentences.prompt_rows(
-            sentences.prompt(None, None), self.reader(), sentences.max_length or LONGEST
-        )
+        prompt, length = sentences.prompt(None, None), sentences.max_length or LONGEST
+        return sentences.prompt_rows(prompt, self.reader(), length)
 
     @computes
     def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
@@ -478,19 +469,12 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         sentences = self._how
         settings = [str(sentences.pool), str(sentences.max_length), str(sorted(tensors))]
         # Only added if set, so that indexes of earlier versions keep their digest.
-        optional = {
-            "prompt": sentences.prompt(None, None),
-            "lowercase": sentences.lowercase,
-            "clean": self.clean,
-        }
-        optional["truncate_dim"] = sentences.truncate_dim
-        settings += [
-            f"{key}={value}" for key, value in optional.items() if value not in ("", False, "none", None)
-        ]
+        optional = {"prompt": sentences.prompt(None, None), "lowercase": sentences.lowercase}
+        optional |= {"clean": self.clean, "truncate_dim": sentences.truncate_dim}
+        settings += [f"{key}={v}" for key, v in optional.items() if v not in ("", False, "none", None)]
         dense = [step for step in sentences.after if isinstance(step, Dense)]
-        arrays = [
-            np.frombuffer("|".join([*settings, *(step.activation for step in dense)]).encode(), np.uint8)
-        ]
+        settings += [step.activation for step in dense]
+        arrays = [np.frombuffer("|".join(settings).encode(), np.uint8)]
         parts = [x for d in dense for x in (d.weight, d.bias, d.residual_weight) if x is not None]
         arrays += [x.detach().cpu().float().numpy() for x in parts]
         arrays += [tensors[name].detach().cpu().float().numpy() for name in sorted(tensors)]

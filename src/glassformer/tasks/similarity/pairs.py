@@ -273,14 +273,12 @@ def split_of_labels(
         train_rows, out = grouped_split(targets.tolist(), groups, share, seed)
         return train_rows.tolist(), out.tolist()
     for draw in range(DRAWS):
-        (train_rows,), (validation_rows,) = random_split(
-            [list(range(len(targets)))], share, seed + draw, groups
-        )
-        for missing in sorted({*targets[validation_rows].tolist()} - {*targets[train_rows].tolist()}):
-            group = groups[next(i for i in validation_rows if targets[i] == missing)]
-            validation_rows = [i for i in validation_rows if groups[i] != group]
-        if len(np.unique(targets[validation_rows])) > 1:
-            return sorted({*range(len(targets))} - {*validation_rows}), validation_rows
+        (train_rows,), (val_rows,) = random_split([[*range(len(targets))]], share, seed + draw, groups)
+        for missing in sorted({*targets[val_rows].tolist()} - {*targets[train_rows].tolist()}):
+            group = groups[next(i for i in val_rows if targets[i] == missing)]
+            val_rows = [i for i in val_rows if groups[i] != group]
+        if len(np.unique(targets[val_rows])) > 1:
+            return sorted({*range(len(targets))} - {*val_rows}), val_rows
     what = "too few texts: two classes must be held out, and each needs a text to be learned from"
     raise TooFewExamplesError(
         what, where="validation_fraction", fix="Give more texts of each class, or a larger share"

@@ -181,12 +181,10 @@ def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, limit: int) -> list[in
         return able[np.argsort(cosines[able], kind="stable")][:limit].tolist()
     apart = np.abs(rankdata(cosines) - rankdata(split.scores))[able]
     worst = able[np.argsort(-apart, kind="stable")][: (limit + 1) // 2]
-    remaining = able[np.argsort(-cosines[able], kind="stable")]
-    remaining = remaining[~np.isin(remaining, worst)]
-    places = (
-        np.linspace(0, max(len(remaining) - 1, 0), limit - len(worst)).astype(int) if len(remaining) else []
-    )
-    return [*worst.tolist(), *dict.fromkeys(remaining[places].tolist())]
+    others = able[np.argsort(-cosines[able], kind="stable")]
+    others = others[~np.isin(others, worst)]
+    places = np.linspace(0, max(len(others) - 1, 0), limit - len(worst)).astype(int) if len(others) else []
+    return [*worst.tolist(), *dict.fromkeys(others[places].tolist())]
 
 
 class CosinesOutOfFold(OutOfFold):

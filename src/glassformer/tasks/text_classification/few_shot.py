@@ -126,8 +126,8 @@ def _compare_encoders(
     and C = 1 if the third is too small, or if no layer is trained.
     """
     fold = folds_of(clf, texts, targets)
-    held_rows, train_rows = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
-    if len(held_rows) < FEWEST or clf.train_layers == 0:
+    held, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
+    if len(held) < FEWEST or clf.train_layers == 0:
         return [], 1.0
     stops = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
     records: list[dict[str, Any]] = []
@@ -135,18 +135,17 @@ def _compare_encoders(
     for variant in ("frozen", "contrastive"):
         began, embedder = time.perf_counter(), Embedder(**_settings(clf))
         if variant == "contrastive":
-            embedder.fit([texts[i] for i in train_rows], targets[train_rows].tolist(), callbacks=stops)
+            embedder.fit([texts[i] for i in train], targets[train].tolist(), callbacks=stops)
         vectors = embedder.encode(texts)
         vectors /= max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
         by_strength = {
-            C: fit_head(vectors[train_rows], targets[train_rows], C=C).probabilities(vectors[held_rows])
-            for C in STRENGTHS
+            C: fit_head(vectors[train], targets[train], C=C).probabilities(vectors[held]) for C in STRENGTHS
         }
-        true = np.arange(len(held_rows)), targets[held_rows]
+        true = np.arange(len(held)), targets[held]
         best = min(by_strength, key=lambda C: -np.log(np.maximum(by_strength[C][true], 1e-12)).mean())
-        score = float((by_strength[best].argmax(1) == targets[held_rows]).mean())
+        score = float((by_strength[best].argmax(1) == targets[held]).mean())
         record = {"model": f"{clf.model}, {variant}", "metric": "accuracy", "score": score}
-        record |= {"examples": len(held_rows), "by": "cross-validation"}
+        record |= {"examples": len(held), "by": "cross-validation"}
         records.append(record | {"seconds": round(time.perf_counter() - began, 2)})
         for call in callbacks:
             call.note(f"{record['model']}: accuracy {score:.4f}, {records[-1]['seconds']:.0f} s")

@@ -112,7 +112,8 @@ def fit_tfidf(
         solved.chosen = clf.chosen_ = {best.key: best.strength}
         model.weights_source = clf.weights_source_ = f"{features}: {best}"
         solved.solution = str(best)
-        _evaluate(clf, fit, solved, problem, unseen)
+        record = _evaluate(clf, fit, problem, unseen)
+        solved.finish(record["train_loss"], record)
     clf.history_, clf.best_step_ = Records(solved.history), 1
     clf.examples_ = counted(fit)
     clf.train_seconds_ = time.perf_counter() - solved.began
@@ -140,9 +141,9 @@ def check_settings(clf: Any) -> None:
     changed = [key for key in idle_settings(clf) if getattr(clf, key) != defaults[key]]
     idle = [key for key in changed if key not in files or getattr(clf, key) != files[key]]
     if idle:
-        what = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}"
+        what = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}, "
         warnings.warn(
-            f"{what}, which is solved and not trained in steps", IdleSettingWarning, user_stacklevel()
+            what + "which is solved and not trained in steps", IdleSettingWarning, user_stacklevel()
         )
 
 
@@ -265,17 +266,15 @@ class Problem:
 
 def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
-    positive = (
-        pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight) if kind.is_multilabel else None
-    )
+    classes, weight = clf.classes_.tolist(), fit.train.pos_weight
+    positive = pos_weights(targets, classes, weight) if kind.is_multilabel else None
     return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)
 
 
 def _cross_validate(
     problem: Problem, clf: Any, fold: np.ndarray, pause: Callable[[], None]
 ) -> tuple[Candidate, OutOfFoldLogits]:
-    """The best candidate by ``monitor`` (ties: by the loss), and its out-of-fold logits; large problems hold
-    out one fold."""
+    """The best candidate by ``monitor``, then loss, and its logits; a large problem holds out one fold."""
     folds = range(FOLDS if problem.cost <= FEW else 1)
     counts = True if problem.weights is None else problem.weights > 0
     rows = np.flatnonzero(np.isin(fold, folds) & counts)
@@ -288,9 +287,8 @@ def _cross_validate(
             weight, bias = problem.solve(np.flatnonzero(fold != number), candidate)
             logits[held_rows] = problem.rows[held_rows] @ weight.T + bias
         unseen = OutOfFoldLogits(rows, logits[rows])
-        metrics = clf.kind_.validation_metrics(
-            clf, unseen.logits / problem.temperature(unseen), problem.targets[rows]
-        )
+        logits = unseen.logits / problem.temperature(unseen)
+        metrics = clf.kind_.validation_metrics(clf, logits, problem.targets[rows])
         score = metrics.pop(DECIDES, None)
         if score is None:
             score = -metrics["loss"] if clf.monitor == "loss" else metrics[clf.monitor]
@@ -309,10 +307,8 @@ def _set_weights(
         model.head.out.bias.copy_(torch.from_numpy(bias * scale))
 
 
-def _evaluate(
-    clf: Any, fit: Fit, solved: SingleStepTraining, problem: Problem, out_of_fold: OutOfFoldLogits
-) -> None:
-    """Write the only record of the history, and set thresholds and a regressor's errors, from the validation
+def _evaluate(clf: Any, fit: Fit, problem: Problem, unseen: OutOfFoldLogits) -> dict[str, float]:
+    """Return the only record of the history, and set thresholds and a regressor's errors, from the validation
     examples or else from the out-of-fold logits."""
     kind, device = clf.kind_, torch.device("cpu")
 
@@ -321,17 +317,17 @@ def _evaluate(
 
     metrics = kind.validation_metrics(clf, logits(problem.rows), problem.targets)
     record = {"train_loss": metrics["loss"], "train_accuracy": metrics.get("accuracy", 0.0)}
-    unseen = out_of_fold.logits / problem.temperature(out_of_fold)
-    targets = problem.targets[out_of_fold.rows]
-    clf.cross_validated_ = _reported(kind.validation_metrics(clf, unseen, targets))
+    outputs = unseen.logits / problem.temperature(unseen)
+    targets = problem.targets[unseen.rows]
+    clf.cross_validated_ = _reported(kind.validation_metrics(clf, outputs, targets))
     if fit.validation is not None:
-        unseen, targets = logits(clf.tokenizer_.rows(fit.validation[0])), fit.validation[1]
-        record |= _reported(kind.validation_metrics(clf, unseen, targets))
+        outputs, targets = logits(clf.tokenizer_.rows(fit.validation[0])), fit.validation[1]
+        record |= _reported(kind.validation_metrics(clf, outputs, targets))
     if kind.is_multilabel:
-        clf.threshold_ = kind.threshold(fit.train, unseen, targets)
+        clf.threshold_ = kind.threshold(fit.train, outputs, targets)
     if hasattr(clf, "errors_"):
-        clf.errors_ = clf._errors(clf.chances(unseen)[:, 0], kind.to_numbers(targets))
-    solved.finish(record["train_loss"], record)
+        clf.errors_ = clf._errors(clf.chances(outputs)[:, 0], kind.to_numbers(targets))
+    return record
 
 
 def _reported(metrics: dict[str, float]) -> dict[str, float]:

@@ -206,8 +206,8 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         words, self.temperature_ = check_words(self.fit_rows(X, y)), 1.0
         tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
         held, self.whole_words_ = None, whole_words_of(words)
-        well_formed = [repaired(sentence_tags, self.scheme_) for sentence_tags in tags]
-        self.repaired_ = sum(len(malformed(sentence_tags, self.scheme_)) for sentence_tags in tags)
+        well_formed = [repaired(row_tags, self.scheme_) for row_tags in tags]
+        self.repaired_ = sum(len(malformed(row_tags, self.scheme_)) for row_tags in tags)
         if self.repaired_:
             of = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
             warnings.warn(
@@ -223,21 +223,18 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
             validation_words = check_words(self.rows_of(X), "validation sentences")
             held = Tagged(validation_words, self.true_tags(y, validation_words, "validation tags"))
         elif fit.train.validation_fraction:
-            groups = (
-                [comparison_key(" ".join(sentence)) for sentence in words] if fit.group_duplicates else None
-            )
+            groups = [comparison_key(" ".join(row)) for row in words] if fit.group_duplicates else None
             parts = random_split([words, well_formed], fit.train.validation_fraction, fit.train.seed, groups)
-            (words, well_formed), (validation_words, sentence_tags) = parts
-            held = Tagged(validation_words, sentence_tags)
+            (words, well_formed), (validation_words, row_tags) = parts
+            held = Tagged(validation_words, row_tags)
         return Tagged(words, well_formed), held
 
     def _prepare(self, fit: Fit) -> tuple[WordRows, WordRows | None]:
         text, model = as_classifiers(fit.configs, LONGEST, "tokens")
         self.tokenizer_ = build_tokenizer(text, model, list(map(" ".join, fit.examples.words)))
         self.length_ = text.max_length
-        return self.encode(fit.examples.words), None if fit.validation is None else self.encode(
-            fit.validation.words
-        )
+        held = fit.validation
+        return self.encode(fit.examples.words), None if held is None else self.encode(held.words)
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> WordRows:
         """Tokenize checked sentences, with the first token of each word."""
@@ -253,9 +250,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
     def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
         """The class index of each tag ``[W]``, int64; -100 for a tag that was not seen in training."""
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
-        return np.array(
-            [number.get(tag, IGNORED) for sentence_tags in tags for tag in sentence_tags], np.int64
-        )
+        return np.array([number.get(tag, IGNORED) for row_tags in tags for tag in row_tags], np.int64)
 
     def _loop(self, fit: Fit) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
         train: TaggerFitConfig = fit.train
@@ -283,12 +278,10 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         return evaluate
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        pairs = [(fit.table, fit.examples), (fit.validation_table, fit.validation)][
-            : 1 if fit.validation is None else 2
-        ]
         arrays: list[np.ndarray | None] = []
-        for rows, tags in pairs:
-            arrays += [rows.table.ids, rows.table.starts, rows.first, self.numbers(tags.tags)]
+        for rows, examples in ((fit.table, fit.examples), (fit.validation_table, fit.validation)):
+            if rows is not None:
+                arrays += [rows.table.ids, rows.table.starts, rows.first, self.numbers(examples.tags)]
         return arrays
 
     # --- prediction ------------------------------------------------------------------------------
@@ -349,9 +342,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
 
     def decide(self, rows: Sequence[np.ndarray]) -> list[list[str]]:
         """Tags from the logits or probabilities ``[W_i, C]`` of each sentence."""
-        return self._repaired(
-            [self.classes_[probabilities_of.argmax(1)].tolist() for probabilities_of in rows]
-        )
+        return self._repaired([self.classes_[p.argmax(1)].tolist() for p in rows])
 
     def spans(
         self, X: Sequence[Any], probabilities: Sequence[np.ndarray] | None = None
@@ -367,10 +358,8 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         probabilities_of = self.predict_proba(X) if probabilities is None else probabilities
         classes, tags, whole = self.classes_.tolist(), self.decide(probabilities_of), self._whole()
         return [
-            tagged_spans(
-                x if isinstance(x, str) else list(x), sentence_tags, rows, classes, self.scheme_, whole
-            )
-            for x, sentence_tags, rows in zip(X, tags, probabilities_of, strict=True)
+            tagged_spans(x if isinstance(x, str) else list(x), row_tags, rows, classes, self.scheme_, whole)
+            for x, row_tags, rows in zip(X, tags, probabilities_of, strict=True)
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
@@ -436,7 +425,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         return WordTags(self)
 
     def _repaired(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
-        return [repaired(sentence_tags, self.scheme_) for sentence_tags in tags]
+        return [repaired(row_tags, self.scheme_) for row_tags in tags]
 
     # --- files -----------------------------------------------------------------------------------
 

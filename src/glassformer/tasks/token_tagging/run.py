@@ -57,8 +57,7 @@ def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
 
 
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
-    """Load the sentences of a recipe, with tags in its scheme, and split them; or another source, without
-    splitting."""
+    """Load the tagged sentences of a recipe, split; or those of another source, not split."""
     dataset = read(recipe, source)
     if source is not None:
         return without_holding_out(dataset)
@@ -127,9 +126,7 @@ def _metrics(
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     probabilities, tags = tagger.predict_proba(split.words, progress=progress), split.tags or []
     metrics = tagger.judge(split.words, tags, bootstrap=bootstrap, answers=tagger.decide(probabilities))
-    truth = [
-        tag for sentence_tags in tagger.true_tags(tags, split.words, split.origin) for tag in sentence_tags
-    ]
+    truth = [tag for row_tags in tagger.true_tags(tags, split.words, split.origin) for tag in row_tags]
     loss = word_log_loss(np.concatenate(probabilities), truth, tagger.classes_.tolist())
     return metrics | {"log_loss": loss}, probabilities
 
@@ -154,7 +151,7 @@ class TagsOutOfFold(OutOfFold):
         super().__init__(recipe, splits, estimator)
         tags = self.train.tags or []
         self.scheme = read_tags(tags, recipe.text.scheme).scheme
-        self.truth = [repaired(sentence_tags, self.scheme) for sentence_tags in tags]
+        self.truth = [repaired(row_tags, self.scheme) for row_tags in tags]
         self.classes = classes_of(self.truth, self.scheme)
         if len(self.classes) < 2:
             raise OneClassError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
@@ -163,9 +160,7 @@ class TagsOutOfFold(OutOfFold):
         """The fold of each sentence, stratified by whether it has spans, if there are enough of both."""
         d, train = self.recipe.data, self.train
         groups = copy_keys(train) if d.copies == "together" else None
-        kinds = [
-            "spans" if spans_of(sentence_tags, self.scheme) else "none" for sentence_tags in train.tags or []
-        ]
+        kinds = ["spans" if spans_of(row_tags, self.scheme) else "none" for row_tags in train.tags or []]
         firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
         if len(firsts) < folds:
             what = f"{len(firsts)} different sentences for {folds} folds"
@@ -222,11 +217,11 @@ def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any
     return [
         {
             "text": x if isinstance(x, str) else " ".join(x),
-            "words": sentence_tags,
+            "words": row_tags,
             "tags": given,
             "spans": [span.to_dict() for span in marked],
         }
-        for x, sentence_tags, given, marked in zip(X, words, tags, spans, strict=True)
+        for x, row_tags, given, marked in zip(X, words, tags, spans, strict=True)
     ]
 
 

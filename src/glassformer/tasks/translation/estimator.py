@@ -100,16 +100,14 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
         source, target, validation = data
-        pairs, validation_data = check_both(self.fit_rows(source), target), None
+        pairs, val_data = check_both(self.fit_rows(source), target), None
         if validation is not None:
             source, target = check_two(validation, "source texts, target texts")
-            validation_data = check_both(self.rows_of(source), target, where="validation")
-        if validation_data is None and fit.train.validation_fraction:
+            val_data = check_both(self.rows_of(source), target, where="validation")
+        if val_data is None and fit.train.validation_fraction:
             groups = list(map(comparison_key, pairs[0])) if fit.group_duplicates else None
-            pairs, validation_data = random_split(
-                pairs, fit.train.validation_fraction, fit.train.seed, groups
-            )
-        return pairs, validation_data
+            pairs, val_data = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
+        return pairs, val_data
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
         self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(fit.configs["text"], *fit.examples)
@@ -138,11 +136,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         return stream, Translation(train.label_smoothing), judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        return [
-            array
-            for table in (*fit.table, *(fit.validation_table or ()))
-            for array in (table.ids, table.starts)
-        ]
+        return [array for t in (*fit.table, *(fit.validation_table or ())) for array in (t.ids, t.starts)]
 
     # --- translation -----------------------------------------------------------------------------
 
