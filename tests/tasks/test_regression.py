@@ -97,7 +97,7 @@ def test_a_folder_keeps_every_bit_and_the_errors(fitted, tmp_path):
 
     for change in ({"mean": "x"}, {"unit": 3.0}, {"unit": 0}, {"mean": float("inf")}):
         with pytest.raises(CheckpointError):
-            Numbers.saved(about | change, "here")
+            Numbers.from_metadata(about | change, "here")
 
 
 def load_text(est, folder):

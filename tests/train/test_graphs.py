@@ -70,7 +70,7 @@ def test_every_batch_fills_up_to_one_of_few_shapes(make_rig):
     rig = make_rig(count=97, batch_size=7, epochs=3)
     sizes = Sizes.of(rig.stream, 3)
     batches = [rig.stream.pack(i) for e in range(3) for micro in rig.stream.steps(e) for i in micro]
-    filled = [sizes.filled(b.packing) for b in batches]
+    filled = [sizes.padded(b.packing) for b in batches]
     for batch, packing in zip(batches, filled, strict=True):
         assert packing.lengths[: batch.packing.count] == batch.packing.lengths
         assert packing.total % sizes.step == 0
