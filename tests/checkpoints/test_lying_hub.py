@@ -47,7 +47,7 @@ def test_names_that_lead_out_are_refused_before_anything_is_fetched(tmp_path, fa
 def test_too_much_is_refused_before_anything_is_fetched(tmp_path, fake_hub, name, size):
     fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
     fake_hub.sizes[name] = size
-    with pytest.raises(CheckpointError, match=f"its {name} has .* bytes, .* at most are downloaded"):
+    with pytest.raises(CheckpointError, match=f"the file {name} has .* bytes, .* at most are downloaded"):
         resolve_checkpoint("org/tiny")
     assert not any("/resolve/" in path for path in fake_hub.requests)
 

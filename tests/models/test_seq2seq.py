@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_said():
             beam_search(model, model.encode(X, S), LIMITS, 2, penalty)
     with pytest.raises(ConfigError, match="is below 1"):
         greedy(model, model.encode(X, S), Limits(BEGIN, END, 0))
-    with pytest.raises(ConfigError, match="one size"):
+    with pytest.raises(ConfigError, match="differ in vocab_size"):
         transformer(VS, VT, shared_vocabulary=True)
     with pytest.raises(ConfigError, match="must be even"):
         RecurrentConfig(VS, VT, 15)

@@ -526,10 +526,10 @@ def test_a_folder_of_before_answers_numbers(tmp_path):
     about = {"targets": None, "temperature": 1.0, "threshold": None}
     from glassformer.targets import target_from_metadata
 
-    assert target_from_metadata(about, "here").truth is False
-    assert target_from_metadata(about | {"truth_values": True}, "here").truth is True
+    assert target_from_metadata(about, "here").booleans is False
+    assert target_from_metadata(about | {"truth_values": True}, "here").booleans is True
     assert (
-        target_from_metadata(about | {"targets": "label-matrix", "truth_values": True}, "here").truth is True
+        target_from_metadata(about | {"targets": "label-matrix", "truth_values": True}, "here").booleans is True
     )
 
 

@@ -98,7 +98,7 @@ def test_fp32_equals_torch(optimizer, clip):
         assert all(p.grad is None for p in ours.parameters())
     for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(p, q, atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
-    assert not mine.copied
+    assert not mine.low_precision
 
 
 def test_one_update_by_hand():
@@ -141,7 +141,7 @@ def test_what_computes_in_bf16_and_what_does_not():
     for name, p in model.named_parameters():
         in_encoder = name.startswith("encoder.")
         assert p.dtype == (torch.bfloat16 if in_encoder else torch.float32), name
-        assert (name in optimizer.copied) == in_encoder
+        assert (name in optimizer.low_precision) == in_encoder
         assert (optimizer.masters[name] is p) == (not in_encoder)
         assert torch.equal(optimizer.masters[name], before[name])  # exact: taken before the rounding
 

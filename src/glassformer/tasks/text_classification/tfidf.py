@@ -266,8 +266,9 @@ class Problem:
 
 def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
     kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
-    classes, weight = clf.classes_.tolist(), fit.train.pos_weight
-    positive = pos_weights(targets, classes, weight) if kind.is_multilabel else None
+    positive = None
+    if kind.is_multilabel:
+        positive = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight)
     return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)
 
 
