@@ -46,7 +46,7 @@ def test_overfit_save_load(name, precision, tmp_path):
         (dict(model="textcnn", pooling="mean"), "always uses max pooling"),
         (dict(model="gru", pooling="first"), "first pooling belongs to Transformers"),
         (dict(model="lstm", freeze_vectors=True), "no vectors to freeze"),
-        (dict(model="encoder-mini", bidirectional=True), "sees both sides"),
+        (dict(model="encoder-mini", bidirectional=True), "reads both directions"),
         (dict(model="lstm", vectors="nowhere.txt"), "nowhere.txt: no such file"),
     ],
 )

@@ -74,7 +74,9 @@ def test_the_gate_counts_labels_and_points():
 @here
 def test_a_model_that_passes_is_used_saved_and_loaded(own, tmp_path):
     own.precision = "int8"
-    with pytest.raises(ConfigError, match=r"not held to this model's validation labels yet.*check_int8"):
+    with pytest.raises(
+        ConfigError, match=r"has not been checked on this model's validation labels yet.*check_int8"
+    ):
         own.predict(OTHERS[0])
     found = own.check_int8(*OTHERS)
     assert found == own.int8_
@@ -112,7 +114,7 @@ def test_weights_that_change_in_place_ask_for_the_gate_again(own, tmp_path):
     with torch.no_grad():
         for p in own.model_.parameters():
             p.mul_(-1.5)
-    with pytest.raises(ConfigError, match="not held to this model's validation labels yet"):
+    with pytest.raises(ConfigError, match="has not been checked on this model's validation labels yet"):
         own.predict(OTHERS[0])
     assert own.int8_ is None
     own.check_int8(*OTHERS)

@@ -135,7 +135,7 @@ def test_a_held_out_part_keeps_every_label(small):
             "For multi-label, use pos_weight",
         ),
         ({"pos_weight": "heavy"}, [["a"], ["b"], []] * 3, ConfigError, "'heavy' is not valid"),
-        ({"pos_weight": {"z": 2.0}}, [["a"], ["b"], []] * 3, ConfigError, "no label 'z'"),
+        ({"pos_weight": {"z": 2.0}}, [["a"], ["b"], []] * 3, ConfigError, "unknown label 'z'"),
         ({"pos_weight": 2.0}, ["a", "b", "a"] * 3, ConfigError, "Weight classes with class_weight"),
     ],
 )

@@ -116,5 +116,5 @@ def test_a_damaged_table_is_named(tmp_path):
     with pytest.raises(DataError, match=r"pairs.csv, row 2: a score or cosine is not a number"):
         read_answers(tmp_path)
     (tmp_path / "pairs.csv").write_text("first,second,score,cosine\na,b,,0.5\n")
-    with pytest.raises(DataError, match="its pairs have no scores"):
+    with pytest.raises(DataError, match="the pairs have no scores"):
         read_answers(tmp_path)

@@ -529,7 +529,8 @@ def test_a_folder_of_before_answers_numbers(tmp_path):
     assert target_from_metadata(about, "here").booleans is False
     assert target_from_metadata(about | {"truth_values": True}, "here").booleans is True
     assert (
-        target_from_metadata(about | {"targets": "label-matrix", "truth_values": True}, "here").booleans is True
+        target_from_metadata(about | {"targets": "label-matrix", "truth_values": True}, "here").booleans
+        is True
     )
 
 

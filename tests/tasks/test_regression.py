@@ -266,5 +266,5 @@ def test_a_recipe_becomes_one_of_numbers():
     changed = build_recipe({"data": {"target": "number", "source": "x.csv"}}, "own.toml")
     assert changed.task == "text-regression"
     assert build_recipe({"task": "image-classification"}, "own", ["target=number"]).task == "image-regression"
-    with pytest.raises(ConfigError, match="unknown target .price."):
+    with pytest.raises(ConfigError, match=r"unknown target .price."):
         build_recipe({"data": {"target": "price"}}, "own.toml")

@@ -183,7 +183,9 @@ def test_what_depends_on_lengths_is_refused_and_computed_plainly(make_rig, as_on
     rig, wanted = make_rig(), make_rig()
     compute = Graphs(rig.objective, Sizes.of(rig.stream, 1), traced)
     index = rig.stream.steps(0)[0][0]
-    with pytest.warns(UserWarning, match="no CUDA graphs for this training: .*the lengths were read on the host"):
+    with pytest.warns(
+        UserWarning, match="no CUDA graphs for this training: .*the lengths were read on the host"
+    ):
         out = compute(rig.training.model.train(), rig.stream.pack(index), 4.0)
     plain = with_gradients(wanted.objective, wanted.training.model.train(), wanted.stream.pack(index), 4.0)
     assert out.loss == plain.loss
