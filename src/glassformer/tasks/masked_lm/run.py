@@ -60,8 +60,8 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         fresh = sampled(fresh, d)
         counts[name] = len(fresh)
         texts += fresh
-    texts = [text for split in texts_by_split.values() for text in split]
-    repeated = len(texts) - len({*texts})
+    all_texts = [text for split in texts_by_split.values() for text in split]
+    repeated = len(all_texts) - len({*all_texts})
     keys = list(map(comparison_key, texts)) if d.copies == "together" else None
     train_rows, validation_rows = held_out(len(texts), "texts", d, keys)
     return Corpus(
