@@ -25,7 +25,6 @@ from .every import KINDS, PICTURES, A, B, example, ok
 ABLE = [
     kind for kind in KINDS if kind not in ("masked words", "translation", "word vectors", "masked pictures")
 ]
-TEXTS = [kind for kind in ABLE if kind not in PICTURES]
 
 
 @pytest.fixture(scope="module")
@@ -194,14 +193,3 @@ def test_a_graph_runs_without_us(kind, made, tmp_path):
         given = [words[0]] if kind != "text pairs" else [(A, B)]
         if kind != "questions":
             assert float(cells[1]) == pytest.approx(model.predict_proba(given).max(), abs=1e-3)
-
-
-@pytest.mark.parametrize("kind", ABLE)
-def test_an_explanation_is_a_page(kind, made, tmp_path):
-    words = [*example(kind, made.data[kind]), *([B] if kind == "similarity" else [])]
-    page = tmp_path / "why.html"
-    ok("explain", made.runs[kind], *words, "--out", page)
-    text = page.read_text(encoding="utf-8")
-    assert "<svg" in text or 'class="' in text
-    if kind in TEXTS:
-        assert "plot" in text

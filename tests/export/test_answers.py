@@ -25,20 +25,6 @@ def model() -> gf.QuestionAnswerer:
     return gf.QuestionAnswerer("encoder-base", precision="fp32", **settings).fit(X, Y)
 
 
-def test_the_class_of_transformers_opens_the_folder_and_so_do_we(model, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    run = model.save(tmp_path / "facts")
-    folder, found = export(run, "hf", check=11)
-    assert (found["whole"], found["opens_as"]) == (True, "BertForQuestionAnswering")
-    assert found["largest_difference"] <= 1e-5
-    peer, info = transformers.AutoModelForQuestionAnswering.from_pretrained(folder, output_loading_info=True)
-    assert type(peer).__name__ == "BertForQuestionAnswering"
-    assert not info["missing_keys"]
-    again = gf.load(folder).set_params(precision="fp32", max_length=17)
-    assert again.predict(X[:2]) == ["Rome", "New York"]
-    assert "question-answering" in (folder / "README.md").read_text()
-
-
 def test_onnx_runs_without_us_and_reads_long_texts(model, tmp_path):
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")

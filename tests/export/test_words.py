@@ -1,7 +1,6 @@
 """Taggers for other programs: transformers' token classes and pipeline, ONNX folders that run without us."""
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +41,6 @@ def hub(tagger, tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_class_of_transformers_gives_our_logits(tagger, hub):
-    transformers = pytest.importorskip("transformers")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    theirs = transformers.AutoModelForTokenClassification.from_pretrained(hub).eval()
-    assert type(theirs).__name__ == "BertForTokenClassification"
-    tokenizer = transformers.AutoTokenizer.from_pretrained(hub)
-    for words, ours in zip(WORDS[:3], tagger.logits(WORDS[:3]), strict=True):
-        given = tokenizer(words, is_split_into_words=True, return_tensors="pt")
-        first = [given.word_ids().index(i) for i in range(len(words))]
-        with torch.inference_mode():
-            logits = theirs(**given).logits[0, first]
-        torch.testing.assert_close(logits, torch.from_numpy(ours), atol=1e-5, rtol=1e-5)
-
-
 def test_the_pipeline_finds_the_same_tags_and_ours_opens_what_theirs_saves(tagger, hub, tmp_path):
     transformers = pytest.importorskip("transformers")
     config = json.loads((hub / "config.json").read_text())
@@ -75,12 +60,6 @@ def test_the_pipeline_finds_the_same_tags_and_ours_opens_what_theirs_saves(tagge
     back.precision = "fp32"
     for a, b in zip(back.logits(WORDS[:3]), tagger.logits(WORDS[:3]), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-
-
-def test_the_card_says_which_class_opens_it(hub):
-    card = (hub / "README.md").read_text()
-    assert "token-classification" in card
-    assert "BertForTokenClassification" in card
 
 
 def test_padded_is_packed(tagger):

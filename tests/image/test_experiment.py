@@ -18,7 +18,6 @@ from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
-from glassformer.evaluate.predictions import read_predictions
 from glassformer.families.vit import VIT
 from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
@@ -41,16 +40,6 @@ def run(tmp_path_factory):
     arguments = [x for key, value in sets.items() for x in ("--set", f"{key}={value}")]
     code = main(["train", "--images", str(folder / "corners"), "--out", str(folder / "run"), *arguments])
     return folder, code
-
-
-def test_the_figures_of_a_run_are_those_of_its_predictions(run):
-    folder, code = run
-    assert code == 0
-    metrics = json.loads((folder / "run" / "metrics.json").read_text())
-    rows = list(read_predictions(folder / "run" / "predictions.csv"))
-    assert metrics["test"]["accuracy"] == pytest.approx(sum(not r.wrong for r in rows) / len(rows))
-    with Image.open(folder / "run" / "grid.png") as grid:
-        assert grid.size[0] > 300
 
 
 def test_report_shows_pictures_and_no_markup_from_names(run):
@@ -89,16 +78,6 @@ def test_a_foreign_picture_under_a_map_is_refused(run, tmp_path):
         prepare([maps[0], maps[1] | {"grid": [3, 3]}])
 
 
-def test_a_folder_is_predicted(run, capsys):
-    folder, _ = run
-    assert main(["predict", str(folder / "run"), str(folder / "corners" / "left")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 20
-    assert all(line.split("\t")[0] in ("bottom", "left", "right", "top") for line in lines)
-    assert main(["predict", str(folder / "run"), "nowhere.png"]) == 2
-    assert "nowhere.png: no such image" in capsys.readouterr().err
-
-
 def test_other_pictures_may_calibrate(run, tmp_path, capsys):
     folder = Path(shutil.copytree(run[0] / "run", tmp_path / "run"))
     for i, (picture, label) in enumerate(zip(*quarters(23, 5), strict=True)):
@@ -121,25 +100,6 @@ def test_bad_rows_of_pictures_are_broken_ones(run, capsys, monkeypatch):
     assert [recipe.data.broken for recipe in seen] == ["skip", "skip"]
     assert main(["train", "--images", str(folder / "corners"), "--on-bad-row", "some"]) == 2
     assert "'some' is not a choice" in capsys.readouterr().err
-
-
-def test_explain_takes_folders_and_names_what_is_missing(run, capsys, tmp_path):
-    folder, _ = run
-    few = tmp_path / "few"
-    few.mkdir()
-    for picture in sorted((folder / "corners" / "left").iterdir())[:2]:
-        (few / picture.name).write_bytes(picture.read_bytes())
-    out = tmp_path / "made.json"
-    assert main(["explain", str(folder / "run"), str(few), "--out", str(out)]) == 0
-    assert [one["name"] for one in json.loads(out.read_text())] == [str(p) for p in sorted(few.iterdir())]
-    capsys.readouterr()
-    assert main(["explain", str(folder / "run"), str(few), "--method", "occlusion"]) == 0
-    shown = capsys.readouterr().out
-    assert "patch (row, column)" in shown
-    assert "(0, 0)" in shown
-    capsys.readouterr()
-    assert main(["explain", str(folder / "run"), "nowhere.png"]) == 2
-    assert "nowhere.png: no such image" in capsys.readouterr().err
 
 
 def test_the_doctor_finds_leaks_and_contradictions():

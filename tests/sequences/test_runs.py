@@ -114,17 +114,6 @@ def test_what_is_wrong_is_one_line(translated, masked, capsys, tmp_path):
     assert "unknown key 'beem'" in refused(capsys, "train", "multi30k-rnn", "--set", "beem=2")
 
 
-def test_a_masked_run_counts_its_masks_and_is_judged_alike_again(masked, capsys):
-    metrics = json.loads((masked / "metrics.json").read_text())
-    masks = metrics["masks"]
-    assert masks["chosen"] == masks["masked"] + masks["random"] + masks["kept"]
-    capsys.readouterr()
-    assert main(["evaluate", str(masked), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["masked"]["loss"] == pytest.approx(
-        metrics["masked"]["loss"], rel=1e-4
-    )
-
-
 def test_the_corpus_of_imdb_leaves_out_what_stands_in_the_test_set(data_root):
     corpus = load_corpus(load_recipe("imdb-mlm"))
     # 123 distinct texts of train and 266 unlabelled ones stand in the test set, some of them in all three

@@ -44,15 +44,6 @@ def test_labels_are_those_offline(running, models):
     assert [one["truncated"] for one in found] == [False] * 3
 
 
-def test_pairs_and_numbers(running, models):
-    answer = running.ask("/v1/predict", {"pairs": [[TEXTS[0], TEXTS[1]]], "model": "pairs"})
-    assert answer.body["predictions"][0]["label"] == models[1].predict([(TEXTS[0], TEXTS[1])])[0]
-    answer = running.ask("/v1/predict", {"texts": TEXTS[:2], "model": "lengths"})
-    numbers = [one["number"] for one in answer.body["numbers"]]
-    assert numbers == pytest.approx(models[2].predict(TEXTS[:2]).tolist(), rel=1e-5)
-    assert len(answer.body["numbers"][0]["interval"]) == 2
-
-
 def test_without_held_out_examples_there_is_no_interval(models):
     bare = copy.deepcopy(models[2])
     bare.errors_ = bare.errors_[:3]

@@ -292,20 +292,7 @@ def test_wnut17_is_what_it_says(data_root):
 def test_every_verb_that_asks_a_tagger(tagger, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tagger.save("model")
-    X, y = sentences()
-    Path("some.conll").write_text(conll(X[:5]), encoding="utf-8")
     Path("texts.txt").write_text("Ann left Rome\nnobody came\n", encoding="utf-8")
-    assert main(["predict", "model", "Ann  left Rome"]) == 0
-    assert capsys.readouterr().out.startswith("Ann (person ")
-    assert main(["predict", "model", "some.conll", "--out", "out.conll"]) == 0
-    assert load_tagged("out.conll").splits["train"].tags == y[:5]
-    assert main(["predict", "model", "texts.txt", "--out", "out.jsonl"]) == 0
-    told = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
-    assert [s["text"] for s in told[0]["spans"]] == ["Ann", "Rome"]
-    nobody = {"text": "nobody came", "words": ["nobody", "came"], "tags": ["O", "O"], "spans": []}
-    assert told[1] == {"row": 2, "error": None} | nobody
-    assert main(["predict", "model", "texts.txt", "--out", "out.csv"]) == 0
-    assert Path("out.csv").read_text().splitlines()[2].startswith("1,Rome,place,9,13,2,3,")
     Path("gaps.txt").write_text("nobody came\n\nAnn left Rome\n", encoding="utf-8")
     Path("gaps.jsonl").write_text(
         '{"words": ["Ann"]}\n{"words": []}\n{"words": ["Rome"]}\n', encoding="utf-8"
@@ -345,10 +332,6 @@ def test_every_verb_that_asks_a_tagger(tagger, tmp_path, monkeypatch, capsys):
     assert "no word" in capsys.readouterr().err
     assert main(["predict", "model", "a", "--out", "out.parquet"]) == 2
     assert "JSON Lines, CSV or CoNLL" in capsys.readouterr().err
-    assert main(["explain", "model", "Ann left Rome", "--word", "Rome"]) == 0
-    assert "B-place" in capsys.readouterr().out
-    assert main(["explain", "model", "Ann left Rome", "--word", "Rome", "--out", "why.html"]) == 0
-    assert "Rome" in Path("why.html").read_text()
     assert main(["explain", "model", "Ann left Rome", "--word", "Paris"]) == 2
     write(tmp_path / "own")
     bad = Path("own/train.conll").read_text().replace("B-place", "I-place")
@@ -359,5 +342,3 @@ def test_every_verb_that_asks_a_tagger(tagger, tmp_path, monkeypatch, capsys):
         f["code"]: f for f in json.loads(capsys.readouterr().out)["findings"] if f["severity"] == "warning"
     }
     assert {"malformed-tags", "contradictions", "leaks"} <= found.keys()
-    assert main(["data", "show", "own"]) == 0
-    assert "person: " in capsys.readouterr().out
