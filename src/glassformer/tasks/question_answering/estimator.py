@@ -164,12 +164,13 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         questions, held = check_questions(self.fit_rows(X, names=(QUESTION, CONTEXT))), None
         self.n_features_in_ = 2
         answers = check_answers(y, questions)
-        if not any(validation_answers.texts for validation_answers in answers):
+        if not any(answer.texts for answer in answers):
             raise DataError("no question has an answer", where="answers", fix="Give some that have one")
         if validation is not None:
             X, y = check_two(validation, "questions, answers")
-            questions = check_questions(X, "validation questions")
-            held = QuestionSet(questions, check_answers(y, questions, "validation answers"))
+            validation_questions = check_questions(X, "validation questions")
+            validation_answers = check_answers(y, validation_questions, "validation answers")
+            held = QuestionSet(validation_questions, validation_answers)
         elif fit.train.validation_fraction:
             groups = [comparison_key(q.context) for q in questions]  # a context is in one split only
             parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
