@@ -5,7 +5,7 @@ import json
 import pytest
 
 from glassformer.data.answer_doctor import examine_answered
-from glassformer.data.answered import SIZES, AnsweredSplit, is_nested, load_answered
+from glassformer.data.answered import SIZES, AnsweredSplit, is_squad, load_answered
 from glassformer.data.dataset import Dataset
 from glassformer.data.kinds import kind_of
 from glassformer.data.questions import Answers, Question
@@ -63,7 +63,7 @@ def test_files_of_every_kind_say_the_same(tmp_path):
     lines = ["question,context,answer"] + [f'{q},"{CONTEXT}",{text or ""}' for q, text, _ in ROWS]
     (tmp_path / "some.csv").write_text("\n".join(lines))
     assert load_answered(tmp_path / "some.csv").splits["train"].answers == wanted
-    assert is_nested(tmp_path / "own" / "train-v2.0.json")
+    assert is_squad(tmp_path / "own" / "train-v2.0.json")
     kinds = {kind_of(path) for path in (tmp_path / "own", tmp_path / "some.csv", "facts")}
     assert kinds == {"answers"}
 

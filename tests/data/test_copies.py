@@ -107,7 +107,7 @@ def test_classes_in_two_spellings_become_one():
     dataset, said = apply_repairs(TextDataset("x", {"train": split}, ("BAD", "Good")), "spelling", False)
     assert Counter(dataset.splits["train"].labels) == {"Good": 3, "BAD": 2}  # as most write it
     assert dataset.label_names == ("BAD", "Good")
-    assert said == ["merge_labels: 'bad' is 'BAD', 'good ' is 'Good'; 2 classes"]
+    assert said == ["merge_labels: 'bad' becomes 'BAD', 'good ' becomes 'Good'; 2 classes"]
     without, said = apply_repairs(TextDataset("x", {"train": split}), {"bad": "", "BAD": ""}, False)
     assert without.splits["train"].labels == ["Good", "good ", "Good"]
     assert said == ["merge_labels: 'BAD' is left out, 'bad' is left out; 2 classes"]
@@ -115,7 +115,7 @@ def test_classes_in_two_spellings_become_one():
     assert set(named.splits["train"].labels) == {"Good", "bad"}
     both, said = apply_repairs(TextDataset("x", {"train": split}), {"*": "spelling", "bad": ""}, False)
     assert both.splits["train"].labels == ["Good", "Good", "Good", "BAD"]  # the rest by its spelling
-    assert said == ["merge_labels: 'bad' is left out, 'good ' is 'Good'; 2 classes"]
+    assert said == ["merge_labels: 'bad' is left out, 'good ' becomes 'Good'; 2 classes"]
     with pytest.raises(ConfigError, match="'casing' is not a way to merge the other labels"):
         apply_repairs(TextDataset("x", {"train": split}), {"*": "casing"}, False)
     with pytest.raises(ConfigError, match=r"no class 'goood'.*Did you mean 'good '"):

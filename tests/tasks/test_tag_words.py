@@ -12,7 +12,7 @@ from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import MARKS, check_words, places_of_words, whole_words_of
 from glassformer.errors import CheckpointError, DataError, InputError
-from glassformer.explain.rows import number_of
+from glassformer.explain.rows import word_index
 from glassformer.export.onnx_folder import SCRIPTS
 from glassformer.tasks.task import TINY
 
@@ -315,4 +315,4 @@ def test_a_span_that_is_none_of_whole_words_is_refused_with_its_row(tmp_path, te
 @pytest.mark.parametrize("word", ["--5", "5-", "9" * 5_000, "-" + "9" * 5_000, "٣"])
 def test_a_word_that_is_no_number_is_refused(word):
     with pytest.raises(InputError, match="no word"):
-        number_of(None, ["the", "dog"], word, ["O", "O"])
+        word_index(["the", "dog"], word, ["O", "O"])

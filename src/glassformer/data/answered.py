@@ -119,7 +119,7 @@ def load_answered(
     return with_limit(Dataset(path.stem, splits, rejected=tuple(rejected or ())), limit, seed)
 
 
-def is_nested(path: Path) -> bool:
+def is_squad(path: Path) -> bool:
     """Whether a ``.json`` file has the nested format of SQuAD."""
     if path.suffix.lower() != ".json":
         return False
@@ -139,7 +139,7 @@ def _rows(
     rejected: list[RejectedRow] | None,
 ) -> Iterator[Row]:
     """The questions of a file with their answers and ids."""
-    found = _nested(file) if is_nested(file) else _table(lenient_table(file, rejected), columns, need_answers)
+    found = _nested(file) if is_squad(file) else _table(lenient_table(file, rejected), columns, need_answers)
     for pair, given, row, name in found:
         yield partial(_example, pair, given if need_answers else None, str(file), row, name), row
 

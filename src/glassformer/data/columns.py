@@ -333,7 +333,7 @@ PAIR_COLUMNS += [("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "
 PAIR_COLUMNS += [("text", SECOND_CELL), ("question1", "question2"), ("question", "answer")]
 PAIR_COLUMNS += [("query", "passage"), ("query", "document")]
 # Further usual names, for tables whose rows are known to be pairs.
-COMPARED = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first", "second"))
+COMPARED_COLUMNS = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first", "second"))
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ class Sides:
     message: str = ""
 
 
-def usual_sides(
+def usual_pair_columns(
     names: Sequence[str], pairs: Sequence[tuple[str, str]] = PAIR_COLUMNS
 ) -> tuple[str, str] | None:
     """The two columns whose names are one of ``pairs``; None if there are no such columns."""
@@ -371,7 +371,7 @@ def find_sides(
     if pair != AUTO:
         return _sides_by_name(table, text, pair, label)
     free = free_columns(table, label)
-    sides, how = usual_sides(free), "by their names"
+    sides, how = usual_pair_columns(free), "by their names"
     if sides is None and guess and not any(name.lower() in TEXT_COLUMNS for name in free):
         label_known = label is not None or any(name.lower() in LABEL_COLUMNS for name in free)
         sides, how = _find_text_pair(table, free, label_known), "by content"
@@ -489,7 +489,7 @@ def columns_for_pair_model(
     if sum(map(bool, sides)) == 1 and len(free) == 1:  # of two columns, the other one
         sides, how = [name or free[0] for name in sides], "the only other column"
     elif not any(sides):
-        if usual := usual_sides(names):
+        if usual := usual_pair_columns(names):
             sides, how = list(usual), "by their usual names"
         elif len(free) == 2 and (not any(known) or all(map(NAMELESS, free))):
             sides, how = free, "by their order"
@@ -794,7 +794,7 @@ def inputs_of(table: MemoryTable, limit: int, target: Any = None) -> Sequence[An
     columns = [(i, label) for i, label in enumerate(table.labels) if label != target]
     texts = [label for i, label in columns if all(isinstance(value, str) for value in table.first(i))]
     names = [label for label in texts if isinstance(label, str)]
-    usual = usual_sides(names, COMPARED) if limit > 1 else None
+    usual = usual_pair_columns(names, COMPARED_COLUMNS) if limit > 1 else None
     if usual is None and len(texts) == limit == 2 and not {name.lower() for name in names} & {*TEXT_COLUMNS}:
         return texts
     return usual or [likeliest(table, [target])]

@@ -25,7 +25,7 @@ from glassformer.data.findings import (
     percent,
 )
 from glassformer.data.label_kinds import (
-    NUMBER,
+    NUMBER_OPTION,
     SEVERAL,
     drop_class_hint,
     missing_names,
@@ -331,7 +331,7 @@ def written_twice(names: Iterable[str]) -> list[list[str]]:
 
 def without_classes(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those about classes if the labels look like numbers or multi-label."""
-    if not any(f.code == "label-kind" and (NUMBER in f.fix or SEVERAL in f.fix) for f in findings):
+    if not any(f.code == "label-kind" and (NUMBER_OPTION in f.fix or SEVERAL in f.fix) for f in findings):
         return list(findings)
     of_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
     return [f for f in findings if f.code not in of_classes]

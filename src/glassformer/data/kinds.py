@@ -1,5 +1,5 @@
-"""Detect the kind of a data set from its name or its content: texts, images, pairs of texts, scored pairs,
-tagged words, or questions with answers.
+"""Detect the kind of a data set from its name or its content: texts, images, parallel texts (pairs for
+translation), scored pairs, tagged words, or questions with answers.
 """
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_nested
-from glassformer.data.columns import COMPARED, LABEL_COLUMNS, TEXT_COLUMNS, usual_sides
+from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_squad
+from glassformer.data.columns import COMPARED_COLUMNS, LABEL_COLUMNS, TEXT_COLUMNS, usual_pair_columns
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.files import is_clutter, pass_over
 from glassformer.data.folders import refuse_models
@@ -32,7 +32,7 @@ from glassformer.errors import DataError
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
 NAMED: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
 NAMED |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
-SCORE_NAMES = SCORES[:4]  # not the other names: a label or boolean next to two texts is a class
+SCORE_NAMES = SCORES[:4]  # without "label" and the like, which name classes
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
@@ -42,7 +42,7 @@ def is_named(source: str | Path) -> bool:
 
 
 def kind_of(source: str | Path) -> Kind:
-    """The kind of a data set; texts if no other kind is recognized (errors are reported when they are read).
+    """The kind of a data set; texts if no other kind is recognized (loading the texts reports the errors).
 
     Raises:
         DataError: a table cannot be read, or one of two parallel files is missing.
@@ -62,7 +62,7 @@ def kind_of(source: str | Path) -> Kind:
         files = [p for p in sorted(path.glob("*.txt")) if SPLIT_OF.get(p.stem.lower())]
         if files and looks_tagged(files[0]):
             return "tags"
-        if len(image_files(path)) > sum(not is_clutter(p) for p in texts):  # there may be some text files
+        if len(image_files(path)) > sum(not is_clutter(p) for p in texts):  # a README does not count
             return "images"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
             return "tags"
@@ -76,14 +76,14 @@ def kind_of(source: str | Path) -> Kind:
 
 
 def _kind_of_file(path: Path) -> Kind:
-    if is_nested(path):
+    if is_squad(path):
         return "answers"
     try:
         return _kind_of_table(read_table(path, pass_over))  # bad rows are reported when the data are loaded
     except DataError as error:
         if error.what != NO_ROWS:
             raise
-        return "texts"  # reading them reports what is wrong with the rows
+        return "texts"  # loading the texts reports what is wrong with the rows
 
 
 def _kind_of_table(table: Table) -> Kind:
@@ -91,7 +91,7 @@ def _kind_of_table(table: Table) -> Kind:
     names = {name.lower() for name in table.names}
     if has_answers(table):
         return "answers"
-    if names & {*SCORE_NAMES} and usual_sides([*names], COMPARED):
+    if names & {*SCORE_NAMES} and usual_pair_columns([*names], COMPARED_COLUMNS):
         return "scored pairs"
     words = next((name for name in table.names if name.lower() in WORD_COLUMNS), None)
     tags = [name for name in table.names if name.lower() in TAG_COLUMNS and name != words]
@@ -101,7 +101,7 @@ def _kind_of_table(table: Table) -> Kind:
         return "tags"
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"
-    if names & {*TEXT_COLUMNS} or usual_sides(table.names):  # two texts per row: one input of a classifier
+    if names & {*TEXT_COLUMNS} or usual_pair_columns(table.names):  # one text per row, or two
         return "texts"
     if names & {*IMAGE_COLUMNS}:
         return "images"
@@ -112,8 +112,8 @@ def _kind_of_table(table: Table) -> Kind:
     except DataError:
         return "texts"
     # Most values in a column of sentences have several words; most labels have one.
-    several = (sum(len(str(x).split()) > 1 for x in table.read(column)) for column in columns)
-    return "pairs" if min(several) > len(table.rows) / 2 else "texts"
+    counts = (sum(len(str(x).split()) > 1 for x in table.read(column)) for column in columns)
+    return "pairs" if min(counts) > len(table.rows) / 2 else "texts"
 
 
 def _is_list(table: Table, column: str) -> bool:

@@ -18,13 +18,13 @@ MANY = 20  # if there are more distinct numbers, a number that occurs once is no
 MOSTLY = 0.9  # minimum share of numbers; the rest of a column of prices may be "n/a", or "11,00"
 FEW = 10  # if classes have fewer examples on average, numbers are measurements, not classes
 TRUTH = {"false": 0, "true": 1}
-NUMBER = "--set target=number"
+NUMBER_OPTION = "--set target=number"
 CUT = (
-    f"Learn the numbers themselves with {NUMBER} (in Python: TextRegressor, ImageRegressor), "
+    f"Learn the numbers themselves with {NUMBER_OPTION} (in Python: TextRegressor, ImageRegressor), "
     "or bin them into a few classes first (such as low, middle, high)"
 )
 SEVERAL = "Name the separator with label_separator"
-BETWEEN = re.compile(r"label[-_]separator '(.)'").search  # in a proposed fix
+find_proposed_separator = re.compile(r"label[-_]separator '(.)'").search  # in a proposed fix
 
 NO_LABEL = frozenset(  # spellings of a missing label, lower case: those of pandas and other common spellings
     (

@@ -13,11 +13,11 @@ from glassformer.data.checks import place
 from glassformer.data.copies import case_insensitive_key, digest
 from glassformer.data.dataset import names_of
 from glassformer.data.findings import Finding, listed_in_part
-from glassformer.data.label_kinds import BETWEEN, NUMBER, plain_name
+from glassformer.data.label_kinds import NUMBER_OPTION, find_proposed_separator, plain_name
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, flat_labels
 from glassformer.errors import BadValueError, NotForThisModelError
 
-REST = "*"  # key of a ``merge_labels`` table: all labels that have no key
+REST = "*"  # key of a ``merge_labels`` table: stands for all labels that the table does not name
 SHOWN = 3  # examples in a sentence
 KEPT_FIRST = ("test", "validation")  # a duplicate is kept in these splits and dropped from other splits
 
@@ -30,7 +30,7 @@ def apply_repairs(
     Args:
         merge_labels: ``none``; ``spelling``: merge classes whose names differ only in case or white space,
             under the most frequent name; or a table old name -> new name, where an empty name drops the
-            class. In such a table ``"*" = "spelling"`` merges the classes without a key by spelling. For
+            class. In such a table ``"*" = "spelling"`` merges the other classes by spelling. For
             multi-label data ``{"(none)" = ""}`` drops the examples without a label.
         drop_duplicates: drop repeated examples within a split, and training examples that are also in another
             split. Texts are compared without case and spaces.
@@ -80,7 +80,7 @@ def _merge_labels(dataset: Any, how: str | Mapping[str, Any], messages: list[str
     if not changed:
         return dataset
     merged = sorted(
-        f"{old!r} is {name!r}" if name != "" else f"{old!r} is left out" for old, name in changed.items()
+        f"{old!r} becomes {name!r}" if name != "" else f"{old!r} is left out" for old, name in changed.items()
     )
     shown = listed_in_part(merged, 10)
     messages.append(f"merge_labels: {shown}; {len({*new_names.values()} - {''}):,} classes")
@@ -95,7 +95,7 @@ def _drop_unlabeled(dataset: Any, messages: list[str]) -> Any:
         raise NotForThisModelError(what, where="merge_labels", fix="Leave it out")
     parts = {}
     for name, split in dataset.splits.items():
-        labeled = [i for i, own in enumerate(split.labels or ()) if own]
+        labeled = [i for i, labels in enumerate(split.labels or ()) if labels]
         parts[name] = split.select(labeled) if are_sets(split.labels) and len(labeled) < len(split) else split
         if parts[name] is not split:
             count = f"{len(split) - len(labeled):,} of {len(split):,} of {name}"
@@ -172,12 +172,12 @@ def _conflicts_message(dataset: Any, name: str, conflicting: Sequence[tuple[int,
         shown.append(f"{dropped} {labels[0]!r}, kept: {kept} {labels[1]!r}")
     more = f" and {len(conflicting) - SHOWN:,} more" if len(conflicting) > SHOWN else ""
     within = all(split == name for _, (split, _) in conflicting)
-    which = "the first was kept" if within else "the first was kept, of validation and test before train"
+    which = "the first was kept" if within else "the copy in test or validation was kept, else the first"
     return f"{len(conflicting):,} of them had another label: {which} ({'; '.join(shown)}{more})"
 
 
 def _where(split: Any, i: int) -> str:
-    """The row of an example, or its position; for an image its name."""
+    """The row of an example in its file, or its index in the split if the row is unknown; an image's name."""
     if hasattr(split, "images"):
         return split.names()[i]
     return place(split.origin, i, split.rows) if split.rows is None else f"row {split.rows[i]}"
@@ -195,15 +195,15 @@ FIXING_OPTIONS = {  # check -> options of ``train``
     "bad-rows": ("--on-bad-row", "skip"),
     "duplicates": ("--set", "drop_duplicates=true"),
     "leaks": ("--set", "drop_duplicates=true"),
-    "known-sides": ("--set", "copies=sides"),
+    "known-sides": ("--set", "copies=sides"),  # a text of a pair is also in training
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
     "orders-of-magnitude": ("--set", "number_scale=log"),
     "unreadable": ("--set", "broken=skip"),  # images
     "leak": ("--set", "drop_duplicates=true"),  # images
 }
-ENCODING = re.compile(r"(--encoding) ([\w-]+)").search  # proposed for rows that are not UTF-8
-WHITE = re.compile(r"image_range=(\d+)").search  # proposed for images of more than 8 bits
-FIRST = (
+find_encoding_option = re.compile(r"(--encoding) ([\w-]+)").search  # proposed for rows that are not UTF-8
+find_white_level = re.compile(r"image_range=(\d+)").search  # proposed for images of more than 8 bits
+LABELS_FIRST = (
     "copies with different labels: correct them first, since drop_duplicates=true keeps the label of the "
     "first copy"
 )
@@ -214,20 +214,21 @@ def fixing_options(findings: Sequence[Finding], splits: Mapping[str, Any]) -> li
     warned = [f.code for f in findings if f.severity == "warning"]
     are_images = any(hasattr(split, "images") for split in splits.values())
     fixing = FIXING_OPTIONS | ({"bad-rows": FIXING_OPTIONS["unreadable"]} if are_images else {})
-    rows = next((f for f in findings if f.code == "bad-rows"), None)
-    encoding = ENCODING(rows.fix) if rows else None
-    alone = "(row " if rows and rows.count == 1 else f"({rows.count if rows else 0:,}: "
-    if rows and encoding and f"not UTF-8 {alone}" in rows.message:  # the other encoding reads all bad rows
-        del fixing["bad-rows"]
+    bad_rows = next((f for f in findings if f.code == "bad-rows"), None)
+    encoding = find_encoding_option(bad_rows.fix) if bad_rows else None
+    if bad_rows and encoding:
+        all_rows = "(row " if bad_rows.count == 1 else f"({bad_rows.count:,}: "  # if they are all
+        if f"not UTF-8 {all_rows}" in bad_rows.message:  # the proposed encoding reads all bad rows
+            del fixing["bad-rows"]
     chosen: list[tuple[str, ...]] = [(encoding[1], encoding[2])] if encoding else []
     kind = next((f for f in findings if f.code == "label-kind"), None)
     chosen += dict.fromkeys(fixing[code] for code in warned if code in fixing)
-    if whites := [int(found[1]) for f in findings if (found := WHITE(f.fix))]:
-        chosen.append(("--set", f"image_range={max(whites)}"))
-    if kind and (separator := BETWEEN(kind.fix)):
+    if white_levels := [int(match[1]) for f in findings if (match := find_white_level(f.fix))]:
+        chosen.append(("--set", f"image_range={max(white_levels)}"))
+    if kind and (separator := find_proposed_separator(kind.fix)):
         chosen.append(("--label-separator", separator[1]))
-    elif kind and NUMBER in kind.fix:
-        chosen.append(tuple(NUMBER.split()))
+    elif kind and NUMBER_OPTION in kind.fix:
+        chosen.append(tuple(NUMBER_OPTION.split()))
     elif not kind and "twin-classes" in warned:
         chosen.append(("--set", "merge_labels=spelling"))  # never a table that drops labels or classes
     return [word for options in chosen for word in options]
@@ -236,7 +237,7 @@ def fixing_options(findings: Sequence[Finding], splits: Mapping[str, Any]) -> li
 def needed_corrections(findings: Sequence[Finding], options: Sequence[str], splits: Mapping[str, Any]) -> str:
     """What must be corrected before training with ``options``; empty if nothing must be."""
     warned = {f.code: f for f in findings if f.severity == "warning"}
-    corrections = [FIRST] if "contradictions" in warned and "drop_duplicates=true" in options else []
+    corrections = [LABELS_FIRST] if "contradictions" in warned and "drop_duplicates=true" in options else []
     sets = any(are_sets(split.labels) for split in splits.values())
     if "lone-classes" in warned and not sets and not {"validation", "test"} <= splits.keys():
         labels = splits["train"].labels

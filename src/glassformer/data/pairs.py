@@ -19,7 +19,7 @@ import numpy as np
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_texts, is_missing, place
 from glassformer.data.column_contents import text_size
-from glassformer.data.columns import COMPARED
+from glassformer.data.columns import COMPARED_COLUMNS
 from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import pass_over, read_utf8, split_lines
 from glassformer.data.folders import files_of, find_folder, one_or_parts, split_files
@@ -414,7 +414,7 @@ def find_compared(
 
 def _sides(table: Table, first: str | None, second: str | None) -> tuple[str, str]:
     by_name = {name.lower(): name for name in reversed(table.names)}
-    for a, b in COMPARED:
+    for a, b in COMPARED_COLUMNS:
         if a in by_name and b in by_name:
             pair = first or by_name[a], second or by_name[b]
             if pair[0] != pair[1]:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.explain.result import Scores
-from glassformer.explain.subject import RowView, Subject
+from glassformer.explain.subject import OutputsAt, Subject
 from glassformer.nn.cheaper import LocalAttention
 from glassformer.nn.disentangled import DisentangledAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
@@ -164,7 +164,7 @@ def _normed(norm: nn.Module, x: Tensor) -> Tensor:
 
 def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
     """Logits ``[B, C]`` that are linear in the states up to biases."""
-    if isinstance(model, RowView):
+    if isinstance(model, OutputsAt):
         return model.chosen(_linear_answer(model.model, states, packing), packing.first_rows)
     if model.spans is not None:
         if (dense := model.spans.dense) is None:

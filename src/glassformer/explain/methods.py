@@ -28,7 +28,7 @@ from glassformer.explain.occlusion import occlusion
 from glassformer.explain.render import Explanation
 from glassformer.explain.result import ABOUT, Scores
 from glassformer.explain.shapley import shapley
-from glassformer.explain.subject import RowView, Subject, attention_maps, picture_subject, text_subject
+from glassformer.explain.subject import OutputsAt, Subject, attention_maps, picture_subject, text_subject
 from glassformer.finite import finite
 from glassformer.runtime import computes_gradients
 
@@ -149,13 +149,13 @@ def explain_input(
             what, where="cross", fix="Leave cross out, or name an encoder: model=all-minilm-l6-v2"
         )
     subject = subject_of(clf, x, **asked)
-    if cross and isinstance(subject.model, RowView):
+    if cross and isinstance(subject.model, OutputsAt):
         what = "is for classifiers and regressors on text pairs"
         raise NotForThisModelError(what, where="cross", fix="Leave cross out")
     number = target_number(subject, target)
     made = explain(subject, method=by, target=target, **options)
     if trust:
-        judge = None if isinstance(subject.model, RowView) else clf.predictor()
+        judge = None if isinstance(subject.model, OutputsAt) else clf.predictor()
         made.trust = trust_in(replace(subject, judge=judge), made.scores, target=number)
         made.trust["maskable"] = bool(getattr(clf, "maskable", False))
         made.notes.append(made.trust["verdict"])

@@ -157,20 +157,20 @@ class ReadRows(nn.Module):
         self.rows = list(rows)
 
 
-class RowView(nn.Module):
+class OutputsAt(nn.Module):
     """Wraps a token-level model as one with a single output per sequence.
 
     Args:
-        rows: indices of the rows to read in each sequence.
+        positions: the tokens in each sequence whose outputs are read.
         length: length of every sequence.
-        chosen: outputs ``[N, C]`` and first rows of the sequences ``[B]`` -> logits ``[B, C]``.
+        chosen: outputs ``[N, C]`` and indices of the sequences' first tokens ``[B]`` -> logits ``[B, C]``.
     """
 
     def __init__(
-        self, model: Any, rows: Sequence[int], length: int, chosen: Callable[[Tensor, Tensor], Tensor]
+        self, model: Any, positions: Sequence[int], length: int, chosen: Callable[[Tensor, Tensor], Tensor]
     ):
         super().__init__()
-        self.model, self.pooling, self.length, self.chosen = model, ReadRows(rows), length, chosen
+        self.model, self.pooling, self.length, self.chosen = model, ReadRows(positions), length, chosen
         self.encoder, self.config = model.encoder, model.config
         self.has_attention = getattr(model, "has_attention", True)
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.answered import columns_of, is_nested, load_answered
+from glassformer.data.answered import columns_of, is_squad, load_answered
 from glassformer.data.questions import check_questions
 from glassformer.data.tables import PLAIN
 from glassformer.data.text_pairs import TextPair
@@ -82,7 +82,7 @@ class Questions(Inputs):
 
 
 def _of_file(path: Path, request: InputRequest) -> list[Row]:
-    if path.is_file() and is_nested(path):
+    if path.is_file() and is_squad(path):
         data = load_answered(path, on_bad_row="skip" if request.skip else "refuse", need_answers=False)
         (split,) = data.splits.values()
         rows = split.rows or range(1, len(split) + 1)

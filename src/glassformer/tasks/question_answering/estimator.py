@@ -187,7 +187,7 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         return self.encode(fit.examples.questions), held
 
     def encode(self, questions: Sequence[Question]) -> QuestionRows:
-        """Tokenize checked questions into windows, always with token type ids (see ``readable``)."""
+        """Tokenize checked questions into windows with token type ids (see ``drop_unused_segments``)."""
         return encode_questions(
             self.tokenizer_,
             questions,
@@ -208,13 +208,13 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         train: AnswererFitConfig = fit.train
         rows: QuestionRows = fit.table
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
-        table = self.readable(rows, fit.network).table
+        table = self.drop_unused_segments(rows, fit.network).table
         stream = TextStream(table, settings, train.accumulate, train.seed, fit.device)
         objective = AnswerSpans(rows.targets(fit.examples.answers))
         return stream, objective, None if fit.validation is None else self._evaluator(fit)
 
     def _evaluator(self, fit: Fit) -> Callable[[], dict[str, float]]:
-        held, rows = fit.validation, self.readable(fit.validation_table, fit.network)
+        held, rows = fit.validation, self.drop_unused_segments(fit.validation_table, fit.network)
         targets = rows.targets(held.answers)
 
         def evaluate() -> dict[str, float]:
@@ -243,7 +243,7 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         super()._finish_fit(fit, training)
         self.threshold_ = None if all(answer.texts for answer in fit.examples.answers) else 0.0
         if self.threshold_ is not None and fit.validation is not None:
-            rows = self.readable(fit.validation_table, self.model_)
+            rows = self.drop_unused_segments(fit.validation_table, self.model_)
             candidates = self.best(self.token_logits(self.model_, rows, fit.device), rows)
             self.threshold_ = self._threshold(fit, fit.validation, candidates)
 
@@ -261,7 +261,7 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         """Number of tokens per batch in prediction."""
         return max(self.batch_tokens or 8192, self.length_)
 
-    def readable(self, rows: QuestionRows, model: Any) -> QuestionRows:
+    def drop_unused_segments(self, rows: QuestionRows, model: Any) -> QuestionRows:
         """The windows, without token type ids if the model has none."""
         if model.config.embedding.segments > 1 or rows.table.segments is None:
             return rows
@@ -275,7 +275,7 @@ class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelCon
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
         """Start and end logits of each token, ``[N, 2]`` fp32."""
-        rows = self.readable(rows, model)
+        rows = self.drop_unused_segments(rows, model)
         first = np.diff(rows.owners, prepend=-1) > 0  # progress counts the first window of each question
         count = None if progress is None else lambda index: progress(int(first[index].sum()))
         budget = self.budget
