@@ -291,10 +291,9 @@ def _rank(span: tuple[float, int, int]) -> tuple[float, int, int]:
 
 def best_spans(logits: np.ndarray, longest: int, count: int) -> list[tuple[float, int, int]]:
     """The ``count`` best spans of at most ``longest`` tokens, from logits ``[T, 2]``: score, first, last."""
-    count = len(logits)
-    if count == 0:
+    if not len(logits):
         return []
-    wide = min(longest, count)
+    wide = min(longest, len(logits))
     ends = np.concatenate([logits[:, 1], np.full(wide - 1, -np.inf)])
     sums = logits[:, :1] + np.lib.stride_tricks.sliding_window_view(ends, wide)  # [T, wide]
     flat = sums.ravel()
