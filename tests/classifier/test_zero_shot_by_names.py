@@ -19,12 +19,16 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def clf():
-    return gf.ZeroShotClassifier(gf.Embedder(NAME, precision="fp32"), LABELS)
+def embedder():
+    return gf.Embedder(NAME, precision="fp32")
 
 
-def test_the_label_with_the_nearest_vector_is_predicted(clf):
-    embedder = gf.Embedder(NAME, precision="fp32")
+@pytest.fixture(scope="module")
+def clf(embedder):
+    return gf.ZeroShotClassifier(embedder, LABELS)
+
+
+def test_the_label_with_the_nearest_vector_is_predicted(clf, embedder):
     given = [ABOUT.replace("{}", label) for label in LABELS]
     cosines = embedder.directions(TEXTS) @ embedder.directions(given).T
     assert clf.predict(TEXTS).tolist() == [LABELS[i] for i in cosines.argmax(1)]
@@ -40,8 +44,8 @@ def test_the_label_with_the_nearest_vector_is_predicted(clf):
     assert clf.truncated([TEXTS[0], "long " * 400]).tolist() == [False, True]
 
 
-def test_another_template_and_an_embedder(clf):
-    other = gf.ZeroShotClassifier(gf.Embedder(NAME), LABELS, template="{}")
+def test_another_template_and_an_embedder(clf, embedder):
+    other = gf.ZeroShotClassifier(embedder, LABELS, template="{}")
     assert other.predict(TEXTS).tolist() == clf.predict(TEXTS).tolist()
     assert np.abs(other.predict_proba(TEXTS) - clf.predict_proba(TEXTS)).max() > 0.01
 
@@ -75,18 +79,18 @@ def test_from_the_command_line(clf, tmp_path, capsys):
     assert main(["predict", NAME, TEXTS[0], "--labels", ",".join(LABELS), "--precision", "fp32"]) == 0
 
 
-def test_the_given_template_is_taken():
+def test_the_given_template_is_taken(embedder):
     assert gf.ZeroShotClassifier(NAME, LABELS).template == ABOUT
     given = "This example is {}."  # the default of entailment models
-    assert gf.ZeroShotClassifier(NAME, LABELS, template=given).template == given
+    assert gf.ZeroShotClassifier(embedder, LABELS, template=given).template == given
     with pytest.raises(ConfigError):
-        gf.ZeroShotClassifier(NAME, LABELS, template="no place for the label")
+        gf.ZeroShotClassifier(embedder, LABELS, template="no place for the label")
 
 
-def test_what_cannot_be_asked_is_refused(tmp_path):
+def test_what_cannot_be_asked_is_refused(embedder):
     with pytest.raises(NotForThisModelError, match="only compares labels with each other"):
-        gf.ZeroShotClassifier(NAME, LABELS, multi_label=True)
+        gf.ZeroShotClassifier(embedder, LABELS, multi_label=True)
     with pytest.raises(NotForThisModelError, match="Give two labels or more"):
-        gf.ZeroShotClassifier(NAME, ["sports"])
+        gf.ZeroShotClassifier(embedder, ["sports"])
     with pytest.raises(DataError, match="two classes are called 'sports'"):
-        gf.ZeroShotClassifier(NAME, ["sports", "sports"])
+        gf.ZeroShotClassifier(embedder, ["sports", "sports"])

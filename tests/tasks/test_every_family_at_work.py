@@ -139,7 +139,7 @@ EACH_TOKENIZER = pytest.mark.parametrize(
 def test_tuned_whole_in_part_and_by_its_head(name, tmp_path):
     folder = put(name, tmp_path / "hub")
     start = gf.load_pretrained(folder).state_dict()
-    for options in ({}, {"train_layers": 1}, {"train_layers": 0}):
+    for options in ({}, {"train_layers": 1, "epochs": 1}, {"train_layers": 0, "epochs": 1}):
         clf = gf.TextClassifier(str(folder), **(SMALL | options)).fit(TEXTS, LABELS)
         assert options or clf.score(TEXTS, LABELS) >= 0.9
         state = clf.model_.state_dict()

@@ -219,8 +219,17 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("name", TASKS)
+TWINS = ("inference_mode", "with meta")  # of no_grad and of meta: with one task
+EACH_STATE = [
+    pytest.param(
+        name, state, marks=pytest.mark.slow if name != "text-classification" and state in TWINS else ()
+    )
+    for name in TASKS
+    for state in STATES
+]
+
+
+@pytest.mark.parametrize(("name", "state"), EACH_STATE)
 def test_whatever_the_caller_has_set_the_numbers_are_the_same(name, state, tmp_path):
     estimator, data = quiet(name)
     wanted, folder = asked(estimator, data[0]), estimator.save(tmp_path / "quiet")
