@@ -22,7 +22,7 @@ VECTORS = np.random.default_rng(3).normal(0, 1, (13, 5)).astype(np.float32)
 
 def test_a_line_without_a_word_is_named(tmp_path):
     (tmp_path / "v.txt").write_text("2 2\nb 3 4\n 1 2\n")
-    with pytest.raises(CheckpointError, match="line 3: no word before the numbers"):
+    with pytest.raises(CheckpointError, match="line 3: there is no word before the numbers"):
         read_word2vec_format(tmp_path / "v.txt")
 
 
