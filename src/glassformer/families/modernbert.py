@@ -132,9 +132,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
 
 
 def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int, ...]:
-    """The layers with full attention: those in ``layer_types``, or every
-    ``global_attn_every_n_layers``-th.
-    """
+    """The layers with full attention: in ``layer_types``, or every ``global_attn_every_n_layers``-th."""
     kinds = settings.get("layer_types")
     if kinds is None:
         return tuple(range(0, layers, number(settings, "global_attn_every_n_layers", where, 3)))

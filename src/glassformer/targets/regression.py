@@ -137,8 +137,7 @@ class Numbers(ByPermutation, Classes):
 
     @classmethod
     def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
-        """The target for these training numbers; raises DataError if all are the same, or one has no
-        logarithm."""
+        """The target for these numbers; raises DataError if all are the same, or one has no logarithm."""
         original = numbers
         if scale == "log":
             check_positive(numbers.tolist(), "targets")

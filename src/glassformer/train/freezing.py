@@ -77,9 +77,7 @@ def _is_trained(name: str, count: int, layers: int) -> bool:
 
 
 class Unfreeze(Callback):
-    """Gradual unfreezing (Howard and Ruder, 2018): train one more encoder layer after every
-    ``every`` epochs.
-    """
+    """Gradual unfreezing (Howard and Ruder, 2018): one more encoder layer after every ``every`` epochs."""
 
     def __init__(self, begin: int, every: int):
         self.begin, self.every = begin, every

@@ -21,8 +21,7 @@ from glassformer.train.state import History
 
 @dataclass
 class SingleStepTraining:
-    """A stand-in for ``Training`` with one step and without checkpoints: fitting takes seconds and is
-    deterministic."""
+    """A ``Training`` of one step without checkpoints, for fits that are deterministic."""
 
     model: nn.Module
     config: Any
