@@ -19,7 +19,7 @@ from torch import Tensor
 
 import glassformer as gf
 from glassformer.data.corpus import europe_splits
-from glassformer.explain.heads import habits
+from glassformer.explain.heads import attention_statistics
 from glassformer.explain.methods import subject_of
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.packing import Packing
@@ -105,8 +105,8 @@ usual = max(
 )  # one length, so that maps differ by what is read and not by how much
 alike = [t for t, n in zip(test_x, tokens) if n == usual][:20]
 small = {
-    "text": habits([subject_of(text, t) for t in alike]),
-    "images": habits([subject_of(image, images[i]) for i in test_p[:20]]),
+    "text": attention_statistics([subject_of(text, t) for t in alike]),
+    "images": attention_statistics([subject_of(image, images[i]) for i in test_p[:20]]),
 }
 groups(small, title="two small models, one seed")
 if file := recorded("lab-maps"):

@@ -132,7 +132,7 @@ def judge_inputs(
             seconds[name] = time.perf_counter() - started
             scores[name] = found if subject.grid is None else found[subject.hideable]
         judged = {
-            by: faithfulness.judge(subject, scores, draws=draws, seed=number, by=by)
+            by: faithfulness.metrics_of(subject, scores, draws=draws, seed=number, by=by)
             for by in subject.operators
         }
         first = subject.operators[0]
@@ -214,7 +214,7 @@ def against_peers(judged: list[dict[str, Any]]) -> dict[str, Any]:
 
 def head_part(clf: Any, inputs: list[Any], labels: list[Any]) -> dict[str, Any]:
     """Where heads look, and what is lost without each."""
-    figures = heads.head_figures([subject_of(clf, x) for x in inputs])
+    figures = heads.head_statistics([subject_of(clf, x) for x in inputs])
     lost = heads.ablation(clf, inputs, labels)
     return {
         "n": len(inputs), "figures": {k: np.round(v, 4).tolist() for k, v in figures.items()},

@@ -31,7 +31,7 @@ from benchmarks.quality.lab_fits import (
     review_parts,
     reviews,
 )
-from glassformer.explain.heads import habits
+from glassformer.explain.heads import attention_statistics
 from glassformer.explain.methods import subject_of
 
 INPUTS = 100  # that each model is looked into on
@@ -49,7 +49,7 @@ def of_text(seed: int) -> dict[str, float]:
         found += [subject] if len(subject) == TEXT["max_length"] else []
         if len(found) == INPUTS:
             break
-    return {"accuracy": float(right.mean()), **habits(found)}
+    return {"accuracy": float(right.mean()), **attention_statistics(found)}
 
 
 def of_pictures(seed: int) -> dict[str, float]:
@@ -59,7 +59,7 @@ def of_pictures(seed: int) -> dict[str, float]:
     right = fitted(clf, rows, judged)
     return {
         "accuracy": float(right.mean()),
-        **habits([subject_of(clf, decoded(i)) for i in judged[:INPUTS]]),
+        **attention_statistics([subject_of(clf, decoded(i)) for i in judged[:INPUTS]]),
     }
 
 

@@ -48,7 +48,7 @@ def explained(clf: Any, texts: list[str]) -> dict[str, list[float]]:
     for number, text in enumerate(texts):
         subject = replace(subject_of(clf, text), judge=judge)
         scores = {method: explain(subject, method=method, maps=False).scores}
-        figures = faithfulness.judge(subject, scores, draws=10, seed=number)
+        figures = faithfulness.metrics_of(subject, scores, draws=10, seed=number)
         gap, random = (figures[name]["insertion"] - figures[name]["deletion"] for name in (method, "random"))
         found["gap"].append(gap)
         found["beyond"].append(gap - random)

@@ -59,7 +59,7 @@ def test_whole_words_are_masked_together(tokenizer):
     _, rows = mask_tokens(ids, masks, np.random.default_rng(5))
     chosen = np.zeros(len(ids), bool)
     chosen[rows] = True
-    pieces = masks.continues[ids]
+    pieces = masks.continues_previous[ids]
     assert pieces.sum() > 1000
     starts = np.repeat(False, len(ids))
     starts[table.starts[:-1]] = True  # a chunk may begin inside a word

@@ -354,31 +354,31 @@ BYTES = [piece(f"<0x{i:02X}>", 0.0, 6) for i in range(256)]
 ATTACKS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "it has no pieces"),
     "a pointer of Git LFS": (b"version https://git-lfs.github.com/spec/v1\n", "it is a Git LFS pointer"),
-    "a pickle": (b"\x80\x02cos\nsystem\n(S'echo'\ntR.", "field 13 of the wire type 7"),
-    "text": (b"<unk>\t0\n<s>\t0\n", "field 7 of the wire type 4"),
-    "cut in a piece": (model(GOOD)[:-5][:40], "bytes, and"),
-    "cut in a number": (model(GOOD) + b"\xa8", "it is cut"),
-    "a piece longer than the file": (b"\x0a\x7f" + b"abc", "field 1 has 127 bytes, and 3 are left"),
+    "a pickle": (b"\x80\x02cos\nsystem\n(S'echo'\ntR.", "field 13 has the unknown wire type 7"),
+    "text": (b"<unk>\t0\n<s>\t0\n", "field 7 has the unknown wire type 4"),
+    "cut in a piece": (model(GOOD)[:-5][:40], "bytes, but only"),
+    "cut in a number": (model(GOOD) + b"\xa8", "the file is truncated"),
+    "a piece longer than the file": (b"\x0a\x7f" + b"abc", "field 1 has 127 bytes, but only 3 are left"),
     "a length of an exabyte": (
         b"\x0a" + varint(1 << 60) + b"a",
-        "has 1,152,921,504,606,846,976 bytes, and 1 are",
+        "has 1,152,921,504,606,846,976 bytes, but only 1 are",
     ),
-    "a length below nothing": (b"\x0a" + varint((1 << 64) - 1), "bytes, and 0 are left"),
+    "a length below nothing": (b"\x0a" + varint((1 << 64) - 1), "bytes, but only 0 are left"),
     "a number of 77 bits": (b"\x0a" + b"\xff" * 10 + b"\x01", "a number has more than 64 bits"),
     "a number of 70 bits": (b"\x0a" + b"\xff" * 9 + b"\x7f", "a number has more than 64 bits"),
-    "field 0": (b"\x02\x01a", "field 0 of the wire type 2"),
-    "a group": (b"\x0b\x0c", "field 1 of the wire type 3, which there is not"),
-    "an end of a group": (b"\x0c", "field 1 of the wire type 4, which there is not"),
-    "wire type 7": (b"\x0f", "field 1 of the wire type 7, which there is not"),
-    "a number for a piece": (field(1, 7), "field 1 of the model is none"),
-    "a number for a text": (field(1, field(1, 7)), "'piece' has the wire type 0, and 2 is its own"),
+    "field 0": (b"\x02\x01a", "field 0 has the unknown wire type 2"),
+    "a group": (b"\x0b\x0c", "field 1 has the unknown wire type 3"),
+    "an end of a group": (b"\x0c", "field 1 has the unknown wire type 4"),
+    "wire type 7": (b"\x0f", "field 1 has the unknown wire type 7"),
+    "a number for a piece": (field(1, 7), "field 1 is not a message"),
+    "a number for a text": (field(1, field(1, 7)), "'piece' has wire type 0, expected 2"),
     "a text for a score": (
         field(1, field(1, b"a") + field(2, b"1")),
-        "'score' has the wire type 2, and 5 is",
+        "'score' has wire type 2, expected 5",
     ),
     "a text for a type": (
         field(1, field(1, b"a") + field(3, b"1")),
-        "'type' has the wire type 2, and 0 is its own",
+        "'type' has wire type 2, expected 0",
     ),
     "a piece with two texts": (
         field(1, field(1, b"a") + field(1, b"b")),
@@ -386,47 +386,47 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     ),
     "a type below nothing": (
         model([*GOOD, piece("c", -1.0, (1 << 64) - 1)]),
-        "piece 8 is of type 18446744073709551615",
+        "piece 8 has the unknown type 18446744073709551615",
     ),
-    "an unknown type": (model([*GOOD, piece("c", -1.0, 9)]), "piece 8 is of type 9, 1 to 6 are known"),
+    "an unknown type": (model([*GOOD, piece("c", -1.0, 9)]), "piece 8 has the unknown type 9"),
     "an unused letter": (model([*GOOD, piece("c", -1.0, 5)]), "the unused piece 'c' is not supported"),
     "an unused piece in BPE": (
         model([*GOOD, piece("cd", -1.0, 5)], field(3, 2)),
         "the unused piece 'cd' is not supported",
     ),
-    "an empty piece": (model([*GOOD, piece("")]), "piece 8 has 0 characters, 1 to 512 are read"),
+    "an empty piece": (model([*GOOD, piece("")]), "piece 8 has 0 characters; 1 to 512 are supported"),
     "a long piece": (model([*GOOD, piece("a" * 513)]), "piece 8 has 513 characters"),
     "not UTF-8": (model([*GOOD, piece(b"\xff\xfe")]), "piece 8 is not UTF-8"),
     "half of a pair": (model([*GOOD, piece(b"\xed\xa0\x80")]), "piece 8 is not UTF-8"),
     "no number": (model([*GOOD, piece("c", float("nan"))]), "the score of piece 8 is nan"),
     "no end": (model([*GOOD, piece("c", float("inf"))]), "the score of piece 8 is inf"),
     "a piece twice": (model([*GOOD, piece("ab")]), "the piece 'ab' occurs twice"),
-    "nothing for the unknown": (model(GOOD[1:]), "0 pieces for what is unknown, one is needed"),
+    "nothing for the unknown": (model(GOOD[1:]), "0 unknown tokens, expected one"),
     "two for the unknown": (
         model([*GOOD, piece("<u>", 0.0, 2)]),
-        "2 pieces for what is unknown, one is needed",
+        "2 unknown tokens, expected one",
     ),
-    "two trainers": (model(GOOD) + field(2, b""), "field 2 of the model occurs twice"),
-    "words": (model(GOOD, field(3, 3)), "a model of words, only Unigram and BPE are read"),
-    "characters": (model(GOOD, field(3, 4)), "a model of characters, only Unigram and BPE are read"),
-    "an unknown model": (model(GOOD, field(3, 77)), "a model of type 77, only Unigram and BPE are read"),
-    "bytes without pieces": (model(GOOD, field(35, 1)), "0 pieces of bytes, with byte_fallback = true"),
+    "two trainers": (model(GOOD) + field(2, b""), "field 2 occurs twice"),
+    "words": (model(GOOD, field(3, 3)), "the model type is words; only Unigram and BPE are supported"),
+    "characters": (model(GOOD, field(3, 4)), "the model type is characters; only Unigram"),
+    "an unknown model": (model(GOOD, field(3, 77)), "the model type is 77; only Unigram and BPE"),
+    "bytes without pieces": (model(GOOD, field(35, 1)), "byte_fallback is true, with 0 of 256 byte pieces"),
     "bytes that lack one": (
         model(GOOD + BYTES[1:], field(35, 1)),
-        "255 pieces of bytes, with byte_fallback = true",
+        "byte_fallback is true, with 255 of 256 byte pieces",
     ),
-    "bytes unasked": (model(GOOD + BYTES), "256 pieces of bytes, with byte_fallback = false"),
-    "a truth of 2": (model(GOOD, field(35, 2)), "byte_fallback = 2, only 0 and 1 are read"),
+    "bytes unasked": (model(GOOD + BYTES), "byte_fallback is false, with 256 of 256"),
+    "a truth of 2": (model(GOOD, field(35, 2)), "byte_fallback = 2, expected 0 or 1"),
     "blanks behind": (model(GOOD, field(24, 1)), "treat_whitespace_as_suffix = true is not supported"),
     "blanks as they are": (model(GOOD, b"", field(5, 0)), "escape_whitespaces = false is not supported"),
-    "a cut table": (model(GOOD, b"", field(2, b"\x01\x02")), "its table is cut"),
+    "a cut table": (model(GOOD, b"", field(2, b"\x01\x02")), "its table is truncated"),
     "a table that leads out": (
         model(GOOD, b"", field(2, struct.pack("<I", 1024) + b"\xff" * 1024)),
         "its table has an offset out of range",
     ),
     "a blank of a user's in BPE": (
         model([*GOOD, piece("a▁", 0.0, 4)], field(3, 2)),
-        "a piece of a user's with a blank, 'a▁', is not supported in BPE",
+        "the user-defined piece 'a▁' contains a blank, unsupported in BPE",
     ),
 }
 
@@ -523,13 +523,11 @@ def test_settings_that_do_not_go_with_pieces(settings, error, said, tmp_path):
 def test_pieces_that_begin_otherwise_than_a_family_needs(tmp_path):
     put(tmp_path, model([GOOD[0], *GOOD[3:]]), tokenizer_class="XLMRobertaTokenizer")
     with pytest.raises(
-        CheckpointError, match="its first 3 pieces are not the special ones such a model begins with"
+        CheckpointError, match="the first 3 pieces are not the special tokens of such a model"
     ):
         load_tokenizer(tmp_path)
     put(tmp_path, model([*GOOD, piece("<pad>")]), tokenizer_class="XLMRobertaTokenizer")
-    with pytest.raises(
-        CheckpointError, match="its pieces and the special tokens of such a model do not go together"
-    ):
+    with pytest.raises(CheckpointError, match="the pieces do not fit the special tokens of such a model"):
         load_tokenizer(tmp_path)
 
 

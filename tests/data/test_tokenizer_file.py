@@ -141,7 +141,7 @@ def token(**changes: Any) -> list[dict[str, Any]]:
 
 
 BAD = [
-    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "is damaged: its table is cut"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "is damaged: its table is truncated"),
     ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": None}}, "its table is not a text"),
     ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "!"}}, "its table is not base64"),
     ({"normalizer": replaced(*[("a", "a" * 10)] * 9)}, "up to 1,000,000,000 times as long, at most 64 are"),

@@ -74,7 +74,7 @@ def test_fast_bpe_as_the_published_tokenizer(seed, tmp_path):
     ours = load_tokenizer(tmp_path)
     known = Vocabulary.of(ours)
     assert (known.cls, known.pad, known.sep, known.unk, known.mask) == (0, 1, 2, 3, len(theirs) - 1)
-    first = known.steps(ours)
+    first = known.first_intermediate_id(ours)
     assert first == len(theirs) < id_count(ours)
     met = 0
     for _ in range(300):
@@ -95,9 +95,9 @@ def test_marked_ends_behind_a_mask_that_comes_first_are_no_steps():
     tokenizer = Tokenizer(models.BPE(pieces, [("a", "b</w>")], unk_token="<unk>", end_of_word_suffix="</w>"))
     tokenizer.add_special_tokens(SPECIAL)
     known = Vocabulary.of(tokenizer)
-    assert known.steps(tokenizer) is None
+    assert known.first_intermediate_id(tokenizer) is None
     assert np.flatnonzero(known.special(tokenizer)).tolist() == [0, 1, 2, 3, 4]
-    assert np.flatnonzero(known.continued(tokenizer)).tolist() == [5]
+    assert np.flatnonzero(known.continues_next(tokenizer)).tolist() == [5]
 
 
 def test_words_of_fast_bpe_stay_together(tmp_path):
@@ -117,7 +117,7 @@ def test_words_of_fast_bpe_stay_together(tmp_path):
 def test_whole_words_of_fast_bpe_are_hidden_whole(tmp_path):
     words = put_fast(tmp_path, 13)
     tokenizer = load_tokenizer(tmp_path)
-    first = Vocabulary.of(tokenizer).steps(tokenizer)
+    first = Vocabulary.of(tokenizer).first_intermediate_id(tokenizer)
     encoding = tokenizer.encode(" ".join(words[:200]))
     ids = np.array(encoding.ids)
     settings = MaskSettings.of(tokenizer, 0.3, whole_words=True)
@@ -214,13 +214,13 @@ def test_added_tokens_beside_fast_bpe_as_the_published_tokenizer(tmp_path):
     phobert = pytest.importorskip("transformers").PhobertTokenizer
     words, rng = put_fast(tmp_path, 17), random.Random(17)
     plain = load_tokenizer(tmp_path)
-    first = Vocabulary.of(plain).steps(plain)
+    first = Vocabulary.of(plain).first_intermediate_id(plain)
     added = {"<mask>": first - 1, "<new>": first, "[ten]": first + 1}
     (tmp_path / "added_tokens.json").write_text(json.dumps(added))
     ours = load_tokenizer(tmp_path)
     theirs = phobert.from_pretrained(tmp_path)
     known = Vocabulary.of(ours)
-    assert known.steps(ours) == first + 2 == len(theirs)
+    assert known.first_intermediate_id(ours) == first + 2 == len(theirs)
     assert id_count(ours) == id_count(plain) + 2
     assert not known.special(ours)[first : first + 2].any()
     for _ in range(100):
@@ -274,7 +274,7 @@ def test_unigram_words_stay_together():
     tokenizer.add_special_tokens(SPECIAL)
     encoding = tokenizer.encode("films dullish film")
     assert word_ids(encoding, range(len(encoding.ids))).tolist() == [-1, 0, 0, 1, 1, 2, -1]
-    assert Vocabulary.of(tokenizer).continues(tokenizer)[[5, 6, 8]].tolist() == [False, True, True]
+    assert Vocabulary.of(tokenizer).continues_previous(tokenizer)[[5, 6, 8]].tolist() == [False, True, True]
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -97,11 +97,11 @@ def test_letters_of_several_bytes_are_one_word():
 
 def test_what_goes_on_with_a_word():
     tokenizer = wordpiece()
-    goes_on = Vocabulary.of(tokenizer).continues(tokenizer)
+    goes_on = Vocabulary.of(tokenizer).continues_previous(tokenizer)
     names = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
     assert {n for n, c in zip(names, goes_on, strict=True) if c} == {n for n in names if n.startswith("##")}
     tokenizer = bpe_tokenizer(TEXTS, vocab_size=280)
-    goes_on = Vocabulary.of(tokenizer).continues(tokenizer)
+    goes_on = Vocabulary.of(tokenizer).continues_previous(tokenizer)
     known = tokenizer.get_vocab()
     assert goes_on[known["u"]]
     assert not goes_on[known["Ġ"]]

@@ -32,7 +32,7 @@ def linear_subject(n=11, weight=None):
 def test_one_explanation_beside_random_orders_as_judge_has_it():
     subject, values = linear_subject()
     told = f.trust(subject, values, target=1, draws=7, seed=3)
-    judged = f.judge(subject, {"truth": values}, target=1, draws=7, seed=3)
+    judged = f.metrics_of(subject, {"truth": values}, target=1, draws=7, seed=3)
     assert told["figures"] == pytest.approx(judged["truth"])
     assert told["random"]["figures"] == pytest.approx(judged["random"])
     curve = f.curves(subject, values, 1)
@@ -76,10 +76,12 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     for seed in range(30):
         subject, values = linear_subject(weight=rng.normal(0, 1, 13))
         judged.append(
-            f.judge(subject, {"truth": values, "lie": -values, "coin": rng.random(13)}, target=1, seed=seed)
+            f.metrics_of(
+                subject, {"truth": values, "lie": -values, "coin": rng.random(13)}, target=1, seed=seed
+            )
         )
     table = f.table(judged)
-    for name in f.FIGURES:
+    for name in f.METRICS:
         assert table["truth"][name]["better"]["interval"][0] > 0
         assert table["lie"][name]["better"]["interval"][1] < 0
         low, high = table["coin"][name]["better"]["interval"]
@@ -122,7 +124,7 @@ def test_the_verdict_on_one_input_in_words():
         (0,), -0.038
     )
     assert "lowers the number by 2000" in verdict((19,), 2000.0, 1e6)
-    assert "too few parts may be hidden (3 of at least 4)" in verdict((None,), parts=3)
+    assert "3 tokens or patches can be hidden, 4 are needed" in verdict((None,), parts=3)
     assert "the number stays the same within 5e+03" in verdict((None,), spread=1e6)
 
 
@@ -145,16 +147,16 @@ def test_a_random_order_passes_rarely_and_the_truth_always():
         lie = f.trust(subject, -values, target=1, seed=i)
         assert "is worse than random" in lie["verdict"]
     few, values = linear_subject(3)
-    assert "too few parts may be hidden (3 of at least 4)" in f.trust(few, values, target=1)["verdict"]
+    assert "3 tokens or patches can be hidden, 4 are needed" in f.trust(few, values, target=1)["verdict"]
 
 
 def test_every_method_can_be_judged(tiny):
     subject = text_subject(tiny, "it was wonderful , not a dull film")
     scores = {m: explain(subject, method=m).scores for m in OF_LAYERS}
-    judged = f.judge(subject, scores, draws=2)
+    judged = f.metrics_of(subject, scores, draws=2)
     assert judged.keys() == {*OF_LAYERS, "random"}
     assert all(np.isfinite(list(figures.values())).all() for figures in judged.values())
-    again = f.judge(subject, scores, draws=2)
+    again = f.metrics_of(subject, scores, draws=2)
     assert again == judged
     alone = f.curves(subject, scores["occlusion"], subject.target).figures()
     assert alone == pytest.approx(judged["occlusion"], abs=1e-9)

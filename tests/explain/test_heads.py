@@ -27,7 +27,7 @@ def test_figures_of_known_maps():
             np.tile(eye[-1], (t, 1)),
         ]
     )[None]  # [1, 6, T, T]
-    found = heads.map_figures(maps, WORDS)
+    found = heads.map_statistics(maps, WORDS)
     assert found["entropy"].shape == (1, 6)
     np.testing.assert_allclose(found["entropy"][0], [1, 0, 0, 0, 0, 0], atol=1e-6)
     np.testing.assert_allclose(
@@ -46,10 +46,10 @@ def test_figures_of_known_maps():
 def test_the_previous_word_has_all_its_pieces():
     maps = np.zeros((1, 2, 7, 7))
     maps[0, 0, 4, 2:4] = maps[0, 1, 1, 2:4] = 0.5  # word 2 back, and word 0 on, to both pieces of word 1
-    found = heads.map_figures(maps, WORDS)
+    found = heads.map_statistics(maps, WORDS)
     np.testing.assert_allclose(found["previous"][0], [0.2, 0])
     np.testing.assert_allclose(found["next"][0], [0, 0.2])
-    patches = heads.map_figures(
+    patches = heads.map_statistics(
         np.roll(np.eye(5), -1, 1)[None, None], np.full(5, -1)
     )  # all rows are looked at
     assert patches["previous"][0, 0] == pytest.approx(0.8)
@@ -57,9 +57,9 @@ def test_the_previous_word_has_all_its_pieces():
 
 def test_figures_of_a_model_are_means(tiny):
     subjects = [text_subject(tiny, t) for t in ("a dull film", "it was wonderful , not dull")]
-    found = heads.head_figures(subjects)
+    found = heads.head_statistics(subjects)
     assert all(v.shape == (3, 2) for v in found.values())
-    single = [heads.head_figures([s])["entropy"] for s in subjects]
+    single = [heads.head_statistics([s])["entropy"] for s in subjects]
     np.testing.assert_allclose(found["entropy"], np.mean(single, 0))
 
 
@@ -122,7 +122,7 @@ def test_a_map_that_misleads_is_found(scores, found):
         assert one.decisive_rank == 5
         assert one.without_attended == pytest.approx(1 / (1 + np.exp(-1.5)))
         assert one.without_decisive == pytest.approx(1 / (1 + np.exp(2.0)))
-        assert "“dull” is number 5" in one.in_words()
+        assert "“dull” has rank 5 by attention" in one.in_words()
 
 
 def test_texts_without_a_misleading_map_are_left_out(tiny):
@@ -141,14 +141,14 @@ def test_habits_of_known_looks(monkeypatch):
 
     monkeypatch.setattr(heads, "attention_maps", lambda subject: (subject.maps[0],))
     even, itself, ahead = np.full((5, 5), 0.2), np.eye(5), np.roll(np.eye(5), 1, 1)
-    found = heads.habits([Input(even), Input(even)])
+    found = heads.attention_statistics([Input(even), Input(even)])
     assert found == pytest.approx({"entropy": 1.0, "distance": 1.0, "movement": 0.0})
-    found = heads.habits([Input(itself), Input(itself)])
+    found = heads.attention_statistics([Input(itself), Input(itself)])
     assert found == pytest.approx({"entropy": 0.0, "distance": 0.0, "movement": 0.0}, abs=1e-9)
-    found = heads.habits([Input(itself), Input(ahead)])
+    found = heads.attention_statistics([Input(itself), Input(ahead)])
     assert found["movement"] == pytest.approx(0.5)  # half of each row's weight is where the mean has it
     assert found["distance"] == pytest.approx((0 + 8 / 5) / 2 / 1.6)
     with pytest.raises(InputError, match="no inputs"):
-        heads.habits([])
+        heads.attention_statistics([])
     with pytest.raises(InputError, match="inputs of 2 lengths"):
-        heads.habits([Input(even), Input(np.eye(3))])
+        heads.attention_statistics([Input(even), Input(np.eye(3))])

@@ -99,7 +99,7 @@ def test_integrated_gradients_are_complete(clf, picture):
 def test_pictures_are_judged_like_texts(clf, picture):
     subject = picture_subject(clf, picture)
     scores = {m: explain(subject, method=m).scores for m in ("rollout", "occlusion")}
-    judged = faithfulness.judge(subject, scores)
+    judged = faithfulness.metrics_of(subject, scores)
     assert judged.keys() == {"rollout", "occlusion", "random"}
     assert faithfulness.agreement(scores)["rollout"]["rollout"] == pytest.approx(1.0)
     assert np.isfinite(subject.logits(np.eye(7, dtype=bool), "delete")).all()

@@ -107,7 +107,7 @@ def put(name: str, folder: Path, head: str | None = "mlm", **changes) -> Path:
     folder.mkdir()
     put_tokenizer(folder)
     tokenizer, family = load_tokenizer(folder), FAMILIES[kind]
-    rows = Vocabulary.of(tokenizer).steps(tokenizer) or len(tokenizer.get_vocab())
+    rows = Vocabulary.of(tokenizer).first_intermediate_id(tokenizer) or len(tokenizer.get_vocab())
     config = replace(
         family.tiny(), init_std=0.2, head=head, **({"pooling": None} if head == "mlm" else {}) | changes
     )

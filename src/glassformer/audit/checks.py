@@ -26,7 +26,7 @@ from glassformer.evaluate.calibrate import calibration_error, calibration_interv
 from glassformer.evaluate.compare import mcnemar
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import percent
-from glassformer.explain.faithfulness import HIDING, LEAST
+from glassformer.explain.faithfulness import HIDING, MIN_INPUTS
 from glassformer.explain.methods import default_method, explain_input
 from glassformer.train.callbacks import Count, no_progress
 
@@ -508,7 +508,7 @@ def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
 # --- explanations ---------------------------------------------------------------------------------------
 
 
-def faithfulness(p: Predicted, count: Count = no_progress, most: int = LEAST) -> Checked:
+def faithfulness(p: Predicted, count: Count = no_progress, most: int = MIN_INPUTS) -> Checked:
     """Whether explanations of the model pass the faithfulness test on some inputs."""
     result = partial(Checked, "faithfulness")
     method = default_method(p.clf)

@@ -39,10 +39,10 @@ class MaskSettings:
 
     mask_id: int
     special: np.ndarray  # bool [V]: never masked, never a random token
-    continues: np.ndarray  # bool [V]: pieces that continue the word before them
+    continues_previous: np.ndarray  # bool [V]: pieces that continue the word before them
     share: float = 0.15
     whole_words: bool = False
-    continued: np.ndarray | None = None  # bool [V]: pieces that the next piece continues
+    continues_next: np.ndarray | None = None  # bool [V]: pieces that the next piece continues
 
     @staticmethod
     def of(tokenizer: Tokenizer, share: float = 0.15, whole_words: bool = False) -> MaskSettings:
@@ -54,9 +54,9 @@ class MaskSettings:
         vocabulary = Vocabulary.of(tokenizer)
         if vocabulary.mask is None:
             raise DataError(f"the vocabulary lacks {MASK}", where="tokenizer", fix=ANOTHER)
-        special, continues = vocabulary.special(tokenizer), vocabulary.continues(tokenizer)
-        continued = vocabulary.continued(tokenizer)
-        return MaskSettings(vocabulary.mask, special, continues, share, whole_words, continued)
+        special, continues_previous = vocabulary.special(tokenizer), vocabulary.continues_previous(tokenizer)
+        continues_next = vocabulary.continues_next(tokenizer)
+        return MaskSettings(vocabulary.mask, special, continues_previous, share, whole_words, continues_next)
 
 
 def mask_tokens(
@@ -72,9 +72,9 @@ def mask_tokens(
     """
     eligible = ~settings.special[ids]
     if settings.whole_words:
-        joined = settings.continues[ids]
-        if settings.continued is not None:
-            joined = joined | np.concatenate([[False], settings.continued[ids[:-1]]])
+        joined = settings.continues_previous[ids]
+        if settings.continues_next is not None:
+            joined = joined | np.concatenate([[False], settings.continues_next[ids[:-1]]])
         heads = eligible & ~(joined & np.concatenate([[False], eligible[:-1]]))
         word = np.cumsum(heads) - 1  # the number of the word that each eligible token is in
         drawn = rng.random(int(heads.sum())) < settings.share

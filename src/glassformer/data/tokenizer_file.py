@@ -14,8 +14,8 @@ from glassformer.data.sentence_pieces import (
     CONTROL,
     UNKNOWN,
     definition,
-    looked_for_first,
     numbered,
+    pieces_to_add,
     read_sentence_pieces,
     steps_before,
 )
@@ -484,7 +484,7 @@ def _from_pieces(file: Path) -> Tokenizer:
     stages["added_tokens"] = sorted(added.values(), key=lambda token: token["id"])
     text = json_text(checked(stages, str(file)), ascii=True)
     tokenizer = _built(lambda: Tokenizer.from_str(text), str(file), FIX)
-    apart = _built(lambda: looked_for_first(model, tokenizer.normalizer), str(file), FIX)
+    apart = _built(lambda: pieces_to_add(model, tokenizer.normalizer), str(file), FIX)
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in apart])
     own = (frame for frame, names in USUAL_FRAME.items() if set(names) <= set(control))
     return _framed(tokenizer, FRAMES[name] if known else next(own, None), config, file)

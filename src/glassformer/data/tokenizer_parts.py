@@ -54,7 +54,7 @@ def _checked_charsmap(encoded: object) -> tuple[str | None, list[str]]:
         return "its table is not base64", []
     size = struct.unpack("<I", raw[:4])[0] if len(raw) >= 4 else 0
     if not 1024 <= size <= len(raw) - 4 or size % 4:
-        return "its table is cut", []
+        return "its table is truncated", []
     units = np.frombuffer(raw, "<u4", size // 4, 4)
     strings = raw[4 + size :]
     try:
@@ -125,8 +125,8 @@ CPU_SECONDS, WALL_SECONDS = 4, 30
 # Steps of SentencePiece's files: between two marks of Arabic or Hebrew; before a mark, or what joins, behind
 # what a table of characters may change; blanks at the end.
 _MARK = "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u0655\u0670]"
-MARKS_APART = f"(?<={_MARK})(?={_MARK})"
-CHANGED_APART = r"(?<=[\p{Lu}\p{Lt}\p{N}\p{S}\p{Z}\p{P}\u3131-\u3247\uf900-\uffef])(?=[\p{M}\u200d])"
+BETWEEN_MARKS = f"(?<={_MARK})(?={_MARK})"
+BEFORE_MARK = r"(?<=[\p{Lu}\p{Lt}\p{N}\p{S}\p{Z}\p{P}\u3131-\u3247\uf900-\uffef])(?=[\p{M}\u200d])"
 TRAILING = "(?<!\u2581)\u2581+\\z"
 _WORDS = "'s|'t|'re|'ve|'m|'ll|'d"
 _ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -143,8 +143,8 @@ KNOWN = frozenset(
         r"\w+(?:['’]\w+)*|[^\w\s]",  # whole words and pieces of words, as trained here
         r"\w+|[^\w\s]",
         r"\S+\n?",  # PhoBERT
-        MARKS_APART,
-        CHANGED_APART,
+        BETWEEN_MARKS,
+        BEFORE_MARK,
         r"\A ",
         TRAILING,
     }

@@ -39,24 +39,25 @@ FRAMES = {
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "MPNetTokenizer", "mpnet"), "angles"),
 }
 USUAL_FRAME = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>")}
-# SentencePiece's files, by the names that folders give them.
+# Usual file names of SentencePiece models in checkpoint folders.
 SENTENCE_PIECES = [f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()]
 
 
 @dataclass(frozen=True)
 class PieceNumbers:
-    """How a class numbers SentencePiece's pieces, where a folder has only those.
+    """How a tokenizer class assigns ids to SentencePiece's pieces, for folders without ``tokenizer.json``.
 
     Args:
-        before: tokens that it puts in the place of the first ``replaced`` pieces.
-        unknown: which of these stands for what no piece does.
-        plain: quotes are made plain, and case and accents are dropped unless its settings say otherwise.
+        special: special tokens with the first ids; they replace the model's first ``replaced`` pieces.
+        unknown: index of the unknown token in ``special``.
+        simplified: normalize texts as ALBERT does: quotes of two signs become ", and accents and case are
+            dropped unless ``tokenizer_config.json`` says otherwise.
     """
 
-    before: tuple[str, ...] = ()
+    special: tuple[str, ...] = ()
     replaced: int = 0
     unknown: int = 3
-    plain: bool = False
+    simplified: bool = False
 
 
 XLM = PieceNumbers(("<s>", "<pad>", "</s>", "<unk>"), 3)
@@ -64,7 +65,7 @@ CAMEMBERT = PieceNumbers(("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>N
 PIECE_NUMBERS = {
     **dict.fromkeys(("XLMRobertaTokenizer", "xlm-roberta"), XLM),
     **dict.fromkeys(("CamembertTokenizer", "camembert"), CAMEMBERT),
-    **dict.fromkeys(("AlbertTokenizer", "albert"), PieceNumbers(plain=True)),
+    **dict.fromkeys(("AlbertTokenizer", "albert"), PieceNumbers(simplified=True)),
     **dict.fromkeys(("DebertaV2Tokenizer", "deberta-v2"), PieceNumbers()),
 }
 
@@ -87,27 +88,27 @@ class Vocabulary:
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> Vocabulary:
-        found: dict[str, str] = {}
+        tokens: dict[str, str] = {}
         added = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
         for kind, names in NAMES.items():
-            own = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
-            known = [name for name in (*own, *names) if name and tokenizer.token_to_id(name) is not None]
+            stated = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
+            known = [name for name in (*stated, *names) if name and tokenizer.token_to_id(name) is not None]
             if known:  # MPNet's vocabulary also has BERT's special tokens, unused
-                found[kind] = min(known, key=lambda name: (name not in own, name not in added))
-        ids = {kind: tokenizer.token_to_id(found[kind]) if kind in found else None for kind in NAMES}
-        return Vocabulary(**ids, tokens=found)
+                tokens[kind] = min(known, key=lambda name: (name not in stated, name not in added))
+        ids = {kind: tokenizer.token_to_id(tokens[kind]) if kind in tokens else None for kind in NAMES}
+        return Vocabulary(**ids, tokens=tokens)
 
     @property
     def hiding(self) -> int:
         """The id that replaces a masked word: the mask token, or the unknown token if there is none."""
-        found = self.unk if self.mask is None else self.mask
-        if found is None:
+        index = self.unk if self.mask is None else self.mask
+        if index is None:
             what = "the tokenizer has neither a mask nor an unknown token to replace words by"
             fix = "Set word_dropout = 0 and maskable = false, or take another tokenizer"
             raise ConfigError(what, where="word_dropout", fix=fix)
-        return found
+        return index
 
-    def steps(self, tokenizer: Tokenizer) -> int | None:
+    def first_intermediate_id(self, tokenizer: Tokenizer) -> int | None:
         """The first id of pieces that are only intermediate merges and have no embedding; None if none are.
 
         Tokenizers converted from fastBPE have such pieces. Their ids follow those of all real pieces, the
@@ -117,29 +118,29 @@ class Vocabulary:
             return None
         added = sorted(i for i in tokenizer.get_added_tokens_decoder() if i >= self.mask)
         first = self.mask + len(added)
-        ends = added == list(range(self.mask, first)) and self.mask >= len(self.tokens)
-        return first if ends and first < id_count(tokenizer) else None
+        contiguous = added == list(range(self.mask, first)) and self.mask >= len(self.tokens)
+        return first if contiguous and first < id_count(tokenizer) else None
 
     def special(self, tokenizer: Tokenizer) -> np.ndarray:
         """Which ids are not pieces of a text, bool ``[V]``."""
         out = np.zeros(id_count(tokenizer), bool)
         names = (*SPECIAL_TOKENS, *self.tokens.values())
         out[[i for i in map(tokenizer.token_to_id, names) if i is not None]] = True
-        if (first := self.steps(tokenizer)) is not None:
+        if (first := self.first_intermediate_id(tokenizer)) is not None:
             out[first:] = True
         return out
 
-    def continues(self, tokenizer: Tokenizer) -> np.ndarray:
+    def continues_previous(self, tokenizer: Tokenizer) -> np.ndarray:
         """Which ids continue the word before them, bool ``[V]``, judging by the piece alone."""
         out = np.zeros(id_count(tokenizer), bool)
         # A mark for a blank begins a word, unless the vocabulary marks ends of words.
         spaced = type(tokenizer.model).__name__ in ("BPE", "Unigram") and not _marks_ends(tokenizer)
         for name, index in tokenizer.get_vocab().items():
-            inside = spaced and not name.startswith(SPACES) and name[:1].isalnum()
-            out[index] = inside or name.startswith(PREFIX)
+            continues = spaced and not name.startswith(SPACES) and name[:1].isalnum()
+            out[index] = continues or name.startswith(PREFIX)
         return out & ~self.special(tokenizer)
 
-    def continued(self, tokenizer: Tokenizer) -> np.ndarray:
+    def continues_next(self, tokenizer: Tokenizer) -> np.ndarray:
         """Which ids are continued by the next piece, bool ``[V]``: pieces without the word-end suffix."""
         out = np.zeros(id_count(tokenizer), bool)
         if _marks_ends(tokenizer):
@@ -161,39 +162,40 @@ def _marks_ends(tokenizer: Tokenizer) -> bool:
     return getattr(tokenizer.model, "end_of_word_suffix", None) == WORD_END
 
 
-def word_ids(encoding: Any, rows: Sequence[int], text: str | None = None) -> np.ndarray:
-    """The word number of the tokens ``rows`` of an encoding ``[T]``, from 0; -1: not part of the text.
+def word_ids(encoding: Any, positions: Sequence[int], text: str | None = None) -> np.ndarray:
+    """The word number of an encoding's tokens at ``positions``, ``[T]``, from 0; -1: not part of the text.
 
     Words are those of the tokenizer's pre-tokenization. A blank that does not begin a word belongs to none.
     If ``text`` is given, a combining accent does not split a word, and line breaks and tabs count as blanks.
     """
     words, tokens, offsets = encoding.word_ids, encoding.tokens, encoding.offsets
-    seen = [offsets[i] for i in rows] if text is None else places_in(text, (offsets[i] for i in rows))
+    trimmed_offsets = [offsets[i] for i in positions]
+    trimmed_offsets = trimmed_offsets if text is None else places_in(text, trimmed_offsets)
 
     def joins(i: int) -> bool:
         same = 0 < i < len(words) and words[i] is not None and words[i] == words[i - 1]
         return same and not tokens[i].startswith(SPACES)
 
-    places, continued_next = list(seen), False
-    for k in reversed(range(len(rows))):
-        i, (start, stop) = rows[k], seen[k]
-        # a separate piece of blanks joins the letters after it
+    # From the end: a token of blanks keeps its offsets only if the next token continues it.
+    places, continued_next = list(trimmed_offsets), False
+    for k in reversed(range(len(positions))):
+        i, (start, stop) = positions[k], trimmed_offsets[k]
         continued_next = continued_next and joins(i + 1)
         if blank := not tokens[i].strip("".join(SPACES)) or stop <= start:
             places[k] = offsets[i] if continued_next else (0, 0)
         continued_next = continued_next or not blank
     accents = [text is not None and _goes_on(text, *place) for place in places]
-    return _numbered(places, [joins(i) or accent for i, accent in zip(rows, accents, strict=True)])
+    return _numbered(places, [joins(i) or accent for i, accent in zip(positions, accents, strict=True)])
 
 
 def _goes_on(text: str, start: int, stop: int) -> bool:
-    """Whether a token begins with a combining mark, or follows one directly with a letter."""
+    """Whether a token begins with a combining mark, or with a letter right after one."""
     kinds = [unicodedata.category(sign)[0] for sign in text[max(start - 1, 0) : start + 1]]
     return start < stop and (kinds[-1] == "M" or (start > 0 and kinds == ["M", "L"]))
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """Like ``word_ids`` if only the pieces are known, of WordPiece, whose prefix marks continuations."""
+    """Like ``word_ids``, from WordPiece pieces alone: ``##`` marks a piece that continues a word."""
     return _numbered(offsets, [name.startswith(PREFIX) for name in names])
 
 

@@ -1,7 +1,7 @@
 """Tests of faithfulness: do the scores of an explanation match the effect of masking tokens?
 
-Metrics are compared with those of random orders of the same input; means over inputs have 95 % bootstrap
-intervals. The tests apply to every attribution method, for texts and images.
+Metrics are compared with those of random orders of masking the same tokens; means over
+inputs have 95 % bootstrap intervals. The tests apply to every attribution method, for texts and images.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from glassformer.errors import InputError
 from glassformer.explain.subject import Subject
 
 # Shares of the tokens that are masked or shown in the curves. Comprehensiveness and sufficiency are means
-# over the shares in FEW (DeYoung et al., 2020).
+# over the shares in SMALL_SHARES (DeYoung et al., 2020).
 SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
-FEW = (0.01, 0.05, 0.1, 0.2, 0.5)
-FIGURES = ("deletion", "insertion", "comprehensiveness", "sufficiency")
+SMALL_SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
+METRICS = ("deletion", "insertion", "comprehensiveness", "sufficiency")
 SAME = 0.005  # smaller differences of probability count as none
-FEWEST = 4  # minimum number of parts, so that there are more than 19 other orders
+MIN_PARTS = 4  # minimum number of maskable tokens or patches: 4! = 24 orders, more than DRAWS
 DRAWS = 19  # random orders; the probability of beating all of them by chance is 1/20
-LEAST = 20  # minimum number of inputs for an interval
+MIN_INPUTS = 20  # minimum number of inputs for an interval
 # Ways of masking, for messages.
 HIDING = {
     "mask": "masked",
@@ -54,8 +54,8 @@ class Curves:
         return float(np.trapezoid(self.insertion - self.deletion, self.shares))
 
     def figures(self) -> dict[str, float]:
-        """The metrics in ``FIGURES``: areas under both curves, comprehensiveness and sufficiency."""
-        few = np.isin(self.shares, FEW)
+        """The metrics in ``METRICS``: areas under both curves, comprehensiveness and sufficiency."""
+        few = np.isin(self.shares, SMALL_SHARES)
         whole = self.deletion[0]
         return {
             "deletion": float(np.trapezoid(self.deletion, self.shares)),
@@ -102,7 +102,7 @@ def _curves(subject: Subject, orders: Sequence[np.ndarray], target: int, by: str
     return [Curves(shares, deletion, insertion) for deletion, insertion in values]
 
 
-def judge(
+def metrics_of(
     subject: Subject,
     scores: dict[str, np.ndarray],
     *,
@@ -111,7 +111,7 @@ def judge(
     seed: int = 0,
     by: str = "mask",
 ) -> dict[str, dict[str, float]]:
-    """The metrics of several methods' scores for one input, and as ``random`` the means of random orders."""
+    """Metrics of several methods' scores for one input; the key ``random`` has means over random orders."""
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
     orders = [order_of(subject, s) for s in scores.values()]
@@ -119,7 +119,7 @@ def judge(
     figures = [c.figures() for c in _curves(subject, orders, target, by)]
     drawn = figures[len(scores) :]
     out = dict(zip(scores, figures, strict=False))
-    out["random"] = {name: float(np.mean([d[name] for d in drawn])) for name in FIGURES}
+    out["random"] = {name: float(np.mean([d[name] for d in drawn])) for name in METRICS}
     return out
 
 
@@ -134,9 +134,9 @@ def trust(
 ) -> dict[str, Any]:
     """Test one explanation of one input against random orders, for each way of masking ("operator").
 
-    A randomization test (after ICE, 2026): the explanation passes for an operator if its gap between
-    insertion and deletion curve is larger than that of every random order. With 19 random orders a random
-    explanation passes in one of 20 cases.
+    A randomization test (after ICE, arXiv 2603.18579): the explanation passes for an operator if its gap
+    between insertion and deletion curve is larger than that of every random order. With 19 random orders a
+    random explanation passes in one of 20 cases.
 
     Args:
         draws: number of random orders, the same for each operator; each needs about 16 variants of the
@@ -144,52 +144,57 @@ def trust(
         by: the operator to test; None: all of ``subject.operators``.
 
     Returns:
-        Plain values for JSON: ``hidden_by`` the first operator and, of it, ``shares`` ``[P]`` of the tokens,
-        ``deletion`` and ``insertion`` ``[P]`` (probabilities; with ``number`` numbers), ``figures`` of these
-        curves and ``random`` with the same three as means over ``draws`` orders; ``operators``: for each
-        ``gap``, ``random`` (its mean over random orders), ``wins`` over how many of them, ``passes`` (None:
-        no order makes a difference); and ``verdict``.
+        Plain values for JSON. ``hidden_by``: the first operator. For this operator: ``shares`` ``[P]`` of the
+        tokens; ``deletion`` and ``insertion`` ``[P]``: probabilities, or numbers if ``number`` is True;
+        ``figures``: metrics of these curves; ``random``: curves and metrics as means over ``draws`` orders.
+        ``operators``: ``gap``, ``random`` (mean gap of random orders), ``wins`` (number of beaten orders)
+        and ``passes`` (None: no order makes a difference) for each operator. ``verdict``: text.
     """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
     first, parts = order_of(subject, scores), len(subject.hideable)
     others = (rng.permutation(subject.hideable) for _ in itertools.count())
-    if parts >= FEWEST:
+    if parts >= MIN_PARTS:
         others = (order for order in others if (order != first).any())
     orders = [first, *itertools.islice(others, draws)]
     names = subject.operators if by is None else (by,)
-    found = {name: _curves(subject, orders, target, name) for name in names}
-    by, (own, *drawn) = names[0], found[names[0]]
+    by_operator = {name: _curves(subject, orders, target, name) for name in names}
+    by, (explained, *drawn) = names[0], by_operator[names[0]]
     same = SAME * (1.0 if subject.spread is None else subject.spread)
-    operators = {name: _tested(curves, same, parts) for name, curves in found.items()}
+    operators = {name: _tested(curves, same, parts) for name, curves in by_operator.items()}
     mean = Curves(
-        own.shares,
+        explained.shares,
         np.mean([c.deletion for c in drawn], axis=0),
         np.mean([c.insertion for c in drawn], axis=0),
     )
-    figures, random = own.figures(), mean.figures()  # means of areas are areas of means
+    figures, random = explained.figures(), mean.figures()  # means of areas are areas of means
     return {
         "hidden_by": by,
         "draws": draws,
         **({} if subject.spread is None else {"number": True}),
-        "shares": own.shares.tolist(),
-        **_told(own),
+        "shares": explained.shares.tolist(),
+        **_rounded_curves(explained),
         "figures": figures,
-        "random": {**_told(mean), "figures": random},
+        "random": {**_rounded_curves(mean), "figures": random},
         "operators": operators,
         "verdict": verdict_on_one(operators, figures, random, draws, parts, subject.spread),
     }
 
 
 def _tested(curves: Sequence[Curves], same: float, parts: int) -> dict[str, Any]:
-    own, *drawn = (c.gap for c in curves)
-    tells = parts >= FEWEST and max(own, *drawn) - min(own, *drawn) >= same
-    wins = sum(own > gap for gap in drawn)
-    passes = wins == len(drawn) if tells else None
-    return {"gap": round(own, 6), "random": round(float(np.mean(drawn)), 6), "wins": wins, "passes": passes}
+    gap, *random_gaps = (c.gap for c in curves)
+    is_decidable = parts >= MIN_PARTS and max(gap, *random_gaps) - min(gap, *random_gaps) >= same
+    wins = sum(gap > random_gap for random_gap in random_gaps)
+    passes = wins == len(random_gaps) if is_decidable else None
+    return {
+        "gap": round(gap, 6),
+        "random": round(float(np.mean(random_gaps)), 6),
+        "wins": wins,
+        "passes": passes,
+    }
 
 
-def _told(curves: Curves) -> dict[str, list[float]]:
+def _rounded_curves(curves: Curves) -> dict[str, list[float]]:
     return {name: np.round(getattr(curves, name), 6).tolist() for name in ("deletion", "insertion")}
 
 
@@ -207,20 +212,20 @@ def summary(values: np.ndarray) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "interval": [low, high], "n": len(values)}
 
 
-def table(judged: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
-    """Summarize the results of ``judge`` over inputs: each metric of every method, and the gain over random.
+def table(results: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
+    """Summarize results of ``metrics_of`` over inputs: each metric of every method, and the gain over random.
 
     ``better`` is the paired difference to the random orders of the same input; positive means more faithful.
     """
     out: dict[str, dict[str, Any]] = {}
-    for method in judged[0]:
+    for method in results[0]:
         out[method] = {}
-        for name in FIGURES:
-            own = np.array([one[method][name] for one in judged])
-            drawn = np.array([one["random"][name] for one in judged])
-            out[method][name] = summary(own)
+        for name in METRICS:
+            values = np.array([result[method][name] for result in results])
+            random = np.array([result["random"][name] for result in results])
+            out[method][name] = summary(values)
             if method != "random":
-                out[method][name]["better"] = summary(BETTER[name] * (own - drawn))
+                out[method][name]["better"] = summary(BETTER[name] * (values - random))
     return out
 
 
@@ -259,25 +264,26 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     Args:
         randomized: mean correlation with scores under shuffled weights (``sanity.py``); None: not tested.
     """
-    won = [name for name in FIGURES if row[name]["better"]["interval"][0] > 0]
-    lost = [name for name in FIGURES if row[name]["better"]["interval"][1] < 0]
+    won = [name for name in METRICS if row[name]["better"]["interval"][0] > 0]
+    lost = [name for name in METRICS if row[name]["better"]["interval"][1] < 0]
     gain = row["comprehensiveness"]["better"]
     low, high = gain["interval"]
     evidence = (
-        f"hiding the first tokens takes {gain['mean']:+.3f} more off the probability than hiding random ones "
+        f"hiding the top-ranked tokens lowers the probability by {abs(gain['mean']):.3f} "
+        f"{'less' if gain['mean'] < 0 else 'more'} than hiding random tokens "
         f"(95 % interval {low:+.3f} to {high:+.3f}, {gain['n']} inputs)"
     )
-    if gain["n"] < LEAST:
+    if gain["n"] < MIN_INPUTS:
         return f"Too few inputs to say: {evidence}."
     if randomized is not None and randomized >= 0.5:
         doubt = f"it hardly changes when the weights are noise (rank correlation {randomized:.2f})"
         return f"Fails the faithfulness test: {doubt}, so it cannot show what the model learned; {evidence}."
-    if len(won) == len(FIGURES):
+    if len(won) == len(METRICS):
         return f"Passes the faithfulness test: better than random in all four metrics; {evidence}."
     if lost and not won:
         return f"Fails the faithfulness test: worse than random in {' and '.join(lost)}; {evidence}."
     if won:
-        rest = [name for name in FIGURES if name not in won]
+        rest = [name for name in METRICS if name not in won]
         partly = f"better than random in {', '.join(won)}, not in {', '.join(rest)}"
         return f"Passes the faithfulness test in part: {partly}; {evidence}."
     return f"Fails the faithfulness test: not better than random in any metric; {evidence}."
@@ -300,33 +306,33 @@ def verdict_on_one(
         spread: for regression, see ``Subject``; None: probabilities.
     """
     what = "probability" if spread is None else "number"
-    told = {name: found for name, found in operators.items() if found["passes"] is not None}
-    if parts < FEWEST:
-        return f"The test cannot tell: too few parts may be hidden ({parts} of at least {FEWEST})."
-    if not told:
+    decided = {name: test for name, test in operators.items() if test["passes"] is not None}
+    if parts < MIN_PARTS:
+        return f"The test cannot tell: {parts} tokens or patches can be hidden, {MIN_PARTS} are needed."
+    if not decided:
         same = SAME * (1.0 if spread is None else spread)
         return (
-            f"The test cannot tell: the {what} stays the same within {same:.3g}, whether the parts that the "
-            "explanation ranks first are hidden or random ones."
+            f"The test cannot tell: the {what} stays the same within {same:.3g}, whether the "
+            "top-ranked parts or random parts are hidden."
         )
-    passed, lost = (
-        [HIDING[name] for name, found in told.items() if test(found)]
-        for test in (lambda found: found["passes"], lambda found: not found["wins"])
-    )
-    if len(passed) == len(told):
-        judgment = f"passes the faithfulness test under {len(passed)} of {len(told)} ways of hiding parts"
+    passed = [HIDING[name] for name, test in decided.items() if test["passes"]]
+    lost = [HIDING[name] for name, test in decided.items() if not test["wins"]]
+    if len(passed) == len(decided):
+        judgment = f"passes the faithfulness test under {len(passed)} of {len(decided)} ways of hiding parts"
     elif passed:
         judgment = f"passes the faithfulness test only when parts are {' or '.join(passed)}"
-    elif len(lost) == len(told):
+    elif len(lost) == len(decided):
         judgment = "fails the faithfulness test and is worse than random"
     else:
         judgment = "fails the faithfulness test"
-    fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
-    own, others = (f"{abs(x):.3f}" if spread is None else f"{abs(x):.4g}" for x in (fall, chance))
-    verbs = ["lowers" if x >= 0 else "raises" for x in (fall, chance)]
-    moved = f"by {others}" if verbs[0] == verbs[1] else f"{verbs[1]} it by {others}"
-    beaten = ", ".join(f"{found['wins']} ({HIDING[name]})" for name, found in told.items())
+    fall, random_fall = figures["comprehensiveness"], random["comprehensiveness"]
+    change, random_change = (
+        f"{abs(x):.3f}" if spread is None else f"{abs(x):.4g}" for x in (fall, random_fall)
+    )
+    verbs = ["lowers" if x >= 0 else "raises" for x in (fall, random_fall)]
+    moved = f"by {random_change}" if verbs[0] == verbs[1] else f"{verbs[1]} it by {random_change}"
+    beaten = ", ".join(f"{test['wins']} ({HIDING[name]})" for name, test in decided.items())
     return (
-        f"This explanation {judgment}: hiding the parts that it ranks first {verbs[0]} the {what} by {own}, "
-        f"hiding random parts {moved}; of {draws} random orders it beats {beaten}."
+        f"This explanation {judgment}: hiding the parts that it ranks first {verbs[0]} the {what} "
+        f"by {change}, hiding random parts {moved}; of {draws} random orders it beats {beaten}."
     )

@@ -20,13 +20,14 @@ from glassformer.nn.int8 import precision_of
 SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")
 
 
-def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
-    """Attention statistics of each head for one input, ``[L, H]`` each, as means over the rows of words.
+def map_statistics(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
+    """Attention statistics of each head for one input, ``[L, H]`` each: means over the rows of the map that
+    belong to words, not to special tokens.
 
-    ``entropy``: of a row, relative to a uniform row (0: one token, 1: uniform). ``distance``: in tokens.
-    Shares of the attention to: ``cls`` (the first token) and ``sep`` (the last one) if these are special
-    tokens, ``diagonal`` (the token itself), ``previous`` and ``next`` word (for images, patch in reading
-    order), ``same_word`` (the other tokens of its word).
+    ``entropy``: that of a row, divided by that of a uniform row (0: one token, 1: uniform). ``distance``:
+    mean number of tokens between a token and those that it attends to. Shares of the attention to: ``cls``
+    (the first token) and ``sep`` (the last one) if these are special tokens, ``diagonal`` (the token itself),
+    ``previous`` and ``next`` word (for images, patch in reading order), ``same_word`` (its other tokens).
 
     Args:
         maps: ``[L, H, T, T]``.
@@ -36,70 +37,69 @@ def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
     if (words < 0).all():
         words = np.arange(t)
     rows = np.flatnonzero(words >= 0)
-    seen = maps[:, :, rows].astype(np.float64)  # [L, H, R, T]
-    entropy = -(seen * np.log(np.maximum(seen, 1e-12))).sum(-1) / max(np.log(t), 1e-12)
-    apart = np.abs(rows[:, None] - np.arange(t))
+    word_rows = maps[:, :, rows].astype(np.float64)  # [L, H, R, T]
+    entropy = -(word_rows * np.log(np.maximum(word_rows, 1e-12))).sum(-1) / max(np.log(t), 1e-12)
+    distances = np.abs(rows[:, None] - np.arange(t))
 
-    def share(chosen: np.ndarray) -> np.ndarray:  # [R, T] boolean -> [L, H]
-        return (seen * chosen).sum(-1).mean(-1)
+    def share(chosen: np.ndarray) -> np.ndarray:  # [R, T] or [1, T] boolean -> [L, H]
+        return (word_rows * chosen).sum(-1).mean(-1)
 
     columns = np.arange(t)[None]
-    alike = (words[rows][:, None] == words[None]) & (columns != rows[:, None])
-    none = np.zeros((len(rows), t), bool)
+    same_word = (words[rows][:, None] == words[None]) & (columns != rows[:, None])
     return {
         "entropy": entropy.mean(-1),
-        "distance": (seen * apart).sum(-1).mean(-1),
-        "cls": share(none | (columns == 0)) if words[0] < 0 else np.zeros(maps.shape[:2]),
-        "sep": share(none | (columns == t - 1)) if words[-1] < 0 else np.zeros(maps.shape[:2]),
-        "diagonal": share(apart == 0),
+        "distance": (word_rows * distances).sum(-1).mean(-1),
+        "cls": share(columns == 0) if words[0] < 0 else np.zeros(maps.shape[:2]),
+        "sep": share(columns == t - 1) if words[-1] < 0 else np.zeros(maps.shape[:2]),
+        "diagonal": share(distances == 0),
         "previous": share((words >= 0) & (words == words[rows, None] - 1)),
         "next": share(words == words[rows, None] + 1),
-        "same_word": share(alike),
+        "same_word": share(same_word),
     }
 
 
-def head_figures(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
-    """Means of ``map_figures`` over inputs, ``[L, H]`` each."""
-    statistics = [map_figures(attention_maps(s)[0], s.words) for s in subjects]
-    return {name: np.mean([one[name] for one in statistics], 0) for name in statistics[0]}
+def head_statistics(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
+    """Means of ``map_statistics`` over inputs, ``[L, H]`` each."""
+    statistics = [map_statistics(attention_maps(s)[0], s.words) for s in subjects]
+    return {name: np.mean([s[name] for s in statistics], 0) for name in statistics[0]}
 
 
-def habits(subjects: Sequence[Subject]) -> dict[str, float]:
+def attention_statistics(subjects: Sequence[Subject]) -> dict[str, float]:
     """Attention statistics of a model for inputs of one length, as means over layers, heads and rows.
 
-    ``entropy`` and ``distance`` are relative to uniform attention. ``movement`` is the share of the weights
-    that differs from the mean map of all inputs; 0 means that attention depends on positions only.
+    ``entropy`` and ``distance`` are relative to uniform attention. ``movement`` is the mean total
+    variation distance of a row from its mean over all inputs; 0: attention depends on positions only.
 
     Raises:
         InputError: no inputs, or inputs of different lengths.
     """
     lengths = {len(subject) for subject in subjects}
     if len(lengths) != 1:
-        what = f"inputs of {len(lengths)} lengths" if lengths else "no inputs"
-        raise InputError(what, where="habits", fix="Give inputs of one length")
+        what = f"inputs of {len(lengths)} lengths" if lengths else "there are no inputs"
+        raise InputError(what, where="attention_statistics", fix="Give inputs of one length")
     t = lengths.pop()
     maps = np.stack([attention_maps(s)[0].astype(np.float64) for s in subjects])  # [n, L, H, T, T]
-    apart = np.abs(np.arange(t)[:, None] - np.arange(t))
+    distances = np.abs(np.arange(t)[:, None] - np.arange(t))
     entropy = -(maps * np.log(np.maximum(maps, 1e-12))).sum(-1).mean() / max(np.log(t), 1e-12)
     return {
         "entropy": float(entropy),
-        "distance": float((maps * apart).sum(-1).mean() / max(apart.mean(), 1e-12)),
+        "distance": float((maps * distances).sum(-1).mean() / max(distances.mean(), 1e-12)),
         "movement": float(np.abs(maps - maps.mean(0)).sum(-1).mean() / 2),
     }
 
 
-def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
-    """A description of each head ``[L][H]``: the key of ``SHARES`` with at least ``least`` of its attention,
-    ``broad`` or ``mixed``."""
-    layers, heads = figures["entropy"].shape
+def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
+    """A description of each head ``[L][H]``: the key of ``SHARES`` with the largest share, if that is at
+    least ``least``; otherwise ``broad`` (nearly uniform) or ``mixed``."""
+    layers, heads = statistics["entropy"].shape
     out = []
     for layer in range(layers):
         names = []
         for head in range(heads):
-            shares = {name: float(figures[name][layer, head]) for name in SHARES}
-            most = max(shares, key=shares.__getitem__)
-            even = figures["entropy"][layer, head] > 0.9
-            names.append(most if shares[most] >= least else "broad" if even else "mixed")
+            shares = {name: float(statistics[name][layer, head]) for name in SHARES}
+            largest = max(shares, key=shares.__getitem__)
+            broad = statistics["entropy"][layer, head] > 0.9
+            names.append(largest if shares[largest] >= least else "broad" if broad else "mixed")
         out.append(names)
     return out
 
@@ -118,18 +118,18 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
     heads = model.encoder.config.num_heads
     if not (0 <= layer < len(layers) and 0 <= head < heads):
         raise InputError(
-            f"no head {head} in layer {layer}: there are {len(layers)} x {heads}", where="silenced"
+            f"there is no head {head} in layer {layer}, only {len(layers)} x {heads}", where="silenced"
         )
     weight = layers[layer].attention.out.weight
     width = weight.shape[1] // heads
-    part = slice(head * width, (head + 1) * width)
-    kept = weight.data[:, part].clone()
+    columns = slice(head * width, (head + 1) * width)
+    saved = weight.data[:, columns].clone()
     try:
         with torch.no_grad():
-            weight.data[:, part] = 0
+            weight.data[:, columns] = 0
         yield
     finally:
-        weight.data[:, part] = kept
+        weight.data[:, columns] = saved
 
 
 def ablation(
@@ -141,10 +141,10 @@ def ablation(
         ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, the
         95 % interval of ``probability_lost`` over the texts; ``n``, the number of texts.
     """
-    known = {label: i for i, label in enumerate(clf.classes_.tolist())}
-    if strange := [label for label in labels if label not in known]:
-        raise UnknownLabelError(f"label {strange[0]!r} was not seen in training", where="ablation")
-    targets = np.array([known[label] for label in labels])
+    indices = {label: i for i, label in enumerate(clf.classes_.tolist())}
+    if unknown := [label for label in labels if label not in indices]:
+        raise UnknownLabelError(f"label {unknown[0]!r} was not seen in training", where="ablation")
+    targets = np.array([indices[label] for label in labels])
     clf = copy.copy(clf)  # other threads may use the estimator
     clf.model_, clf._compute_model = copy.deepcopy(clf.model_), None
     model = clf.predictor()
@@ -158,21 +158,21 @@ def ablation(
         right = clf.decide(probabilities) == clf.classes_[targets]
         return right, probabilities[np.arange(len(targets)), targets]
 
-    right, chance = evaluated()
+    right, probability = evaluated()
     shape = (config.num_layers, config.num_heads)
-    accuracy, probability, bounds = np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2))
+    accuracy_lost, probability_lost, bounds = np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2))
     for layer, head in np.ndindex(*shape):
         with silenced(model, layer, head):
-            without_right, without = evaluated()
-        accuracy[layer, head] = right.mean() - without_right.mean()
-        probability[layer, head] = (chance - without).mean()
-        bounds[layer, head] = interval(chance - without)
+            ablated_right, ablated_probability = evaluated()
+        accuracy_lost[layer, head] = right.mean() - ablated_right.mean()
+        probability_lost[layer, head] = (probability - ablated_probability).mean()
+        bounds[layer, head] = interval(probability - ablated_probability)
         if progress is not None:
             progress(1)
     return {
         "accuracy": float(right.mean()),
-        "accuracy_lost": accuracy,
-        "probability_lost": probability,
+        "accuracy_lost": accuracy_lost,
+        "probability_lost": probability_lost,
         "interval": bounds,
         "n": len(targets),
     }
@@ -202,8 +202,8 @@ class CounterExample:
         return (
             f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the "
             f"prediction stays {self.label} (probability {self.probability:.2f} before, "
-            f"{self.without_attended:.2f} after). “{self.decisive}” is number {self.decisive_rank} "
-            f"with {self.decisive_share:.1%}; without it the prediction becomes {self.flips_to} "
+            f"{self.without_attended:.2f} after). “{self.decisive}” has rank {self.decisive_rank} "
+            f"by attention ({self.decisive_share:.1%}); without it the prediction becomes {self.flips_to} "
             f"(probability of {self.label} {self.without_decisive:.2f})."
         )
 
@@ -213,7 +213,7 @@ def counter_examples(
     texts: Sequence[str],
     *,
     scores: Callable[[Subject], np.ndarray] | None = None,
-    by: str = "mask",
+    replacement: str = "mask",
     progress: Callable[[int], None] | None = None,
 ) -> list[CounterExample]:
     """Find texts whose attention map misleads, the clearest first.
@@ -224,24 +224,25 @@ def counter_examples(
     Args:
         scores: function that returns the scores of the tokens ``[T]``; None: attention of the last layer,
             mean over heads.
+        replacement: what masks a word, as ``by`` in ``Subject.logits``.
     """
     found: list[tuple[float, CounterExample]] = []
     for text in texts:
-        one = _counter_example(text_subject(clf, text), clf, scores or _last_layer, by)
-        if one is not None:
-            found.append((min(one.without_attended, 1 - one.without_decisive), one))
+        example = _counter_example(text_subject(clf, text), clf, scores or _last_layer, replacement)
+        if example is not None:
+            found.append((min(example.without_attended, 1 - example.without_decisive), example))
         if progress is not None:
             progress(1)
-    return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+    return [example for _, example in sorted(found, key=lambda pair: -pair[0])]
 
 
 def _last_layer(subject: Subject) -> np.ndarray:
-    maps, reads = attention_maps(subject)
-    return reads @ maps[-1].mean(0)
+    maps, pooling_weights = attention_maps(subject)
+    return pooling_weights @ maps[-1].mean(0)
 
 
 def _counter_example(
-    subject: Subject, clf: Any, scores: Callable[[Subject], np.ndarray], by: str
+    subject: Subject, clf: Any, scores: Callable[[Subject], np.ndarray], replacement: str
 ) -> CounterExample | None:
     count = int(subject.words.max(initial=-1)) + 1
     if count < 3:
@@ -249,31 +250,31 @@ def _counter_example(
     shares = per_word(scores(subject), subject.words)
     shares = shares / max(shares.sum(), 1e-12)
     keep = np.arange(count)[:, None] != subject.words[None]  # [W, T], each variant without one word
-    chance = subject.chance(subject.logits(keep, by))  # [W, C]
-    labels = clf.decide(chance)
+    probabilities = subject.chance(subject.logits(keep, replacement))  # [W, C]
+    labels = clf.decide(probabilities)
     order = np.argsort(-shares, kind="stable")
     rank = np.empty(count, int)
     rank[order] = np.arange(count)
-    own = subject.classes[subject.target]
-    if labels[order[0]] != own:
+    label = subject.classes[subject.target]
+    if labels[order[0]] != label:
         return None
-    flips = [w for w in range(count) if labels[w] != own and rank[w] >= count / 3]
+    flips = [w for w in range(count) if labels[w] != label and rank[w] >= count / 3]
     if not flips:
         return None
-    flip = min(flips, key=lambda w: chance[w, subject.target])
+    flip = min(flips, key=lambda w: probabilities[w, subject.target])
     spans = word_spans(subject.words, subject.shown["offsets"])
     text = subject.shown["text"]
     top = int(order[0])
     return CounterExample(
         text,
-        own,
+        label,
         float(subject.probabilities[subject.target]),
         text[slice(*spans[top])],
         float(shares[top]),
-        float(chance[top, subject.target]),
+        float(probabilities[top, subject.target]),
         text[slice(*spans[flip])],
         float(shares[flip]),
         int(rank[flip]) + 1,
-        float(chance[flip, subject.target]),
+        float(probabilities[flip, subject.target]),
         labels[flip].item() if hasattr(labels[flip], "item") else labels[flip],
     )

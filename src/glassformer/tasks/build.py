@@ -292,10 +292,10 @@ def _baseline_from_checkpoint(checkpoint: Checkpoint, model: ModelConfig, num_la
 
 def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
     """The checkpoint, with an embedding row for every id of its tokenizer. Intermediate pieces of BPE merges
-    may have ids beyond the table (``Vocabulary.steps``); their rows are copies of the unknown token's."""
+    may have ids beyond the table (``first_intermediate_id``); their rows are copies of the unknown one."""
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
     _check_padding(known, checkpoint)
-    if id_count(tokenizer) > rows == known.steps(tokenizer) and known.unk is not None:
+    if id_count(tokenizer) > rows == known.first_intermediate_id(tokenizer) and known.unk is not None:
         return checkpoint.with_new_tokens(id_count(tokenizer), known.unk)
     check_table(tokenizer, checkpoint.config, where)
     return checkpoint
