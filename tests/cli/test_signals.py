@@ -62,7 +62,7 @@ def steps(run: Path) -> list[tuple]:
     ("owner", "stage", "number"),
     [
         (inputs, "load_text_dataset", signal.SIGTERM),
-        (Classes, "checked", signal.SIGINT),
+        (Classes, "check_unseen", signal.SIGINT),
         (runner, "begin", signal.SIGHUP),
         (labelled, "_examine", signal.SIGTERM),
     ],
