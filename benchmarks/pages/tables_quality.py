@@ -455,10 +455,10 @@ def audit(result: dict[str, Any]) -> str:
     longest = max(one["seconds"] for pair in pairs for one in pair.values())
     about = (
         f"Found: {result['found']} of {len(rows)}. Warnings about data or probabilities where nothing was planted: "
-        f"{result['false_alarms']}. The longest audit took {longest / 60:.1f} minutes beside other work. `diff` names a slice of "
-        f"4 to 6 % of the rows in which 30 % of the right predictions get lost in {simulated['named']} of "
-        f"{simulated['simulations']} simulations; where nothing is planted it names a slice in {simulated['false_alarms']}; "
-        f"{on(result)}."
+        f"{result['false_alarms']}. The longest audit took {longest / 60:.1f} minutes beside other work. In "
+        f"{simulated['named']} of {simulated['simulations']} simulations `diff` finds a planted slice: 4 to 6 % of the rows, in "
+        f"which 30 % of the right predictions get lost. In {simulated['false_alarms']} of {simulated['simulations']} without a "
+        f"planted slice it names one; {on(result)}."
     )
     return text(table("Defect | Found and named | Warnings without it", rows), about)
 

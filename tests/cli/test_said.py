@@ -187,7 +187,7 @@ def test_probabilities_that_are_too_low_are_told_with_what_mends_them():
     assert "the 4 validation examples are too few" in few
     assert "glassformer calibrate runs/few --data" in few
     many = calibration_hint(run, {"test": low, "validation": figures(211, 0.9, 0.6)})
-    assert many.endswith("glassformer calibrate runs/few calibrates them")
+    assert many.endswith("To calibrate: glassformer calibrate runs/few")
     assert "no validation examples" in calibration_hint(run, {"test": low, "validation": None})
     high = {"test": figures(300, 0.7, 0.95), "validation": figures(211, 0.72, 0.94)}
     assert "too high" in calibration_hint(run, high)

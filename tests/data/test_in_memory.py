@@ -91,7 +91,7 @@ def test_one_column_is_a_list_and_two_are_pairs(form):
     )
     three = NAMED[form]({"id": [7, 8, 9], **COLUMNS})
     with pytest.raises(
-        DataError, match=r"a table with 3 columns \(id, premise, claim\), expected one of texts"
+        DataError, match=r"a table with 3 columns \(id, premise, claim\), expected one column of texts"
     ):
         check_inputs(three)
     with pytest.raises(DataError, match=r"a table with 2 columns .* Give the column of texts: "):
@@ -254,7 +254,7 @@ def test_targets_of_several_columns_stay_as_they_are():
     assert as_targets(frame) is frame
     with pytest.raises(DataError, match=r"labels of shape \(3, 3\)"):
         check_labels(matrix)
-    with pytest.raises(DataError, match=r"a table with 2 columns \(a, b\), expected one of numbers"):
+    with pytest.raises(DataError, match=r"a table with 2 columns \(a, b\), expected one column of numbers"):
         check_numbers(pd.DataFrame({"a": NUMBERS, "b": NUMBERS}))
     assert check_labels(torch.tensor([1, 0, 1])) == [1, 0, 1]
     assert check_labels(torch.tensor([[True], [False]])) == [1, 0]

@@ -66,7 +66,7 @@ def test_an_interval_holds_its_own_figure():
 
 def test_the_verdict_claims_no_more_than_the_intervals_allow():
     assert "906 of 1,000 test texts" in wording.verdict(scores(0.906), "test")
-    assert f"at least 99.70{THIN}% of such" in wording.verdict(scores(1.0), "test")
+    assert f"is at least 99.70{THIN}%." in wording.verdict(scores(1.0), "test")
     assert wording.bounds(scores(1.0, n=100, low=1.0, high=1.0), "accuracy") == f"at least 97.0{THIN}%"
     assert wording.bounds(scores(0.9, n=100, low=0.8, high=0.95), "accuracy") == f"80.0 to 95.0{THIN}%"
     rare = scores(1.0, n=100, low=1.0, high=1.0) | {"macro_f1_interval": [0.81, 1.0]}

@@ -56,7 +56,7 @@ def diff_command(
 ) -> None:
     """Compare two models on the same examples: predictions that change, slices that get worse, and why.
 
-    Exits with 3 if all examples, or a slice of them, get worse beyond chance.
+    Exits with 3 if the metric over all examples, or over a slice, is significantly worse.
     """
     data = one_data(path, data, "diff")
     check_bad_row(on_bad_row)

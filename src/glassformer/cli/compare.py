@@ -154,7 +154,9 @@ MEASURE: Any = option(
     "mae; for similarity spearman, pearson.",
     show_default="the metric used for model selection",
 )
-ENGINE: Any = option("NAME", "serial, or ray for a cluster.", default="serial")
+ENGINE: Any = option(
+    "NAME", "Where the runs are computed: serial (this machine) or ray (a cluster).", default="serial"
+)
 
 
 @with_columns(*LABELED)

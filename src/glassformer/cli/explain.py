@@ -115,7 +115,7 @@ METHOD: Any = option(
     None,
     "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, gim, decomposition, "
     "occlusion, shapley; for linear models: weights, occlusion.",
-    show_default="decomposition; without attention occlusion, weights for linear models",
+    show_default="decomposition; occlusion for models without attention; weights for linear models",
 )
 TARGET: Any = option("LABEL", "Label to explain (default: the predicted one).")
 OPTIONS: Any = option("KEY=VALUE", "Option of the method, e.g. unit=word; may be repeated.", "--set")

@@ -73,7 +73,7 @@ def emit(text: str, err: bool = False) -> None:
 
 
 def say(line: str = "") -> None:
-    """Print one line to stdout unbuffered, so that a log shows progress; with JSON output to stderr."""
+    """Print one line to stdout unbuffered, so that a log shows progress; to stderr if JSON is printed."""
     emit(one_line(line), err=_TO_STDERR[0])
 
 
@@ -178,8 +178,8 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
 
 
 @contextmanager
-def print_warnings(translate: Callable[[str], str] = str) -> Iterator[None]:
-    """Print our own warnings as one line each, once, without the position in the source."""
+def print_warnings(reword: Callable[[str], str] = str) -> Iterator[None]:
+    """Print our own warnings, changed by ``reword``, as one line each, once, without the source position."""
     printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *location: Any) -> None:
@@ -187,7 +187,7 @@ def print_warnings(translate: Callable[[str], str] = str) -> Iterator[None]:
             show_other(message, category, *location)
         elif str(message) not in printed:
             printed.add(str(message))
-            note(f"{translate(str(message))} [{category.code}]")
+            note(f"{reword(str(message))} [{category.code}]")
 
     with warnings.catch_warnings():
         show_other, warnings.showwarning = warnings.showwarning, show
@@ -285,7 +285,7 @@ def show_evaluated_run(run: Run, recipe: Any) -> None:
     if hint := calibration_hint(run.folder, metrics):
         say(hint)
     if (threshold := metrics.get("threshold")) is not None:
-        say(f"no answer is given if it scores more than {threshold:.3f} above the best answer")
+        say(f"'no answer' is predicted if its score exceeds the best answer's by more than {threshold:.3f}")
     if outliers := (metrics.get("numbers") or {}).get("far"):
         note(outlier_note(outliers))
     for split, (n_cut, total) in metrics.get("truncated", {}).items():
@@ -319,8 +319,8 @@ def label_lines(scores: dict[str, Any], metrics: dict[str, Any], name: str, noun
         yield "the simple models were trained with the same class weights"
 
 
-def tag_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
-    """Print a table of the kinds with their errors; yields no lines."""
+def tag_lines(scores: dict[str, Any], *_unused: Any) -> Iterator[str]:
+    """Print a table of the entity types with their errors; yields no lines."""
     from glassformer.targets.token_tags import ERRORS
 
     errors = scores["errors_by_kind"]
@@ -329,16 +329,16 @@ def tag_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
         for kind, s in scores["by_kind"].items()
     ]
     columns = ("kind", "spans", "F1", *(error.replace("_", " ") for error in ERRORS))
-    show_table("by kind, with its errors", columns, rows, right=columns[1:])
+    show_table("per entity type, with errors", columns, rows, right=columns[1:])
     yield from ()
 
 
-def answer_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
+def answer_lines(scores: dict[str, Any], *_unused: Any) -> Iterator[str]:
     errors = scores["errors"].items()
     yield "errors: " + (", ".join(f"{n:,} {e.replace('_', ' ')}" for e, n in errors if n) or "none")
 
 
-def number_lines(scores: dict[str, Any], *about: Any) -> Iterator[str]:
+def number_lines(scores: dict[str, Any], *_unused: Any) -> Iterator[str]:
     from glassformer.report.metrics import cells
     from glassformer.targets.regression import Numbers
 
@@ -374,7 +374,7 @@ def show_tried(trials: Sequence[dict[str, Any]]) -> None:
     """Print the models that ``model = auto`` has tried."""
     with_score = [t for t in trials if "score" in t]
     title = (
-        f"tried: {with_score[0]['metric']} on {with_score[0]['examples']:,} examples by {with_score[0]['by']}"
+        f"tried: {with_score[0]['metric']} on {with_score[0]['examples']:,} examples ({with_score[0]['by']})"
     )
     rows = [
         [t["model"], *((f"{t['score']:.4f}", f"{t['seconds']:.0f}") if "score" in t else ("", "")), outcome]
@@ -421,7 +421,7 @@ def calibration_hint(folder: Path, metrics: dict[str, Any]) -> str:
     confidence = validation.get("confidence")
     validation_gap = 0.0 if confidence is None else confidence - validation["accuracy"]
     consistent = validation_gap * gap > 0 and abs(validation_gap) >= GAP / 2
-    return f"{message}: glassformer calibrate {name} calibrates them" if consistent else ""
+    return f"{message}. To calibrate: glassformer calibrate {name}" if consistent else ""
 
 
 def _doctor_warnings(folder: Path) -> str:
@@ -460,7 +460,7 @@ def show_similarity_run(run: Run, recipe: Any) -> None:
 
 
 def show_similarity(title: str, results: dict[str, dict[str, Any]]) -> None:
-    """Print one line per model: correlations with intervals, or how well partners are found."""
+    """Print one line per model: correlations with intervals, or how often the paired text is retrieved."""
     from glassformer.report.metrics import metric_table
     from glassformer.targets.similarity import Similarity
 
@@ -492,7 +492,7 @@ def show_tests(title: str, tests: dict[str, Any]) -> None:
     """Print one line per test of word vectors."""
     from glassformer.report.vectors import test_rows
 
-    show_table(title, ("test", "result", "of"), test_rows(tests))
+    show_table(title, ("test", "result", "measured on"), test_rows(tests))
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -503,11 +503,12 @@ def outlier_note(outliers: dict[str, Any]) -> str:
     values, is_single = ", ".join(f"{value:.10g}" for value in outliers["first"]), outliers["count"] == 1
     epoch = "the epoch" if outliers["best_epoch"] is None else f"epoch {outliers['best_epoch']}"
     numbers = "a validation number" if is_single else f"{outliers['count']:,} validation numbers"
-    loss_share = f"{outliers['share_of_loss']:.0%} of the validation loss"
+    verb = "makes" if is_single else "make"
+    loss_share = f"which {verb} {outliers['share_of_loss']:.0%} of the validation loss"
     fix = f"correct {'it' if is_single else 'them'}, or train again with --set far_numbers=skip"
     if outliers.get("wide"):
-        fix = "the numbers span orders of magnitude, of which --set number_scale=log learns the logarithm"
-    return f"{epoch} was chosen by {numbers} far from all others ({values}), {loss_share}: {fix}"
+        fix = "the numbers span orders of magnitude: --set number_scale=log learns their logarithms"
+    return f"the choice of {epoch} depends on {numbers} far from all others ({values}), {loss_share}: {fix}"
 
 
 def interval_lines(levels: Sequence[dict[str, Any]]) -> Iterator[str]:

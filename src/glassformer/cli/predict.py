@@ -253,7 +253,9 @@ KEEP: Any = flag(
     "Write your CSV to --out unchanged and append the predictions. Warning: "
     "formulas in your cells are not escaped.",
 )
-ENGINE: Any = option("NAME", "With Parquet in and out: serial, or ray for a cluster.", default="serial")
+ENGINE: Any = option(
+    "NAME", "With Parquet in and out: serial (this machine) or ray (a cluster).", default="serial"
+)
 BAD_ROW: Any = option(
     "refuse|skip",
     "Stop at an unusable row or image, or skip it; skipped inputs get no label but an error message.",

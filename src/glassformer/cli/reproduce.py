@@ -103,14 +103,13 @@ def write_page(path: Path) -> None:
 
 
 def reproduce_command(
-    row: str | None = argument("SYSTEM", "Number of the published system (--table lists them)."),
+    row: str | None = argument("SYSTEM", "Number of a model from a paper (--table lists the numbers)."),
     table: bool = flag("--table", "List published results and ours; run nothing."),
     settings: list[str] | None = SETTINGS,
     out: Path | None = option(
         "DIR",
-        "Run folder, or parent folder if the system has several recipes; unfinished runs there are "
-        "resumed. With --table: output file (.md); pages of the systems go into a folder with its "
-        "name.",
+        "Run folder, or parent folder if the model has several recipes; unfinished runs there are "
+        "resumed. With --table: output file (.md); pages of the models go into a folder named like the file.",
         show_default="runs/NAME",
     ),
     check_it: bool = flag(
@@ -118,7 +117,7 @@ def reproduce_command(
     ),
     json: bool = AS_JSON,
 ) -> None:
-    """Run the recipes of a published system, and compare their results with the published ones."""
+    """Run the recipes of a model from a paper, and compare their results with the published ones."""
     if table or row is None:
         if row is not None or settings or check_it:
             raise ConflictError("--table runs nothing", where="reproduce", fix="Give a ROW, or --table alone")

@@ -57,13 +57,13 @@ def _limit(field: Any) -> tuple[Any, Any]:
 @add_options({field.name: _limit(field) for field in fields(Limits)})
 def serve_command(
     runs: list[Path] = a_run(
-        "Run folders, saved models or an embedding checkpoint (see: glassformer doctor).", default=...
+        "Run folders, saved models or an embedding checkpoint (glassformer doctor lists them).", default=...
     ),
     host: str = option(
         "ADDRESS", "Address to listen on; 0.0.0.0 lets other machines in.", default="127.0.0.1"
     ),
     port: int = option("N", "Port; 0 takes a free one.", min=0, max=65535, default=8000),
-    allow_host: list[str] | None = option("NAME", "Host name that clients may use; may be repeated."),
+    allow_host: list[str] | None = option("NAME", "Value of the Host header to accept; may be repeated."),
     threads: int = option("N", "CPU threads (0 = PyTorch default).", min=0, default=0),
     search: str | None = option(
         "TABLE|INDEX", "For embedders: texts for /v1/search, as in 'glassformer search'."

@@ -23,7 +23,7 @@ from typing import Any
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 TICK = 0.05  # seconds; counting ticks instead of clock time ignores hours in which the process was suspended
-ECHO = 10  # ticks in which further signals count as the same one: a terminal and a shell may both send it
+SAME_SIGNAL_TICKS = 10  # further signals count as the same one: a terminal and a shell may both send it
 NUDGE = 4  # ticks after which a signal that another thread received is sent to the main thread
 PATIENCE = 200  # ticks that the main thread has to react to a signal
 ENDED = b"error: interrupted, and ended at once; files saved before are complete\n"
@@ -37,12 +37,12 @@ class Listening:
         self.heard = False  # the main thread has received the signal
         self.code: int | None = None  # the exit code, once the command is done
         self._resend = False  # the signal must be delivered once more
-        self._echoes = 0  # signals that the watcher itself has sent
+        self._own_signals = 0  # signals that the watcher itself has sent
         self._old_handlers: dict[int, Any] = {}
         self._pipe: tuple[int, int] | None = None
         self._watcher: threading.Thread | None = None
         self._hook: Any = None
-        self._root: Any = None
+        self._caller_code: Any = None  # the search for imports ends at its frame
 
     # --- the handler ----------------------------------------------------------------------------------
 
@@ -68,14 +68,14 @@ class Listening:
         raise KeyboardInterrupt
 
     def _importing(self, frame: Any) -> bool:
-        while frame is not None and frame.f_code is not self._root:
+        while frame is not None and frame.f_code is not self._caller_code:
             if frame.f_code.co_filename.startswith("<frozen importlib"):
                 return True
             frame = frame.f_back
         return False
 
     def _unraisable(self, unraisable: Any) -> None:
-        """Keep an interruption that occurs where Python cannot raise exceptions (in a destructor)."""
+        """Repeat an interruption that is lost where Python cannot raise exceptions (in a destructor)."""
         if isinstance(unraisable.exc_value, KeyboardInterrupt) and self.heard and self._watcher is not None:
             self.heard, self._resend = False, True
         elif self._hook is not None:
@@ -88,7 +88,7 @@ class Listening:
         if threading.current_thread() is not threading.main_thread() or self._old_handlers:
             return
         global _current
-        _current, self._root = self, sys._getframe(1).f_code
+        _current, self._caller_code = self, sys._getframe(1).f_code
         if self.owns_process:
             atexit.register(_ignore_signals)  # registered first, so called last
         for number in SIGNALS:
@@ -138,11 +138,11 @@ class Listening:
                     return
                 if byte not in self._old_handlers:
                     continue
-                if self._echoes:
-                    self._echoes -= 1
+                if self._own_signals:
+                    self._own_signals -= 1
                 elif ticks < 0:
                     ticks = 0
-                elif ticks >= ECHO and self.code is None:
+                elif ticks >= SAME_SIGNAL_TICKS and self.code is None:
                     _exit_now()
             if ready:
                 continue
@@ -150,7 +150,7 @@ class Listening:
             if self.code is not None:
                 continue
             if self._resend or (ticks == NUDGE and not self.heard):
-                self._resend, self._echoes = False, self._echoes + 1
+                self._resend, self._own_signals = False, self._own_signals + 1
                 self._send(next(iter(self._old_handlers)))
             if ticks >= PATIENCE and not self.heard:
                 _exit_now()

@@ -699,7 +699,7 @@ def refuse_targets(table: MemoryTable, y: Any, max_columns: int, noun: str, word
         noun, word: names of examples and targets in messages.
     """
     targets = None if y is None else list(map(normalized, as_list(y)))
-    for i, label in enumerate(table.labels):
+    for i, label in enumerate(table.keys):
         if targets is None:
             cells = table.first(i)
             repeats = len({*map(str, cells)}) <= len(cells) / 2
@@ -791,7 +791,7 @@ def _determines(values: Sequence[str], targets: Sequence[str]) -> bool:
 
 def inputs_of(table: MemoryTable, limit: int, target: Any = None) -> Sequence[Any]:
     """The columns of the examples: a usual pair of names, or the only two columns of texts, or one column."""
-    columns = [(i, label) for i, label in enumerate(table.labels) if label != target]
+    columns = [(i, label) for i, label in enumerate(table.keys) if label != target]
     texts = [label for i, label in columns if all(isinstance(value, str) for value in table.first(i))]
     names = [label for label in texts if isinstance(label, str)]
     usual = usual_pair_columns(names, COMPARED_COLUMNS) if limit > 1 else None

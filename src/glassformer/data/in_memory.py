@@ -23,21 +23,21 @@ LOOKED_AT = 100  # first rows, by which the column of texts is detected
 class MemoryTable:
     """The columns of a table in memory, each read when it is requested.
 
-    ``labels`` are the keys of the columns in code: names, or column numbers of an array.
+    ``keys`` select the columns in code: their names, or their numbers in an array.
     """
 
-    labels: tuple[Any, ...]
+    keys: tuple[Any, ...]
     read: Callable[[int], Any]
     one: str = "X[{0!r}]"  # code that selects one column
     two: str = "X[[{0!r}, {1!r}]]"  # code that selects two columns
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.keys)
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the columns; None if not all of them are strings, as in scikit-learn."""
-        return self.labels if all(isinstance(name, str) for name in self.labels) else None
+        return self.keys if all(isinstance(name, str) for name in self.keys) else None
 
     def column(self, i: int) -> list[Any]:
         """The values of column ``i``."""
@@ -47,16 +47,16 @@ class MemoryTable:
         """The first values of column ``i``, for detecting its content."""
         return as_list(self.read(i)[:LOOKED_AT])
 
-    def code(self, *labels: Any) -> str:
+    def code(self, *keys: Any) -> str:
         """The Python code that selects one or two columns, for messages."""
-        return (self.one if len(labels) == 1 else self.two).format(*labels)
+        return (self.one if len(keys) == 1 else self.two).format(*keys)
 
 
 def table_of(X: Any) -> MemoryTable | None:
     """The columns of a table in memory, or of an array ``[n, k]`` of texts or objects; otherwise None."""
     table = _table_of(X)
-    if table is not None and len(set(map(repr, table.labels))) < len(table):
-        twice = next(name for name in table.labels if list(table.labels).count(name) > 1)
+    if table is not None and len(set(map(repr, table.keys))) < len(table):
+        twice = next(name for name in table.keys if list(table.keys).count(name) > 1)
         raise DataError(f"two columns are called {twice!r}", where="X", fix="Rename one")
     return table
 
@@ -85,8 +85,8 @@ def _table_of(X: Any) -> MemoryTable | None:
         return MemoryTable(tuple(names), lambda i: X[names[i]], two="X.select_columns([{0!r}, {1!r}])")
     if (names := getattr(X, "columns", None)) is None:
         return None
-    labels = tuple(names)
-    return MemoryTable(labels, lambda i: X.iloc[:, i] if hasattr(X, "iloc") else X[labels[i]])
+    keys = tuple(names)
+    return MemoryTable(keys, lambda i: X.iloc[:, i] if hasattr(X, "iloc") else X[keys[i]])
 
 
 def _is_column(values: Any) -> bool:
@@ -98,7 +98,7 @@ def _is_column(values: Any) -> bool:
 
 
 def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
-    """A table of dicts or named tuples; a missing value raises an error when its column is read."""
+    """A table of dicts or named tuples; a row without one of the names raises an error when it is read."""
     records: list[Mapping[Any, Any]] = []
     for index, row in enumerate(rows):
         if (record := as_record(row)) is None:
@@ -136,7 +136,7 @@ def as_list(values: Any) -> list[Any]:
 
 
 def refuse_unordered(X: Any, origin: str, noun: str) -> None:
-    """Raise DataError unless ``X`` is a list of ``noun``: for one text, a set, a dict, a number."""
+    """Raise DataError if ``X`` is one text, a number, a set or a dict instead of a list of ``noun``."""
     kind = type(X).__name__
     rows = isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
     if isinstance(X, str | bytes | bytearray | memoryview):
@@ -169,7 +169,7 @@ def open_table(X: Any, origin: str, whole: Callable[[Any], bool] = lambda row: F
         DataError: two columns with one name, or rows of several forms.
     """
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[0] and X.shape[1] > 1 and whole(X[0]):
-        return None  # sentences of one length
+        return None  # each row is one sentence: an array of words
     table = table_of(X)
     unordered = isinstance(X, str | bytes | Mapping | Set | Iterator)
     if table is not None or unordered or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
@@ -191,12 +191,12 @@ def take_columns(
         DataError: no such column, or more columns than ``most``.
     """
     if names is not None and table.names is not None:
-        places = [_place(table.names, name, origin, names) for name in names]
+        indices = [_column_index(table.names, name, origin, names) for name in names]
     elif len(table) > most or not len(table):
         raise column_count_error(table, origin, noun, most)
     else:
-        places = list(range(len(table)))
-    columns = [table.column(i) for i in places]
+        indices = list(range(len(table)))
+    columns = [table.column(i) for i in indices]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
@@ -230,13 +230,13 @@ def read_rows(
     return rows
 
 
-def _place(there: Sequence[str], name: str, origin: str, names: Sequence[str]) -> int:
-    if name in there:
-        return list(there).index(name)
-    hint = nearest(name, [other for other in there if other not in names])
-    has = hint if hint.endswith("?") else f"The columns are: {listed(list(there))}"
-    what = f"no column {name!r}; expected: {' and '.join(map(repr, names))}"
-    raise NoSuchColumnError(what, where=origin, fix=has)
+def _column_index(available: Sequence[str], name: str, origin: str, wanted: Sequence[str]) -> int:
+    if name in available:
+        return list(available).index(name)
+    hint = nearest(name, [other for other in available if other not in wanted])
+    fix = hint if hint.endswith("?") else f"The columns are: {listed(list(available))}"
+    what = f"no column {name!r}; expected: {' and '.join(map(repr, wanted))}"
+    raise NoSuchColumnError(what, where=origin, fix=fix)
 
 
 def column_count_error(
@@ -245,9 +245,9 @@ def column_count_error(
     """The error for a table with more columns than ``most``; the fix proposes the columns ``wanted``."""
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
-    shown = listed([str(label) for label in table.labels])
+    shown = listed([str(key) for key in table.keys])
     kind = "an array" if table.names is None else "a table"
-    what = f"{kind} with {len(table)} columns ({shown}), expected one of {noun}"
+    what = f"{kind} with {len(table)} columns ({shown}), expected one column of {noun}"
     what += ", or two for pairs" if most > 1 else ""
     wanted = wanted or [likeliest(table)]
     fix = f"Give the {'column' if len(wanted) == 1 else 'columns'} of {noun}: {table.code(*wanted)}"
@@ -257,12 +257,12 @@ def column_count_error(
 def likeliest(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
     """The column that most likely has the examples: the one with the longest values in the first rows."""
 
-    def size(label: Any) -> float:
-        values = table.first(table.labels.index(label))
+    def size(key: Any) -> float:
+        values = table.first(table.keys.index(key))
         plain = (str, int, float, bool, np.generic, type(None))
         return sum(len(v) if isinstance(v, str) else 0 if isinstance(v, plain) else 1e9 for v in values)
 
-    return max((label for label in table.labels if label not in without), key=size)
+    return max((key for key in table.keys if key not in without), key=size)
 
 
 def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
@@ -275,7 +275,7 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
         return y
     if isinstance(y, str):
         what = f"one string, {y[:40]!r}, where a list of {noun} is expected"
-        fix = f"Give two lists of equal length, examples and {noun}; for a table its column, X[{y[:40]!r}]"
+        fix = f"Give two lists of equal length, examples and {noun}; for a column of a table, X[{y[:40]!r}]"
         raise WrongInputError(what, where=origin, fix=fix)
     table = table_of(y)
     if table is not None:
@@ -295,10 +295,10 @@ def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
     y = as_targets(y, origin, noun)
     if isinstance(y, list):
         return y
-    refuse_unordered(y, origin, noun)  # None
+    refuse_unordered(y, origin, noun)  # raises an error if y is None
     if (table := table_of(y)) is not None:
-        shown = listed([str(label) for label in table.labels])
-        what = f"a table with {len(table)} columns ({shown}), expected one of {noun}"
+        shown = listed([str(key) for key in table.keys])
+        what = f"a table with {len(table)} columns ({shown}), expected one column of {noun}"
         raise WrongInputError(what, where=origin, fix="Give one column")
     if y.ndim > 1:
         raise WrongInputError(f"{noun} of shape {y.shape}", where=origin, fix="Give one for each example")

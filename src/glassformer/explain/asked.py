@@ -35,9 +35,8 @@ class Explains:
 
         Args:
             method: one of ``glassformer.explain.methods``, which has their options too; None: decomposition,
-                or gim for a head that it does not support; of a model without attention occlusion, of a
-                linear one its weights; with an option that it lacks, such as ``layer``, the first method that
-                has it.
+                or gim for a head that it does not support; occlusion for models without attention; weights
+                for linear models; with an option that it lacks (``layer``), the first method that has it.
             target: the label to explain; None: the predicted one.
             trust: test them against random orders, under several ways of hiding parts: curves and figures in
                 ``trust``, a verdict in ``notes``.

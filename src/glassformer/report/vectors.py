@@ -21,7 +21,8 @@ def verdict(run: Run) -> str:
 
 def tests(run: Run) -> Section:
     note = "Word similarity (Spearman's rank correlation with human ratings), and accuracy on analogies."
-    data = Table(["test", "result", "of"], test_rows(run.metrics["tests"]), (), ("result", "of"), "")
+    heads = ["test", "result", "measured on"]
+    data = Table(heads, test_rows(run.metrics["tests"]), (), heads[1:], "")
     return Section("tests", "Tests", note, table(data))
 
 

@@ -120,8 +120,8 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
     seen = _seen_in_training(split, scores)
     texts = f"{split} {noun}{seen}{',' if seen else ''} were labeled correctly"
     if n_correct == n:
-        share = f"{share_interval(1, scores.get('accuracy_interval'), n, digits)} of such {noun}"
-        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for {share}."
+        bound = share_interval(1, scores.get("accuracy_interval"), n, digits)
+        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the accuracy on such {noun} is {bound}."
     known = scores.get("accuracy_interval")
     tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
     return f"{count(n_correct)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."
