@@ -232,7 +232,7 @@ def others(folder: Path) -> Iterator[str]:
             b"",
             {"tokenizer_class": "T5Tokenizer"},
         ),
-        ("`spiece.model` that is cut, lies about a length, or is no such file", b"\n\x7fabc", {}),
+        ("`spiece.model` that is truncated or inconsistent, or another file", b"\n\x7fabc", {}),
         ("`spiece.model` of words or characters", b"\n\x07\n\x03unk\x18\x02\x12\x02\x18\x03", {}),
     ):
         pieces.write_bytes(content)
