@@ -492,7 +492,7 @@ def show_tests(title: str, tests: dict[str, Any]) -> None:
     """Print one line per test of word vectors."""
     from glassformer.report.vectors import test_rows
 
-    show_table(title, ("test", "result", "measured on"), test_rows(tests))
+    show_table(title, ("test", "result", "basis"), test_rows(tests))
 
 
 # --- numbers --------------------------------------------------------------------------------------
