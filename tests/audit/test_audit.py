@@ -130,7 +130,7 @@ def test_a_watermark_in_images_of_one_class_is_found(tmp_path):
     model.save(tmp_path / "model")
     found = audit(predict(tmp_path / "model", str(tmp_path / "all")), checks=["shortcuts", "robustness"])
     shown = [f["message"] for one in found["checks"] for f in one["findings"] if f["code"] == "shortcut"]
-    assert any("row 1, column 1 of 4 x 4" in line and "to light" in line for line in shown)
+    assert any("row 1, column 1 of 4 x 4" in line and "to 'light'" in line for line in shown)
     changes = next(one["values"]["changes"] for one in found["checks"] if one["name"] == "robustness")
     assert [one["change"] for one in changes] == [*IMAGE_CHANGES]
     assert len(changes) == 15

@@ -102,7 +102,7 @@ def _warnings_of(found: Mapping[str, Checked], names: Sequence[str], fine: str) 
     warned = [one.message for check in checks for one in check.findings if one.severity == "warning"]
     left = [f"{check.title.lower()} not measured" for check in checks if check.not_measured]
     if warned:
-        more = f" (and {len(warned) - 1} more)" if len(warned) > 1 else ""
+        more = f" (warnings not shown: {len(warned) - 1})" if len(warned) > 1 else ""
         return f"{warned[0][0].upper()}{warned[0][1:]}{more}."
     if len(left) == len(checks):
         return f"{left[0][0].upper()}{left[0][1:]}: {checks[0].not_measured}."

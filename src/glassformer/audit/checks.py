@@ -406,7 +406,7 @@ def shortcuts(p: Predicted, count: Count = no_progress) -> Checked:
             message = (
                 f"{part['part']!r} alone decides: {placement} other examples, it flips {turned} of them to "
             )
-            message += f"{part['label']} (random words: {chance_share})"
+            message += f"'{part['label']}' (random {'regions' if p.has_images else 'words'}: {chance_share})"
             fix = "Check whether it should decide; if not, remove it from the training data"
             findings.append(Finding("warning", "shortcut", message, len(rows), places(p, rows), fix))
     return result(findings, {"tried": len(parts), "random": chance, "strongest": parts[:CANDIDATES]})

@@ -23,9 +23,7 @@ from typing import Any
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 TICK = 0.05  # seconds; counting ticks instead of clock time ignores hours in which the process was suspended
-SAME_SIGNAL_TICKS = (
-    10  # further signals until then count as the same: a terminal and a shell may both send it
-)
+SAME_SIGNAL_TICKS = 10  # until then a further signal is the same one, sent by both a terminal and a shell
 NUDGE = 4  # ticks after which a signal that another thread received is sent to the main thread
 PATIENCE = 200  # ticks that the main thread has to react to a signal
 ENDED = b"error: interrupted, and ended at once; files saved before are complete\n"

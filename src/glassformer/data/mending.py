@@ -217,9 +217,7 @@ def fixing_options(findings: Sequence[Finding], splits: Mapping[str, Any]) -> li
     bad_rows = next((f for f in findings if f.code == "bad-rows"), None)
     encoding = find_encoding_option(bad_rows.fix) if bad_rows else None
     if bad_rows and encoding:
-        all_rows = (
-            "(row " if bad_rows.count == 1 else f"({bad_rows.count:,}: "
-        )  # ending if all bad rows are meant
+        all_rows = "(row " if bad_rows.count == 1 else f"({bad_rows.count:,}: "
         if f"not UTF-8 {all_rows}" in bad_rows.message:  # the proposed encoding reads all bad rows
             del fixing["bad-rows"]
     chosen: list[tuple[str, ...]] = [(encoding[1], encoding[2])] if encoding else []
