@@ -218,6 +218,37 @@ def families(result: dict[str, Any]) -> str:
     return text(lines, measured(result))
 
 
+@of("long-texts", "benchmarks/speed/long_texts.py")
+def long_texts(result: dict[str, Any]) -> str:
+    """ModernBERT on texts of 64 to 8,192 tokens beside transformers: speed, then memory."""
+    rows = []
+    for work in ("prediction", "training"):
+        if found := result.get(work):
+            peer, own = ({c["name"]: c for c in found["contenders"]}[name] for name in names_of(found))
+            rates = (f"{c['tokens_per_second']['median']:,.0f}" for c in (peer, own))
+            rows.append((work, peer["name"], *rates, times(found["glassformer_against"][peer["name"]])))
+    lines = table("Work | Peer | Peer, real tokens/s | glassformer | glassformer is", rows)
+    used = {(row["work"], row["tokens"], row["who"]): row["peak_mb"] for row in result.get("memory", ())}
+    rows = [
+        (work, f"{tokens:,}", *(f"{used[work, tokens, who]:,.0f}" for who in ("transformers", "glassformer")))
+        for work, tokens, who in used
+        if who == "glassformer"
+    ]
+    lines += ["", *table("Work | Tokens of the text | transformers, MB | glassformer, MB", rows)]
+    said = f"{result['texts_per_window']} texts in a window, spread evenly on a logarithmic scale. Memory: peak of the process on one text. "
+    if whole := result.get("whole"):
+        said += (
+            f"One text of {whole['characters']:,} characters ({whole['tokens']:,} tokens) is embedded whole in "
+            f"{whole['seconds']:.0f} s with at most {whole['peak_mb']:,.0f} MB. "
+        )
+    return text(lines, said, measured(result))
+
+
+def names_of(found: dict[str, Any]) -> list[str]:
+    """The peer's name and ours, of two contenders."""
+    return sorted((c["name"] for c in found["contenders"]), key=lambda name: name.startswith("glassformer"))
+
+
 # --- parts and costs ------------------------------------------------------------------------------
 
 
@@ -530,6 +561,7 @@ TABLES: dict[str, Table] = {
     "padding": padding,
     "int8": int8,
     "families": families,
+    "long-texts": long_texts,
     "cost": cost,
     "cost-encoder": cost_encoder,
     "texts": texts,

@@ -12,6 +12,7 @@ transformers pads each batch to its longest text, batches of similar length with
 sdpa (eager needs 22 GB for one text of 8,192 tokens in training). Memory: peak of a process that predicts or trains on one text.
 """
 
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -178,10 +179,12 @@ def ours(path: Path, windows: list[Texts], what: str) -> Contender:
 
 
 def memory(path: Path, who: str, what: str, text: str) -> dict[str, float]:
-    """Peak memory of one text, in this process."""
-    windows = [([text, text], [0, 1])] if what == "training" else [([text], [0])]
+    """Peak memory of one text, in this process; a model that predicts has predicted a short text before."""
+    windows = [([text, text], [0, 1])] if what == "training" else [([text], [0]), ([text[:99]], [0])]
     make = {"glassformer": ours, "transformers": theirs}[who]
     contender = make(path, windows, what)
+    if what == "prediction":
+        contender.run(1)
     return peak(lambda: contender.run(0))
 
 
@@ -210,12 +213,16 @@ def tokens_of_all(path: Path, text: str) -> np.ndarray:
     texts=dict(type=count, default=12, help="texts in a window"),
     threads=dict(type=count, default=torch.get_num_threads()),
     lengths=[512, 2048, 8192],
-    works=dict(nargs="+", choices=WORKS, default=list(WORKS), help="what is measured"),
+    works=dict(
+        nargs="+", choices=WORKS, default=list(WORKS), help="what is measured; the file keeps the rest"
+    ),
     seed=0,
 )
 def main(options: Any) -> dict[str, Any]:
     use_threads(options.threads)
     found: dict[str, Any] = {"texts_per_window": options.texts, "lengths": lengths_of(options.texts)}
+    earlier = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    found |= {name: earlier[name] for name in WORKS if name in earlier and name not in options.works}
     with tempfile.TemporaryDirectory() as name:
         path = put("modernbert", Path(name), max_position_embeddings=32_768) / "hub"
         windows = joined(path, options.rounds + 1, options.texts, options.seed)
@@ -224,8 +231,10 @@ def main(options: Any) -> dict[str, Any]:
             found[what] = compared(contenders, options.rounds)
             for peer, ratio in found[what]["glassformer_against"].items():
                 print(f"{what}: {said(ratio)} {peer}")
+            options.write(found)
         long = " ".join(windows[0][0])
-        found["memory"] = []
+        if "memory" in options.works:
+            found["memory"] = []
         for length in options.lengths if "memory" in options.works else ():
             text = load_tokenizer(path).decode(tokens_of_all(path, long)[:length].tolist())
             for what in ("prediction", "training"):
