@@ -235,7 +235,7 @@ def long_texts(result: dict[str, Any]) -> str:
         if who == "glassformer"
     ]
     lines += ["", *table("Work | Tokens of the text | transformers, MB | glassformer, MB", rows)]
-    said = f"{result['texts_per_window']} texts in a window, spread evenly on a logarithmic scale. Memory: peak of the process on one text. "
+    said = f"{result['texts_per_window']} texts in a window, spread evenly on a logarithmic scale. Memory: peak of the process on one text (training: two). "
     if whole := result.get("whole"):
         said += (
             f"One text of {whole['characters']:,} characters ({whole['tokens']:,} tokens) is embedded whole in "
