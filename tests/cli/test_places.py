@@ -155,12 +155,16 @@ def test_python_names_the_models_below(run, tmp_path):
     shutil.copytree(run, above / "mine")
     with pytest.raises(CheckpointError) as caught:
         gf.load(above)
-    assert str(caught.value) == f"{above}: holds no model itself. Give one below it: {above / 'mine'}"
+    assert (
+        str(caught.value) == f"{above}: holds no model itself. Give one of its sub-folders: {above / 'mine'}"
+    )
     for name in ("b", "c", "d"):
         shutil.copytree(run / "model", above / name)
     with pytest.raises(CheckpointError) as caught:
         gf.load(above)
-    assert str(caught.value).endswith(f"Give one below it: {above / 'b'}, {above / 'c'}, {above / 'd'}, ...")
+    assert str(caught.value).endswith(
+        f"Give one of its sub-folders: {above / 'b'}, {above / 'c'}, {above / 'd'}, ..."
+    )
     assert gf.load(above / "mine").predict(["a film"]).shape == (1,)
     (tmp_path / "nothing").mkdir()
     with pytest.raises(CheckpointError, match="not a saved model or run"):
@@ -178,7 +182,7 @@ def test_every_verb_names_them(refused, run, tmp_path, verb):
         "explain": ["a film"],
     }
     said = refused(verb, above, *more.get(verb, []))
-    assert f"Give one below it: {above / 'mine'}" in said
+    assert f"Give one of its sub-folders: {above / 'mine'}" in said
 
 
 def test_the_folder_of_others_below_is_named_too(tmp_path):
@@ -186,4 +190,4 @@ def test_the_folder_of_others_below_is_named_too(tmp_path):
     (tmp_path / "model" / "config.json").write_text("{}")
     with pytest.raises(CheckpointError) as caught:
         gf.load(tmp_path)
-    assert str(caught.value).endswith(f"Give one below it: {tmp_path / 'model'}")
+    assert str(caught.value).endswith(f"Give one of its sub-folders: {tmp_path / 'model'}")

@@ -369,6 +369,12 @@ def test_a_tokenizer_file_that_cuts_at_the_beginning_is_refused(plain, tmp_path)
         gf.Embedder(str(folder)).encode(["good"])
 
 
+@pytest.fixture
+def in_fp32(monkeypatch):
+    """As sentence-transformers computes, also where ``auto`` would be bf16."""
+    monkeypatch.setattr("glassformer.runtime.has_fast_bf16", lambda device: False)
+
+
 SOME = [text for text in TEXTS if text]
 SIMILAR: dict[str, Any] = {
     "similarity": lambda e: e.similarity("good", "bad"),
@@ -382,7 +388,7 @@ SIMILAR: dict[str, Any] = {
 
 @pytest.mark.parametrize("door", SIMILAR)
 @pytest.mark.parametrize("name", ["dot", "euclidean", "manhattan"])
-def test_what_is_not_compared_by_cosine_is_not_compared_here(plain, tmp_path, name, door):
+def test_what_is_not_compared_by_cosine_is_not_compared_here(plain, in_fp32, tmp_path, name, door):
     config = {"similarity_fn_name": name}
     folder = made(plain, tmp_path / "m", pooling("mean_tokens"), config_sentence_transformers=config)
     embedder = gf.Embedder(str(folder))
@@ -393,7 +399,7 @@ def test_what_is_not_compared_by_cosine_is_not_compared_here(plain, tmp_path, na
     np.testing.assert_allclose(embedder.encode(SOME), theirs(folder, SOME), atol=1e-5)  # vectors are theirs
 
 
-def test_products_of_vectors_of_length_1_are_cosines(plain, tmp_path):
+def test_products_of_vectors_of_length_1_are_cosines(plain, in_fp32, tmp_path):
     config, steps = {"similarity_fn_name": "dot"}, (pooling("mean_tokens"), ("Normalize", {}))
     package = pytest.importorskip("sentence_transformers")
     folder = made(plain, tmp_path / "m", *steps, config_sentence_transformers=config)
@@ -406,7 +412,7 @@ def test_products_of_vectors_of_length_1_are_cosines(plain, tmp_path):
         gf.Embedder(str(short)).similarity("good", "bad")
 
 
-def test_truncated_vectors_are_compared_saved_and_explained(plain, tmp_path):
+def test_truncated_vectors_are_compared_saved_and_explained(plain, in_fp32, tmp_path):
     package = pytest.importorskip("sentence_transformers")
     config = {"truncate_dim": 5}
     folder = made(plain, tmp_path / "m", pooling("mean_tokens"), config_sentence_transformers=config)

@@ -293,7 +293,7 @@ def _checkpoint_folder(folder: Path, shown: str) -> Path:
         return folder / "model"
     refuse_unfinished(folder)
     models = models_below(folder, "config.json")
-    fix = f"Name one of its sub-folders: {models}" if models else "Name the folder of one model, or of a run"
+    fix = f"Give one of its sub-folders: {models}" if models else "Name the folder of one model, or of a run"
     raise IncompleteError("has no config.json", where=shown, fix=fix)
 
 

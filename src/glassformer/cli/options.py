@@ -64,7 +64,7 @@ def no_run(folder: Path) -> ConfigError:
         elif (folder / "glassformer.json").is_file():
             fix = "This is a saved model without its run: predict, explain, serve and export take it"
         elif run_below := models_below(folder, "config.toml"):
-            fix = f"Give one below it: {run_below}"
+            fix = f"Give one of its sub-folders: {run_below}"
         return NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
         siblings = [

@@ -90,7 +90,9 @@ def _load(folder: Path, path: str | Path) -> Any:
         and not (folder / ABOUT).exists()
         and (models := models_below(folder, ABOUT, "config.json"))
     ):
-        raise CheckpointError("holds no model itself", where=str(path), fix=f"Give one below it: {models}")
+        raise CheckpointError(
+            "holds no model itself", where=str(path), fix=f"Give one of its sub-folders: {models}"
+        )
     check_is_model(folder)
     verify_folder(folder)
     about = read_metadata(folder, FORMAT)
