@@ -30,7 +30,7 @@ TEXTS = [
 ]
 LABELS = ["pos", "neg"] * 6
 TINY = {"d_model": 22, "num_heads": 2, "d_ff": 31, "num_layers": 2, "dropout": 0.0, "max_length": 13, "min_count": 1,
-        "epochs": 25, "lr": 1e-2, "batch_size": 5, "precision": "fp32"}  # fmt: skip
+        "epochs": 40, "lr": 5e-3, "batch_size": 5, "precision": "fp32"}  # fmt: skip
 TRANSFORMERS = [
     name for name in TEXT_ARCHITECTURES if name.startswith("encoder")
 ]  # the others: test_baselines.py

@@ -85,6 +85,11 @@ class Dataset:
         """The same as ``licence``."""
         return self.licence
 
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The same as ``messages``: its earlier name."""
+        return self.messages
+
 
 @dataclass(frozen=True)
 class TextDataset(Dataset):

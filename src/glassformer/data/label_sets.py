@@ -147,7 +147,7 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
 def names_of_matrix(y: Any) -> tuple[Any, ...] | None:
     """The label names of a matrix: the columns of a table; None for an array."""
     table = None if isinstance(y, np.ndarray) and not y.dtype.names else table_of(y)
-    return None if table is None else table.labels
+    return None if table is None else table.keys
 
 
 def are_booleans(y: Any) -> bool:

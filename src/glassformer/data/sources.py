@@ -77,7 +77,7 @@ def load_text_dataset(
     label_separator: str | None = None,
     numbers: bool = False,
     number_format: Format = "plain",
-    training_columns: Sequence[str] | None = None,
+    trained: Sequence[str] | None = None,
 ) -> TextDataset:
     """Load a data set by name or path.
 
@@ -97,7 +97,7 @@ def load_text_dataset(
         label_separator: separator between labels in a multi-label cell; None: a cell is one label.
         numbers: read the labels as ``float``; their column is detected by name or content.
         number_format: format of these numbers, see ``check_numbers``.
-        training_columns: the text columns (for pairs, both) that a model was trained on; they are used if
+        trained: the text columns (for pairs, both) that a model was trained on; they are used if
             the table has them and ``text_column`` is None. For pairs see ``columns_for_pair_model``. Empty:
             the model has no column names; None: there is no model.
 
@@ -111,7 +111,7 @@ def load_text_dataset(
     rejected: list[RejectedRow] = []
     skip_list = rejected if on_bad_row == "skip" else None
     detect = find_labels or need_labels
-    known = None if training_columns is None else tuple(training_columns)
+    known = None if trained is None else tuple(trained)
     kind = LabelReader(label_separator, numbers, number_format)
     columns = _Columns(
         text_column, label_column, need_labels, skip_list, detect, labels, pair_column, kind, known

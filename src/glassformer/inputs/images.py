@@ -149,7 +149,7 @@ class Images(Inputs):
     fixture_settings: ClassVar = {"image_size": 8, "patch_size": 4}
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
-        part.pop("training_columns", None)  # unused: the column of images is always detected
+        part.pop("trained", None)  # unused: the column of images is always detected
         known = section_values(recipe.data, "image_column", "label_column", "label_separator", "broken")
         image_range = recipe.image.image_range
         return load_image_dataset(source, image_range=image_range, numbers=numbers, **known, **part)

@@ -133,7 +133,7 @@ class Inputs:
 
         Args:
             numbers: whether the targets are numbers.
-            part: ``limit`` and ``seed`` of a subset; ``training_columns``: as in training, for other data.
+            part: ``limit`` and ``seed`` of a subset; ``trained``: text columns in training, for other data.
 
         Raises:
             DataError: the source does not exist or cannot be read.

@@ -202,7 +202,7 @@ class Texts(Inputs):
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> TextDataset:
         d = recipe.data
         if numbers and source in SCORED_SOURCES:
-            part.pop("training_columns", None)
+            part.pop("trained", None)
             return _scored(load_scored_pairs(source, on_bad_row=d.on_bad_row, **part))
         known = section_values(d, *COLUMNS) | {"on_bad_row": d.on_bad_row, "numbers": numbers}
         return load_text_dataset(source, need_labels=True, **known, **part)

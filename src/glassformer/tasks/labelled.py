@@ -112,7 +112,7 @@ def parts_of(task: Task) -> tuple[Inputs, Classes]:
 
 def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None, **columns: Any) -> Splits:
     """Load the examples of a recipe and split them; or another source, without splitting (``columns``:
-    ``training_columns``, the names of the text columns in training)."""
+    ``trained``, the names of the text columns in training)."""
     d, part = recipe.data, dict(columns)
     if source is None:
         part |= {"limit": d.limit, "seed": d.split_seed}
@@ -402,7 +402,7 @@ def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
         return task.load(recipe, source)
     if estimator.pairs_ is False and recipe.data.pair_column == AUTO:
         recipe = replace(recipe, data=replace(recipe.data, pair_column=NONE))
-    return task.load(recipe, source, training_columns=getattr(estimator, "feature_names_in_", ()))
+    return task.load(recipe, source, trained=getattr(estimator, "feature_names_in_", ()))
 
 
 def _load_again(context: RunContext, source: str | None) -> Any:
