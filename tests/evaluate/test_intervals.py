@@ -178,7 +178,9 @@ def test_what_a_macro_f1_knows_of_rare_classes_stays():
     assert (card["accuracy"], card["macro-F1"]) == ((0.97, 1.0), (low, high))
     before = scores | {"accuracy_interval": [1.0, 1.0]}
     assert {f.name: f.interval for f in _metrics_in(before, "this model", "test")}["accuracy"] == (0.97, 1.0)
-    assert f"the accuracy on such texts is at least {wording.percent(0.97)}" in wording.verdict(scores, "test")
+    assert f"the accuracy on such texts is at least {wording.percent(0.97)}" in wording.verdict(
+        scores, "test"
+    )
 
 
 def test_a_label_without_examples_counts_as_nothing_in_sets_and_is_left_out_of_classes():
