@@ -5,7 +5,7 @@ import pytest
 
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
-from glassformer.data.tags import Span, malformed, read_like, read_names, read_tags, repaired, spans_of
+from glassformer.data.tags import Span, malformed_positions, read_tags_like_model, read_model_labels, read_tags, repair_tags, tags_to_spans
 from glassformer.errors import ConfigError, DataError
 from glassformer.targets.token_tags import tag_metrics, word_log_loss
 
@@ -60,7 +60,7 @@ ASKED = {  # spelling -> tags and the scheme that they look like
 
 
 def found(reading) -> list[list[tuple]]:
-    return [[tuple(span) for span in spans_of(own, reading.scheme)] for own in reading.tags]
+    return [[tuple(span) for span in tags_to_spans(own, reading.scheme)] for own in reading.tags]
 
 
 @pytest.mark.parametrize("name", SURE)
@@ -73,7 +73,7 @@ def test_what_is_sure_is_read_without_a_question(name):
     elif name != "BMES":
         assert reading.message.endswith(f"are read as {scheme}")
         assert not [
-            i for own in reading.tags for i in malformed(own, scheme)
+            i for own in reading.tags for i in malformed_positions(own, scheme)
         ]  # IOB1 breaks no rule of its own
 
 
@@ -169,20 +169,20 @@ CLASSES = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 @pytest.mark.parametrize("name", [*SURE, *ASKED])
 def test_a_model_reads_other_data_in_any_spelling(name):
     tags = (SURE | ASKED)[name][0]
-    made = [repaired(own, "BIO") for own in read_like(tags, "auto", "BIO", CLASSES)]
+    made = [repair_tags(own, "BIO") for own in read_tags_like_model(tags, "auto", "BIO", CLASSES)]
     assert made == BIO
 
 
 def test_other_data_that_a_model_cannot_have_are_named():
     with pytest.raises(DataError, match=r"tag 'LOC' is not one of BIOES.*Write tags as the model has them"):
-        read_like([["LOC", "O"]], "auto", "BIO", CLASSES)
+        read_tags_like_model([["LOC", "O"]], "auto", "BIO", CLASSES)
     with pytest.raises(DataError, match="tag '3' is not one"):
-        read_like([["3", "0"]], "auto", "BIO", CLASSES)
+        read_tags_like_model([["3", "0"]], "auto", "BIO", CLASSES)
     with pytest.raises(DataError, match=r"the tags are BIO .*the model's are plain"):
-        read_like([["B-LOC", "O"]], "auto", "plain", ["O", "LOC"])
-    assert read_like(numbered(BIO), NAMES, "BIO", CLASSES) == BIO
-    assert read_like([["O", "-100"]], "auto", "BIO", CLASSES) == [["O", "-100"]]
-    assert read_like([["0", "3"]], "auto", "plain", ["0", "3"]) == [["0", "3"]]  # a model from before
+        read_tags_like_model([["B-LOC", "O"]], "auto", "plain", ["O", "LOC"])
+    assert read_tags_like_model(numbered(BIO), NAMES, "BIO", CLASSES) == BIO
+    assert read_tags_like_model([["O", "-100"]], "auto", "BIO", CLASSES) == [["O", "-100"]]
+    assert read_tags_like_model([["0", "3"]], "auto", "plain", ["0", "3"]) == [["0", "3"]]  # a model from before
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_other_data_that_a_model_cannot_have_are_named():
     ],
 )
 def test_labels_of_a_foreign_model(names, scheme, out, said):
-    reading = read_names(names)
+    reading = read_model_labels(names)
     assert (reading.tags, reading.scheme) == ([out or names], scheme)
     assert said in reading.message
 
@@ -230,11 +230,11 @@ def test_words_without_a_tag_count_in_no_metric():
 
 def test_spans_go_over_words_without_a_tag():
     tags = ["B-LOC", "-100", "I-LOC", "-100", "-100", "I-PER", "O"]
-    assert spans_of(tags, "BIO") == [Span("LOC", 0, 3), Span("PER", 5, 6)]
-    assert repaired(tags, "BIO") == ["B-LOC", "-100", "I-LOC", "-100", "-100", "B-PER", "O"]
-    assert repaired(tags, "BIOES") == ["B-LOC", "-100", "E-LOC", "-100", "-100", "S-PER", "O"]
-    assert malformed(tags, "BIO") == [5]
-    assert spans_of(["x", "-100", "x"], "plain") == [Span("x", 0, 3)]
+    assert tags_to_spans(tags, "BIO") == [Span("LOC", 0, 3), Span("PER", 5, 6)]
+    assert repair_tags(tags, "BIO") == ["B-LOC", "-100", "I-LOC", "-100", "-100", "B-PER", "O"]
+    assert repair_tags(tags, "BIOES") == ["B-LOC", "-100", "E-LOC", "-100", "-100", "S-PER", "O"]
+    assert malformed_positions(tags, "BIO") == [5]
+    assert tags_to_spans(["x", "-100", "x"], "plain") == [Span("x", 0, 3)]
 
 
 # --- the doctor -----------------------------------------------------------------------------------

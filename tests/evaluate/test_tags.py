@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from glassformer.data.tags import Span, repaired, scheme_of, spans_of, tags_of
+from glassformer.data.tags import Span, repair_tags, detect_scheme, tags_to_spans, spans_to_tags
 from glassformer.targets.token_tags import errors_of, tag_metrics
 
 seqeval = pytest.importorskip("seqeval.metrics")
@@ -26,10 +26,10 @@ def drawn(seed: int, letters: str, plain: bool = False) -> list[list[str]]:
 def test_spans_are_those_of_seqeval_even_where_malformed(letters, seed):
     for tags in drawn(seed, letters):
         scheme = "BIOES" if "E" in letters else "BIO"
-        assert [(s.kind, s.start, s.end - 1) for s in spans_of(tags, scheme)] == get_entities(tags)
-        mended = repaired(tags, scheme)
-        assert spans_of(mended, scheme) == spans_of(tags, scheme)
-        assert repaired(mended, scheme) == mended
+        assert [(s.kind, s.start, s.end - 1) for s in tags_to_spans(tags, scheme)] == get_entities(tags)
+        mended = repair_tags(tags, scheme)
+        assert tags_to_spans(mended, scheme) == tags_to_spans(tags, scheme)
+        assert repair_tags(mended, scheme) == mended
         strict = seqeval.f1_score([tags], [mended], zero_division=1)  # the oracle sees the same spans
         assert strict == 1.0
 
@@ -65,7 +65,7 @@ def test_errors_have_the_names_that_they_deserve():
         ("wrong_kind", "a", "b"),
         ("invented", "c", ""),
     ]
-    found = tag_metrics([tags_of(truth, 23, "BIO")], [tags_of(guess, 23, "BIO")], "BIO")
+    found = tag_metrics([spans_to_tags(truth, 23, "BIO")], [spans_to_tags(guess, 23, "BIO")], "BIO")
     assert found["errors"] == {"missed": 1, "invented": 1, "wrong_kind": 2, "wrong_border": 1}
     assert found["errors_by_kind"]["c"] == {"missed": 0, "invented": 1, "wrong_kind": 0, "wrong_border": 0}
     assert (found["precision"], found["recall"]) == (1 / 5, 1 / 5)
@@ -74,12 +74,12 @@ def test_errors_have_the_names_that_they_deserve():
 
 
 def test_schemes_are_told_apart():
-    assert scheme_of([["O", "B-x"], ["I-x"]]) == "BIO"
-    assert scheme_of([["O", "S-x"], ["B-x", "E-x"]]) == scheme_of([["U-x", "B-y", "L-y"]]) == "BIOES"
-    assert scheme_of([["NOUN", "VERB"]]) == scheme_of([["O", "O"]]) == "plain"
-    assert scheme_of([["B", "I", "O"]]) == "BIO"
-    assert spans_of(["B", "I", "O", "B"], "BIO") == [Span("entity", 0, 2), Span("entity", 3, 4)]
-    assert spans_of(["x", "x", "O", "y"], "plain") == [Span("x", 0, 2), Span("y", 3, 4)]
-    assert repaired(["U-x", "B-y", "L-y", "I-z"], "BIOES") == ["S-x", "B-y", "E-y", "S-z"]
+    assert detect_scheme([["O", "B-x"], ["I-x"]]) == "BIO"
+    assert detect_scheme([["O", "S-x"], ["B-x", "E-x"]]) == detect_scheme([["U-x", "B-y", "L-y"]]) == "BIOES"
+    assert detect_scheme([["NOUN", "VERB"]]) == detect_scheme([["O", "O"]]) == "plain"
+    assert detect_scheme([["B", "I", "O"]]) == "BIO"
+    assert tags_to_spans(["B", "I", "O", "B"], "BIO") == [Span("entity", 0, 2), Span("entity", 3, 4)]
+    assert tags_to_spans(["x", "x", "O", "y"], "plain") == [Span("x", 0, 2), Span("y", 3, 4)]
+    assert repair_tags(["U-x", "B-y", "L-y", "I-z"], "BIOES") == ["S-x", "B-y", "E-y", "S-z"]
     with pytest.raises(Exception, match="tag 'person' is neither O nor one with B-"):
-        scheme_of([["B-person", "I-person", "person"]])
+        detect_scheme([["B-person", "I-person", "person"]])

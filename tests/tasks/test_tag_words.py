@@ -10,7 +10,7 @@ import glassformer as gf
 from glassformer.data.kinds import kind_of
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import load_tagged
-from glassformer.data.tags import MARKS, check_words, places_of_words, whole_words_of
+from glassformer.data.tags import PUNCTUATION, check_words, word_positions, words_with_punctuation
 from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.explain.rows import word_index
 from glassformer.export.onnx_folder import SCRIPTS
@@ -28,10 +28,10 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_marks_at_the_borders_are_words(text: str):
-    places = places_of_words(text, {"Dr."})
+    places = word_positions(text, {"Dr."})
     assert [text[a:b] for a, b in places] == TEXTS[text].split()
     assert places == sorted(places)
-    assert [text[a:b] for a, b in places_of_words(text)] == text.split()
+    assert [text[a:b] for a, b in word_positions(text)] == text.split()
     assert check_words([text, [text]], whole={"Dr."}) == [TEXTS[text].split(), [text]]  # given words stay
 
 
@@ -42,16 +42,16 @@ def test_the_exported_script_splits_alike(text: str):
     exec(re.search(r"^MARKS = .*$", code, re.MULTILINE)[0], known)
     exec(code[code.index("def split(") : code.index("for text in sys.argv")], known)
     assert known["split"](text) == TEXTS[text].split()
-    assert set(known["MARKS"]) == MARKS
+    assert set(known["MARKS"]) == PUNCTUATION
     known["ABOUT"]["whole_words"] = None
     assert known["split"](text) == text.split()
 
 
 def test_training_words_say_what_keeps_its_marks():
     apart = [["Dr.", "Who", "met", "Bo", ",", "in", "Bath", "."], ["in", "Bath,", "and", "Bath", "."]]
-    assert whole_words_of(apart) == ["Dr."]  # "Bath," is rarer than "Bath"
-    assert whole_words_of([["Dr.", "Who", "met", "Bo,", "in", "Bath."]]) is None
-    assert whole_words_of([["no", "marks"]]) == []
+    assert words_with_punctuation(apart) == ["Dr."]  # "Bath," is rarer than "Bath"
+    assert words_with_punctuation([["Dr.", "Who", "met", "Bo,", "in", "Bath."]]) is None
+    assert words_with_punctuation([["no", "marks"]]) == []
 
 
 def test_spans_of_a_text_end_before_its_marks(tmp_path: Path):

@@ -40,7 +40,7 @@ from glassformer.data.rejected import summary
 from glassformer.data.sources import NAMED_SOURCES, load_text_dataset
 from glassformer.data.splits import make_splits
 from glassformer.data.tagged import load_tagged
-from glassformer.data.tags import spans_of
+from glassformer.data.tags import tags_to_spans
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import BadValueError, NotForThisModelError, NothingGivenError, counted
 from glassformer.outputs import atomic_write, check_new_file
@@ -456,7 +456,7 @@ class TaggedWords(Texts):
         first = next(iter(dataset.splits.values()))
         spans: dict[str, list[str]] = {}
         for words, tags in zip(first.words, first.tags or (), strict=True):
-            for kind, start, end in spans_of(tags, figures["scheme"]):
+            for kind, start, end in tags_to_spans(tags, figures["scheme"]):
                 if len(shown := spans.setdefault(kind, [])) < MAX_EXAMPLES:
                     shown.append(" ".join(words[start:end]))
         examples = [[kind, excerpt(text)] for kind, texts in sorted(spans.items()) for text in texts]

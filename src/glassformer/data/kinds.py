@@ -26,7 +26,7 @@ from glassformer.data.pairs import (
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import NO_ROWS, READERS, Table, is_tab_separated, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagged
-from glassformer.data.tags import marks_characters
+from glassformer.data.tags import has_character_spans
 from glassformer.errors import DataError
 
 Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
@@ -97,7 +97,7 @@ def _kind_of_table(table: Table) -> Kind:
     tags = [name for name in table.names if name.lower() in TAG_COLUMNS and name != words]
     if table.typed and words and _is_list(table, words) and any(_is_list(table, name) for name in tags):
         return "tags"
-    if table.typed and words and any(marks_characters(table.read(name)) for name in tags):
+    if table.typed and words and any(has_character_spans(table.read(name)) for name in tags):
         return "tags"
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"

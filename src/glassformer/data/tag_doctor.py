@@ -11,7 +11,7 @@ from typing import Any
 from glassformer.data.doctor_checks import counted_texts, duplicates, leakage, run_checks, written_twice
 from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, finding_of, percent
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
-from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, kind_of_tag, malformed, read_tags, spans_of
+from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, tag_kind, malformed_positions, read_tags, tags_to_spans
 from glassformer.errors import DataError
 
 RARE = 10  # with fewer training spans, a kind of span is hard to learn
@@ -66,7 +66,7 @@ def _with_fix(fix: str, check: Check) -> Check:
 
 
 def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[str, Any]:
-    kinds = Counter(span.kind for tags in split.tags or () for span in spans_of(tags, scheme))
+    kinds = Counter(span.kind for tags in split.tags or () for span in tags_to_spans(tags, scheme))
     return {
         "rows": len(split),
         "distinct": len(counts),
@@ -77,7 +77,7 @@ def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[s
 
 
 def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
-    kinds = {kind_of_tag(tag, scheme) for split in splits.values() for own in split.tags or () for tag in own}
+    kinds = {tag_kind(tag, scheme) for split in splits.values() for own in split.tags or () for tag in own}
     twins = [" and ".join(map(repr, names)) for names in written_twice(kinds)]
     message = f"kinds whose names differ only in case or white space: {'; '.join(twins[:3])}"
     fix = "they are learned as different kinds: use one spelling"
@@ -95,7 +95,7 @@ def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Fi
     for name, split in splits.items():
         examples, count = [], 0
         for words, tags in zip(split.words, split.tags or (), strict=True):
-            places = malformed(tags, scheme)
+            places = malformed_positions(tags, scheme)
             count += len(places)
             for i in places[: 3 - len(examples)]:
                 before = f"{words[i - 1]}/{tags[i - 1]} " if i else ""
@@ -112,7 +112,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
     if train is None:
         return
     tags = Counter(tag for own in train.tags or () for tag in own if tag != NOT_TAGGED)
-    kinds = Counter(span.kind for own in train.tags or () for span in spans_of(own, scheme))
+    kinds = Counter(span.kind for own in train.tags or () for span in tags_to_spans(own, scheme))
     if scheme != "plain" or OUTSIDE in tags:
         inside = tags.total() - tags[OUTSIDE]
         share = percent(inside, tags.total())
@@ -125,7 +125,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
         "warning", "rare-kinds", rare, message, "few examples are hard to learn from", shown=()
     )
     for name, split in splits.items():
-        own_kinds = {kind_of_tag(tag, scheme) for own in split.tags or () for tag in own} - {""}
+        own_kinds = {tag_kind(tag, scheme) for own in split.tags or () for tag in own} - {""}
         strange = sorted(own_kinds - kinds.keys())
         message = f"{name}: kinds that train does not have: {', '.join(strange)}"
         yield from finding_of("warning", "unseen-kinds", strange, message, "no model can find them", shown=())
@@ -147,7 +147,7 @@ def _known_entities(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterab
 
 def _surfaces(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]:
     for words, tags in zip(split.words, split.tags or (), strict=True):
-        for kind, start, end in spans_of(tags, scheme):
+        for kind, start, end in tags_to_spans(tags, scheme):
             yield " ".join(words[start:end]).casefold(), kind
 
 

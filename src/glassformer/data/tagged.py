@@ -32,7 +32,7 @@ from glassformer.data.rejected import RejectedRow, Row, check_request, column_of
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS
-from glassformer.data.tags import check_tags, check_words, marks_characters, tags_of_characters
+from glassformer.data.tags import check_tags, check_words, has_character_spans, tags_from_character_spans
 from glassformer.errors import (
     BadTagsError,
     MalformedFileError,
@@ -164,14 +164,14 @@ class _Reader:
         names = table.class_names.get(tag_column or "", ())
         if names:
             check_class_names(names, table.origin)
-        characters = marks_characters(own) and any(isinstance(text, str) for text in every)
+        characters = has_character_spans(own) and any(isinstance(text, str) for text in every)
         if characters:
             how = "has character spans, read as BIO tags of whole words"
             self.reading = f"{file.name}: {tag_column} {how}"
 
         def sentence(text: Any, given: Any, row: int) -> tuple[list[str], list[str]]:
             if characters:
-                text, given = tags_of_characters(text, given, f"{table.origin}, row {row}")
+                text, given = tags_from_character_spans(text, given, f"{table.origin}, row {row}")
             (words,) = check_words([text], table.origin, [row])
             return words, self._tags(given, words, names, table.origin, row) if tag_column else []
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from glassformer.config import plain
 from glassformer.data.batching import pack_texts
-from glassformer.data.tags import kind_of_tag
+from glassformer.data.tags import tag_kind
 from glassformer.errors import InputError
 from glassformer.inputs.inputs import Item
 from glassformer.runtime import computing
@@ -147,7 +147,7 @@ class Tags(Target):
         return {"sentences": out}
 
     def about(self) -> dict[str, Any]:
-        spans = sorted({kind for tag in self.labels if (kind := kind_of_tag(tag, self.clf.scheme_))})
+        spans = sorted({kind for tag in self.labels if (kind := tag_kind(tag, self.clf.scheme_))})
         return {"spans": spans, "temperature": float(self.clf.temperature_)}
 
 

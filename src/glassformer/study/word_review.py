@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.data.tagged import TaggedSplit, conll
-from glassformer.data.tags import NOT_TAGGED, repaired
+from glassformer.data.tags import NOT_TAGGED, repair_tags
 from glassformer.errors import DataChangedError
 from glassformer.evaluate.label_noise import LabelReview, review_labels
 from glassformer.study.folds import answers_of
@@ -47,7 +47,7 @@ def reviewed_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, La
         for i, own in zip(held.tolist(), answers_of(out, folder / f"fold-{k}", held), strict=True):
             answers[i] = own
     every: list[str] = metrics["label_names"]
-    tags = [tag for own in train.tags or [] for tag in repaired(own, metrics["scheme"])]
+    tags = [tag for own in train.tags or [] for tag in repair_tags(own, metrics["scheme"])]
     given = {*tags}
     classes = [tag for tag in every if tag in given]  # tags that do not occur cannot be wrong
     p = np.concatenate(answers)[:, [every.index(tag) for tag in classes]].astype(np.float64)

@@ -20,12 +20,12 @@ from glassformer.data.tags import (
     NOT_TAGGED,
     Scheme,
     Span,
-    counted,
-    kind_of_tag,
-    repaired,
-    scheme_of,
-    spans_of,
-    tagged_places,
+    drop_untagged,
+    tag_kind,
+    repair_tags,
+    detect_scheme,
+    tags_to_spans,
+    tagged_positions,
 )
 from glassformer.evaluate.compare import Statistic, ratio_of, span_f1_of
 from glassformer.evaluate.intervals import share_interval
@@ -72,11 +72,11 @@ class TokenTags(Target):
         path, metrics = folder / self.file, read_object(folder / "metrics.json")
         truth = load_tagged(path, tags_column="2").splits["train"]
         predicted = load_tagged(path, tags_column="3").splits["train"].tags or []
-        tags, scheme = truth.tags or [], metrics.get("scheme") or scheme_of(truth.tags or [])
-        kinds = sorted({kind_of_tag(tag, scheme) for row in (*tags, *predicted) for tag in row} - {""})
+        tags, scheme = truth.tags or [], metrics.get("scheme") or detect_scheme(truth.tags or [])
+        kinds = sorted({tag_kind(tag, scheme) for row in (*tags, *predicted) for tag in row} - {""})
         pairs = zip(*without_ignored(tags, predicted), strict=True)
         right = np.array([sum(a == b for a, b in zip(t, p, strict=True)) for t, p in pairs])
-        words = np.array([len(tagged_places(row)) for row in tags])
+        words = np.array([len(tagged_positions(row)) for row in tags])
         examples = repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace")
         counts = SpanCounts(*span_counts(tags, predicted, scheme, kinds), right, words)
         loss = (metrics.get("test") or {}).get("log_loss")
@@ -125,8 +125,8 @@ def tag_metrics(
         ``errors_of``), ``confusions`` (true kind, predicted kind, count).
     """
     truth, predicted = without_ignored(truth, predicted)
-    true_spans = [spans_of(tags, scheme) for tags in truth]
-    predicted_spans = [spans_of(tags, scheme) for tags in predicted]
+    true_spans = [tags_to_spans(tags, scheme) for tags in truth]
+    predicted_spans = [tags_to_spans(tags, scheme) for tags in predicted]
     words = sum(map(len, truth))
     num_right = sum(a == b for t, p in zip(truth, predicted, strict=True) for a, b in zip(t, p, strict=True))
     num_exact, num_predicted, num_true = Counter(), Counter(), Counter()  # number of spans of each kind
@@ -167,7 +167,7 @@ def without_ignored(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
     """True and predicted tags of each sentence, without the ignored words."""
     if not any(NOT_TAGGED in tags for tags in truth):
         return truth, predicted
-    pairs = [counted(t, p) for t, p in zip(truth, predicted, strict=True)]
+    pairs = [drop_untagged(t, p) for t, p in zip(truth, predicted, strict=True)]
     return [t for t, _ in pairs], [p for _, p in pairs]
 
 
@@ -191,7 +191,7 @@ def span_counts(
     truth, predicted = without_ignored(truth, predicted)
     out = np.zeros((3, len(truth), len(kinds)), np.float32)
     for i, (t, p) in enumerate(zip(truth, predicted, strict=True)):
-        true_spans, predicted_spans = spans_of(t, scheme), spans_of(p, scheme)
+        true_spans, predicted_spans = tags_to_spans(t, scheme), tags_to_spans(p, scheme)
         for row, spans in enumerate((true_spans, predicted_spans, set(true_spans) & set(predicted_spans))):
             for span in spans:
                 out[row, i, number[span.kind]] += 1
@@ -242,9 +242,9 @@ def frequent_tags(train: TaggedSplit, split: TaggedSplit, scheme: Scheme) -> lis
     """Baseline: the most frequent training tag of each word; for unknown words, of all words."""
     tally: dict[str, Counter[str]] = defaultdict(Counter)
     for words, tags in zip(train.words, train.tags or (), strict=True):
-        for word, tag in zip(words, repaired(tags, scheme), strict=True):
+        for word, tag in zip(words, repair_tags(tags, scheme), strict=True):
             if tag != NOT_TAGGED:
                 tally[word][tag] += 1
     common = Counter(tag for counts in tally.values() for tag in counts.elements()).most_common(1)[0][0]
     best = {word: counts.most_common(1)[0][0] for word, counts in tally.items()}
-    return [repaired([best.get(word, common) for word in words], scheme) for words in split.words]
+    return [repair_tags([best.get(word, common) for word in words], scheme) for words in split.words]

@@ -17,7 +17,7 @@ from glassformer.checkpoints.native import list_states
 from glassformer.checkpoints.settings import metadata_in
 from glassformer.config import listed, read_toml, to_dict, to_toml
 from glassformer.data.columns import AUTO, NONE
-from glassformer.data.tags import EXACT
+from glassformer.data.tags import EXACT_SCHEME
 from glassformer.errors import ExistsError, NotARunError, OtherRunError, UnknownKeyError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Records, run_html
@@ -75,7 +75,7 @@ def read_run_recipe(folder: Path) -> Any:
     if hasattr(recipe.data, "pair_column") and "pair_column" not in values.get("data", {}):  # an old run
         return replace(recipe, data=replace(recipe.data, pair_column=NONE))
     if hasattr(getattr(recipe, "text", None), "scheme") and "scheme" not in values.get("text", {}):
-        return replace(recipe, text=replace(recipe.text, scheme=EXACT))  # an old run, without this key
+        return replace(recipe, text=replace(recipe.text, scheme=EXACT_SCHEME))  # an old run, without this key
     return recipe
 
 
@@ -223,8 +223,8 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
     data, config, changes = recipe.data, folder / "config.toml", {}
     begun_as: Any = read_run_recipe(folder) if config.is_file() else None
     old_values = begun_as and begun_as.data
-    if getattr(getattr(begun_as, "text", None), "scheme", None) == EXACT:
-        recipe = replace(recipe, text=replace(recipe.text, scheme=EXACT))
+    if getattr(getattr(begun_as, "text", None), "scheme", None) == EXACT_SCHEME:
+        recipe = replace(recipe, text=replace(recipe.text, scheme=EXACT_SCHEME))
     if hasattr(data, "copies"):
         if old_values is not None:
             recipe_of_run = getattr(old_values, "copies", None)

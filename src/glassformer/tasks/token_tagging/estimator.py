@@ -28,17 +28,17 @@ from glassformer.data.tags import (
     Scheme,
     check_tags,
     check_words,
-    classes_of,
+    tag_classes,
     is_sentence,
-    kind_of_tag,
-    malformed,
-    places_of_words,
-    read_like,
-    read_names,
+    tag_kind,
+    malformed_positions,
+    word_positions,
+    read_tags_like_model,
+    read_model_labels,
     read_tags,
-    repaired,
-    spans_of,
-    whole_words_of,
+    repair_tags,
+    tags_to_spans,
+    words_with_punctuation,
 )
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.windows import WordRows, encode_words
@@ -104,7 +104,7 @@ def word_places(sentence: Any, whole: Collection[str] | None = None) -> list[tup
         whole: how a text is split into words, see ``places_of_words``.
     """
     if isinstance(sentence, str):
-        return places_of_words(sentence, whole)
+        return word_positions(sentence, whole)
     ends = np.cumsum([len(word) + 1 for word in sentence]) - 1
     return [(int(end) - len(word), int(end)) for word, end in zip(sentence, ends, strict=True)]
 
@@ -127,9 +127,9 @@ def tagged_spans(
     """
     text = sentence if isinstance(sentence, str) else " ".join(sentence)
     places = word_places(sentence, whole)
-    kinds = np.array([kind_of_tag(tag, scheme) for tag in classes])
+    kinds = np.array([tag_kind(tag, scheme) for tag in classes])
     out = []
-    for kind, first, last in spans_of(tags, scheme):
+    for kind, first, last in tags_to_spans(tags, scheme):
         start, end = places[first][0], places[last - 1][1]
         probability = float(probabilities[first:last, kinds == kind].sum(1).min())
         out.append(TaggedSpan(text[start:end], kind, start, end, first, last, min(probability, 1.0)))
@@ -205,15 +205,15 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         X, y, validation = data
         words, self.temperature_ = check_words(self.fit_rows(X, y)), 1.0
         tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
-        held, self.whole_words_ = None, whole_words_of(words)
-        well_formed = [repaired(row_tags, self.scheme_) for row_tags in tags]
-        self.repaired_ = sum(len(malformed(row_tags, self.scheme_)) for row_tags in tags)
+        held, self.whole_words_ = None, words_with_punctuation(words)
+        well_formed = [repair_tags(row_tags, self.scheme_) for row_tags in tags]
+        self.repaired_ = sum(len(malformed_positions(row_tags, self.scheme_)) for row_tags in tags)
         if self.repaired_:
             of = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
             warnings.warn(
                 f"{of} and were read as the spans that they mean", MalformedTagsWarning, stacklevel=4
             )
-        classes = classes_of(well_formed, self.scheme_)
+        classes = tag_classes(well_formed, self.scheme_)
         if len(classes) < 2:
             what = f"every word has the tag {classes[0]!r}"
             raise OneClassError(what, where="tags", fix="Give sentences with at least two tags")
@@ -387,7 +387,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         Raises:
             DataError: missing tags, or tags that this tagger does not know.
         """
-        tags = read_like(
+        tags = read_tags_like_model(
             check_tags(y, words, origin), self.scheme, self.scheme_, self.classes_.tolist(), origin
         )
         return self._repaired(tags)
@@ -425,7 +425,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
         return WordTags(self)
 
     def _repaired(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
-        return [repaired(row_tags, self.scheme_) for row_tags in tags]
+        return [repair_tags(row_tags, self.scheme_) for row_tags in tags]
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -478,7 +478,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
             raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
         tokenizer = load_tokenizer(folder)
         model = load_pretrained(fitting(checkpoint, tokenizer, str(folder)))
-        (names,), scheme, message = read_names(names)
+        (names,), scheme, message = read_model_labels(names)
         if message:
             warnings.warn(f"{where}: {message}", MalformedTagsWarning, stacklevel=4)
         return cls.from_parts(

@@ -25,12 +25,12 @@ from glassformer.data.tags import (
     Scheme,
     Span,
     check_words,
-    classes_of,
-    kind_of_tag,
+    tag_classes,
+    tag_kind,
     read_tags,
-    repaired,
-    spans_of,
-    tagged_places,
+    repair_tags,
+    tags_to_spans,
+    tagged_positions,
 )
 from glassformer.errors import OneClassError, TooFewExamplesError
 from glassformer.inputs.texts import TINY_TEXTS
@@ -94,7 +94,7 @@ def preview_data(context: RunContext) -> DataPreview:
 
 
 def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
-    return {kind_of_tag(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
+    return {tag_kind(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
@@ -151,8 +151,8 @@ class TagsOutOfFold(OutOfFold):
         super().__init__(recipe, splits, estimator)
         tags = self.train.tags or []
         self.scheme = read_tags(tags, recipe.text.scheme).scheme
-        self.truth = [repaired(row_tags, self.scheme) for row_tags in tags]
-        self.classes = classes_of(self.truth, self.scheme)
+        self.truth = [repair_tags(row_tags, self.scheme) for row_tags in tags]
+        self.classes = tag_classes(self.truth, self.scheme)
         if len(self.classes) < 2:
             raise OneClassError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
 
@@ -160,7 +160,7 @@ class TagsOutOfFold(OutOfFold):
         """The fold of each sentence, stratified by whether it has spans, if there are enough of both."""
         d, train = self.recipe.data, self.train
         groups = copy_keys(train) if d.copies == "together" else None
-        kinds = ["spans" if spans_of(row_tags, self.scheme) else "none" for row_tags in train.tags or []]
+        kinds = ["spans" if tags_to_spans(row_tags, self.scheme) else "none" for row_tags in train.tags or []]
         firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
         if len(firsts) < folds:
             what = f"{len(firsts)} different sentences for {folds} folds"
@@ -175,7 +175,7 @@ class TagsOutOfFold(OutOfFold):
         p = np.concatenate(probabilities)
         wide = np.zeros((len(p), len(self.classes)))  # 0 for a tag that the fold's training part lacks
         wide[:, [j for _, j in columns]] = p[:, [i for i, _ in columns]]
-        truth = [repaired(tags, self.scheme) for tags in split.tags or []]
+        truth = [repair_tags(tags, self.scheme) for tags in split.tags or []]
         scores = tag_metrics(truth, model.decide(probabilities), self.scheme, bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}
         metrics["log_loss"] = word_log_loss(wide, [tag for tags in truth for tag in tags], self.classes)
@@ -191,7 +191,7 @@ class TagsOutOfFold(OutOfFold):
         guesses: list[list[str]] = [[] for _ in self.truth]
         for indices, rows in answers:
             for i, row in zip(indices.tolist(), rows, strict=True):
-                guesses[i] = repaired([self.classes[c] for c in row.argmax(1).tolist()], self.scheme)
+                guesses[i] = repair_tags([self.classes[c] for c in row.argmax(1).tolist()], self.scheme)
         replace_text(folder / "predictions.conll", conll(self.train.words, self.truth, guesses))
         test = tag_metrics(self.truth, guesses, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
         about = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
@@ -203,7 +203,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     split = split_to_evaluate(context, source, load, "sentences", "tagged split")
     scheme = context.estimator.scheme_
     true = context.estimator.true_tags(split.tags, split.words, split.origin)
-    known_kinds = {kind_of_tag(tag, scheme) for tag in context.estimator.classes_.tolist()}
+    known_kinds = {tag_kind(tag, scheme) for tag in context.estimator.classes_.tolist()}
     if unknown := sorted(_kinds(replace(split, tags=true), scheme) - known_kinds):
         context.log(f"kinds of spans that the model does not know: {', '.join(unknown)}")
     with context.count("evaluating", len(split)) as progress:
@@ -234,7 +234,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
     order = sorted(range(len(split)), key=lambda i: -_wrong(split, spans_found, i, tagger.scheme_))
     examples = []
     for i in order[: context.recipe.evaluate.shown]:
-        truth = spans_of(split.tags[i], tagger.scheme_)
+        truth = tags_to_spans(split.tags[i], tagger.scheme_)
         guess = _of_counted(spans_found[i], split.tags[i])
         examples.append(
             {
@@ -250,7 +250,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 def _of_counted(spans: list, tags: Sequence[str]) -> dict[Span, float]:
     """Predicted spans and their probabilities, reduced to words that count (not tagged -100)."""
-    is_counted = tagged_places(tags)
+    is_counted = tagged_positions(tags)
     out = {}
     for span in spans:
         if inside := [i for i in is_counted if span.first <= i < span.last]:
@@ -260,7 +260,7 @@ def _of_counted(spans: list, tags: Sequence[str]) -> dict[Span, float]:
 
 def _wrong(split: TaggedSplit, spans: list, i: int, scheme: Scheme) -> float:
     """How wrong a sentence is: missed spans plus the probabilities of wrong ones."""
-    truth = {*spans_of((split.tags or [])[i], scheme)}
+    truth = {*tags_to_spans((split.tags or [])[i], scheme)}
     guess = _of_counted(spans[i], (split.tags or [])[i])
     return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
 
