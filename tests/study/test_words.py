@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import glassformer as gf
 from glassformer.cli.app import app
-from glassformer.data.tagged import conll, load_tagged
+from glassformer.data.tagged import format_conll, load_tagged
 from glassformer.errors import CheckpointError, InputError
 from glassformer.evaluate.calibrate import calibration_error
 from glassformer.targets.token_tags import tag_metrics
@@ -48,7 +48,7 @@ def work(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("words")
     (folder / "data").mkdir()
     for seed, (split, count) in enumerate({"train": 41, "validation": 17, "test": 19}.items()):
-        (folder / "data" / f"{split}.conll").write_text(conll(*sentences(count, seed)))
+        (folder / "data" / f"{split}.conll").write_text(format_conll(*sentences(count, seed)))
     settings = [x for s in [*TINY, f"source={folder / 'data'}"] for x in ("--set", s)]
     recipe = folder / "tiny.toml"
     recipe.write_text('task = "token-tagging"\nname = "tiny"\n[model]\nmodel = "encoder-mini"\n')

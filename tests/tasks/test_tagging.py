@@ -11,7 +11,7 @@ import torch
 
 import glassformer as gf
 from glassformer.cli.app import main
-from glassformer.data.tagged import conll, load_tagged
+from glassformer.data.tagged import format_conll, load_tagged
 from glassformer.errors import CheckpointError, DataError, InputError, MalformedTagsWarning
 from glassformer.tasks.task import TINY
 
@@ -219,10 +219,10 @@ def test_a_folder_of_transformers_becomes_a_tagger_and_back(tagger, tmp_path):
 def write(folder: Path) -> None:
     X, y = sentences()
     folder.mkdir()
-    (folder / "train.conll").write_text(conll(X, y), encoding="utf-8")
+    (folder / "train.conll").write_text(format_conll(X, y), encoding="utf-8")
     rows = [{"tokens": x, "tags": t} for x, t in zip(X[:7], y[:7], strict=True)]
     (folder / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (folder / "test.conll").write_text(conll(X[3:9], y[3:9]), encoding="utf-8")
+    (folder / "test.conll").write_text(format_conll(X[3:9], y[3:9]), encoding="utf-8")
 
 
 def test_files_of_three_kinds_say_the_same(tmp_path):

@@ -20,7 +20,7 @@ from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.spreadsheet import cell_writer, csv_safe
 from glassformer.data.tables import delimiter_of, whole_records
-from glassformer.data.tagged import conll
+from glassformer.data.tagged import format_conll
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError, with_article
 from glassformer.evaluate.predictions import HEADER as LABEL_HEADER
@@ -447,7 +447,7 @@ class Writer:
 
     def _conll(self) -> str:
         usable = [fields for fields in self.collected if fields["error"] is None]
-        return conll([fields["words"] for fields in usable], [fields["tags"] for fields in usable])
+        return format_conll([fields["words"] for fields in usable], [fields["tags"] for fields in usable])
 
     def as_dict(self) -> Any:
         """The JSON output."""

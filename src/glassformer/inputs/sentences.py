@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.tagged import list_words
+from glassformer.data.tagged import load_words
 from glassformer.data.windows import joined_rows
 from glassformer.inputs.inputs import CHARS_PER_TOKEN, Inputs, Item, RowChunks, ServedInputs, inputs_of_rows
 from glassformer.inputs.rows import InputRequest, Row, gather_rows, refuse_unreadable
@@ -44,7 +44,7 @@ class Sentences(Inputs):
         refuse_unreadable(request.arguments, request.skip)
         found: list[Row] = []
         for number, argument in enumerate(request.arguments, 1):
-            data = list_words(argument, request.text_column, request.skip)
+            data = load_words(argument, request.text_column, request.skip)
             if data is None:
                 found += gather_rows(replace(request, arguments=[argument], training_columns=()), number)
                 continue

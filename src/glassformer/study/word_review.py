@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import read_json, replace_text
-from glassformer.data.tagged import TaggedSplit, conll
+from glassformer.data.tagged import TaggedSplit, format_conll
 from glassformer.data.tags import NOT_TAGGED, repair_tags
 from glassformer.errors import DataChangedError
 from glassformer.evaluate.label_noise import LabelReview, review_labels
@@ -127,7 +127,7 @@ def write_to_correct(
         [[NOTHING if np.isnan(p) else f"{p:.4f}" for p in probabilities[i]] for i in order],
         [tags[i] for i in order],
     ]
-    path, text = folder / NAME, conll([train.words[i] for i in order], *columns)
+    path, text = folder / NAME, format_conll([train.words[i] for i in order], *columns)
     if path.is_file() and path.read_bytes() != text.encode():
         return path, False
     replace_text(path, text)

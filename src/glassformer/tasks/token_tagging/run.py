@@ -20,7 +20,7 @@ from glassformer.data.checks import place
 from glassformer.data.copies import copy_keys
 from glassformer.data.splits import Splits, make_splits, stratified_folds, without_holding_out
 from glassformer.data.tag_doctor import examine_tagged
-from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
+from glassformer.data.tagged import TaggedDataset, TaggedSplit, format_conll, load_tagged
 from glassformer.data.tags import (
     Scheme,
     Span,
@@ -109,7 +109,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
             context.log("baseline on the same split")
             out["baselines"] = {BASELINE: _baseline(context, judged)}
         predicted = tagger.decide(context.answers)
-        text = conll(judged.words, judged.tags, predicted)
+        text = format_conll(judged.words, judged.tags, predicted)
         replace_text(context.folder / "predictions.conll", text)
     if recipe.evaluate.sentences:
         texts = list(recipe.evaluate.sentences)
@@ -192,7 +192,7 @@ class TagsOutOfFold(OutOfFold):
         for indices, rows in answers:
             for i, row in zip(indices.tolist(), rows, strict=True):
                 guesses[i] = repair_tags([self.classes[c] for c in row.argmax(1).tolist()], self.scheme)
-        replace_text(folder / "predictions.conll", conll(self.train.words, self.truth, guesses))
+        replace_text(folder / "predictions.conll", format_conll(self.train.words, self.truth, guesses))
         test = tag_metrics(self.truth, guesses, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
         about = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
         return about | {"test": test, "label_names": self.classes}
