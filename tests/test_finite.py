@@ -19,7 +19,7 @@ from glassformer.targets.regression import NumberMeter
 from glassformer.tasks.task import write_json
 
 # Between processes of one program, never a file: the writer itself, a trial of a pattern, ranks.
-MAY_DUMP = {"finite.py", "data/tokenizer_parts.py", "train/distributed.py"}
+MAY_DUMP = {"finite.py", "data/tokenizer_checks.py", "train/distributed.py"}
 NAN, INF = float("nan"), float("inf")
 
 

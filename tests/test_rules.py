@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.sources import PACKAGE, modules, tree_of
 
-from glassformer.data.vocabulary import NAMES, PREFIX, SPACES, SPECIAL_TOKENS
+from glassformer.data.vocabulary import BLANK_MARKS, CONTINUATION_PREFIX, SPECIAL_TOKENS, TOKEN_SPELLINGS
 from glassformer.families import FAMILIES
 from glassformer.study.grid import expand, load_study
 from glassformer.targets import TARGETS
@@ -179,7 +179,7 @@ def test_families_and_special_tokens_are_named_in_their_own_places_only():
     and the short names of checkpoints in their catalog."""
     families = {name.removeprefix("glassformer-") for name in FAMILIES if not name.startswith("glassformer-")}
     families -= {"clip"}  # also a setting (of gradients) and a method of arrays
-    tokens = {name for names in NAMES.values() for name in names} | {PREFIX, *SPACES}
+    tokens = {name for names in TOKEN_SPELLINGS.values() for name in names} | {CONTINUATION_PREFIX, *BLANK_MARKS}
     wrong = []
     for path in modules():
         place = path.relative_to(PACKAGE).as_posix()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.tokenizer_file import count_ids, load_tokenizer
 from glassformer.errors import CheckpointError
 
 
@@ -63,7 +63,7 @@ def test_added_tokens_beside_a_lone_list_of_words_as_transformers(settings, tmp_
     rows = put_words(tmp_path, **settings)
     ours = load_tokenizer(tmp_path)
     theirs = pytest.importorskip("transformers").BertTokenizer.from_pretrained(tmp_path)
-    assert id_count(ours) == len(theirs) > rows
+    assert count_ids(ours) == len(theirs) > rows
     found = [ours.encode(text).ids for text in TRIED]
     assert found == [theirs(text)["input_ids"] for text in TRIED]
     assert max(map(max, found)) >= rows

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from glassformer.data import sentence_pieces
-from glassformer.data.tokenizer_file import files_of, load_tokenizer
-from glassformer.data.vocabulary import Vocabulary, id_count, spelled, word_ids
+from glassformer.data.tokenizer_file import load_tokenizer, tokenizer_files
+from glassformer.data.vocabulary import Vocabulary, count_ids, piece_text, word_ids
 from glassformer.errors import CheckpointError, NoTokenizerError
 
 HERE = Path(__file__).parent / "pieces"
@@ -226,14 +226,14 @@ def test_families_number_the_pieces_as_they_were_trained(name, tmp_path):
     theirs = pytest.importorskip("sentencepiece").SentencePieceProcessor(model_proto=raw)
     ours = load_tokenizer(put(tmp_path, raw, file, tokenizer_class=name, **AS_TEXTS_STAND))
     known = Vocabulary.of(ours)
-    assert files_of(tmp_path) == [tmp_path / file]
+    assert tokenizer_files(tmp_path) == [tmp_path / file]
     for text in lines(13, 200):
         inner = [known.unk if i == theirs.unk_id() else i + offset for i in theirs.encode(text)]
         assert ours.encode(text).ids == [known.cls, *inner, known.sep], text
     assert known.pad == options.get("pad_id", 1)
     own_mask = "[MASK]" in options.get("control_symbols", ())
-    assert known.mask == theirs.piece_to_id("[MASK]") if own_mask else id_count(ours) - 1
-    assert id_count(ours) == theirs.get_piece_size() + offset + (not own_mask)
+    assert known.mask == theirs.piece_to_id("[MASK]") if own_mask else count_ids(ours) - 1
+    assert count_ids(ours) == theirs.get_piece_size() + offset + (not own_mask)
     put(tmp_path, raw, file, **AS_TEXTS_STAND)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": MODEL_TYPES[name]}))
     assert load_tokenizer(tmp_path).to_str() == ours.to_str()
@@ -259,7 +259,7 @@ def test_ids_as_transformers(name, tmp_path):
     for text in [*texts, "a <mask> b<mask>", "<s>x</s> <pad>", ""]:
         assert ours.encode(text).ids == theirs(text)["input_ids"], text
         assert ours.encode(text, "b c").ids == theirs(text, "b c")["input_ids"], text
-    assert id_count(ours) == len(theirs)
+    assert count_ids(ours) == len(theirs)
 
 
 def test_albert_makes_quotes_plain_and_drops_case_and_accents(tmp_path):
@@ -296,7 +296,7 @@ def test_words_of_pieces(tmp_path):
     assert [encoding.offsets[1][0], encoding.offsets[-2][1]] == [0, 25]
     assert words.max() >= 3
     assert words[0] == words[-1] == -1
-    assert "".join(spelled(tokenizer, i) for i in encoding.ids[1:-1]) == "AlleMenschen,sindfrei."
+    assert "".join(piece_text(tokenizer, i) for i in encoding.ids[1:-1]) == "AlleMenschen,sindfrei."
     assert tokenizer.decode(encoding.ids) == "Alle Menschen, sind frei."
 
 
@@ -305,12 +305,12 @@ def test_the_names_that_folders_give_the_file(tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         shutil.copy(HERE / "unigram.model", folder / f"{name}.model")
-        assert id_count(load_tokenizer(folder)) == id_count(load_tokenizer(HERE / "unigram.model"))
-    (folder / "added_tokens.json").write_text(json.dumps({"[MASK]": id_count(load_tokenizer(folder))}))
+        assert count_ids(load_tokenizer(folder)) == count_ids(load_tokenizer(HERE / "unigram.model"))
+    (folder / "added_tokens.json").write_text(json.dumps({"[MASK]": count_ids(load_tokenizer(folder))}))
     tokenizer = load_tokenizer(folder)
     assert "[MASK]" in tokenizer.encode("Alle [MASK]frei").tokens
     load_tokenizer(HERE / "bpe.model").save(str(folder / "tokenizer.json"))
-    assert files_of(folder) == [folder / "tokenizer.json"]
+    assert tokenizer_files(folder) == [folder / "tokenizer.json"]
 
 
 # --- what is refused ------------------------------------------------------------------------------

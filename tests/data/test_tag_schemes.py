@@ -5,7 +5,15 @@ import pytest
 
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
-from glassformer.data.tags import Span, malformed_positions, read_tags_like_model, read_model_labels, read_tags, repair_tags, tags_to_spans
+from glassformer.data.tags import (
+    Span,
+    malformed_positions,
+    read_model_labels,
+    read_tags,
+    read_tags_like_model,
+    repair_tags,
+    tags_to_spans,
+)
 from glassformer.errors import ConfigError, DataError
 from glassformer.targets.token_tags import tag_metrics, word_log_loss
 

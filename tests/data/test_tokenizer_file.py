@@ -11,18 +11,18 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from glassformer.data import text as texts
 from glassformer.data.text import encode, failure
-from glassformer.data.tokenizer_file import id_count, load_tokenizer
-from glassformer.data.tokenizer_parts import (
+from glassformer.data.tokenizer_checks import (
     DECODERS,
-    KNOWN,
+    KNOWN_PATTERNS,
     NORMALIZERS,
     PRE_TOKENIZERS,
     PROCESSORS,
     check_charsmap,
     check_pattern,
-    growth,
-    simple_minimum,
+    max_expansion,
+    simple_min_length,
 )
+from glassformer.data.tokenizer_file import count_ids, load_tokenizer
 from glassformer.errors import CheckpointError, DataError
 
 VOCAB = {word: number for number, word in enumerate(["[UNK]", "a", "b", "film", "[CLS]", "[SEP]", "##s"])}
@@ -54,7 +54,7 @@ GOOD: dict[str, list[Any]] = {
     "pre_tokenizer": [
         P.BertPreTokenizer(), P.ByteLevel(), P.CharDelimiterSplit(" "), P.Digits(True), P.FixedLength(3), P.Metaspace(),
         P.Punctuation(), P.UnicodeScripts(), P.Whitespace(), P.WhitespaceSplit(), P.Split(" ", "merged_with_previous"),
-        *(P.Split(Regex(known), "isolated") for known in sorted(KNOWN)),
+        *(P.Split(Regex(known), "isolated") for known in sorted(KNOWN_PATTERNS)),
         P.Sequence([P.WhitespaceSplit(), P.Metaspace(), P.Digits(False)]),
         P.Sequence([P.Split(Regex(r"\d{1,3}"), "isolated"), P.ByteLevel(use_regex=False)]),
     ],
@@ -88,7 +88,7 @@ def test_every_kind_is_read_as_its_library_reads_it(tmp_path, slot, model):
         for text in TEXTS:
             assert ours.encode(text).ids == whole.encode(text).ids, stage
         assert ours.decode([1, 3, 6], False) == whole.decode([1, 3, 6], False)
-    assert id_count(ours) == whole.get_vocab_size()
+    assert count_ids(ours) == whole.get_vocab_size()
 
 
 def test_every_kind_that_is_known_was_tried():
@@ -275,7 +275,7 @@ def test_a_table_of_characters_is_walked_before_it_is_used(tmp_path):
     ],
 )  # fmt: skip
 def test_simple_patterns_and_the_fewest_characters_that_they_match(pattern, least):
-    assert simple_minimum(pattern) == least
+    assert simple_min_length(pattern) == least
 
 
 def test_other_patterns_are_tried():
@@ -295,7 +295,7 @@ def test_other_patterns_are_tried():
 )  # fmt: skip
 def test_growth_is_counted_step_by_step(steps, times):
     given = [{"type": "Replace", "pattern": {"String": p}, "content": c} for p, c in steps]
-    assert growth(given) == times
+    assert max_expansion(given) == times
     library = normalizers.Sequence([normalizers.Replace(p, c) for p, c in steps])
     longest = max(
         len(library.normalize_str(text)) / len(text) for text in ("a" * 60, "b" * 60, "ab" * 30, "c" * 60)

@@ -11,8 +11,8 @@ from tests.byte_pieces import byte_level
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from glassformer.data.masking import MaskSettings, mask_tokens
-from glassformer.data.tokenizer_file import id_count, load_tokenizer
-from glassformer.data.vocabulary import Vocabulary, spelled, word_ids
+from glassformer.data.tokenizer_file import count_ids, load_tokenizer
+from glassformer.data.vocabulary import Vocabulary, piece_text, word_ids
 from glassformer.errors import CheckpointError
 
 LETTERS = "aăâbcđeêghiknoôơuưvxy_ạảắ."
@@ -75,7 +75,7 @@ def test_fast_bpe_as_the_published_tokenizer(seed, tmp_path):
     known = Vocabulary.of(ours)
     assert (known.cls, known.pad, known.sep, known.unk, known.mask) == (0, 1, 2, 3, len(theirs) - 1)
     first = known.first_intermediate_id(ours)
-    assert first == len(theirs) < id_count(ours)
+    assert first == len(theirs) < count_ids(ours)
     met = 0
     for _ in range(300):
         strange = ["".join(rng.choices(LETTERS + "zQ7中", k=rng.randint(1, 8))) for _ in range(3)]
@@ -111,7 +111,7 @@ def test_words_of_fast_bpe_stay_together(tmp_path):
     spans = [[o for o, n in zip(encoding.offsets, numbers, strict=True) if n == k] for k in range(7)]
     assert [text[min(s)[0] : max(s)[1]] for s in spans] == words[:7]
     whole = tokenizer.token_to_id("a</w>")
-    assert spelled(tokenizer, whole) == "a"
+    assert piece_text(tokenizer, whole) == "a"
 
 
 def test_whole_words_of_fast_bpe_are_hidden_whole(tmp_path):
@@ -159,16 +159,16 @@ def test_byte_level_bpe_as_transformers(spaced, tmp_path):
         return
     film = ours.encode(" film", add_special_tokens=False).ids
     assert ours.encode("a <mask> film").ids[-2 - len(film) :] == [4, *film, 2]
-    assert "".join(spelled(ours, i) for i in film) == "film"
+    assert "".join(piece_text(ours, i) for i in film) == "film"
 
 
 def test_added_tokens_beside_lists_of_bytes_as_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     put_bytes(tmp_path)
-    rows = id_count(load_tokenizer(tmp_path))
+    rows = count_ids(load_tokenizer(tmp_path))
     (tmp_path / "added_tokens.json").write_text(json.dumps({"Zug": rows + 1, "<new>": rows, "<mask>": 4}))
     ours, theirs = load_tokenizer(tmp_path), transformers.RobertaTokenizer.from_pretrained(tmp_path)
-    assert id_count(ours) == len(theirs) == rows + 2
+    assert count_ids(ours) == len(theirs) == rows + 2
     met = set()
     for text in (
         "a <new> film",
@@ -221,7 +221,7 @@ def test_added_tokens_beside_fast_bpe_as_the_published_tokenizer(tmp_path):
     theirs = phobert.from_pretrained(tmp_path)
     known = Vocabulary.of(ours)
     assert known.first_intermediate_id(ours) == first + 2 == len(theirs)
-    assert id_count(ours) == id_count(plain) + 2
+    assert count_ids(ours) == count_ids(plain) + 2
     assert not known.special(ours)[first : first + 2].any()
     for _ in range(100):
         text = " ".join(
@@ -258,10 +258,10 @@ def test_wrong_added_tokens(put, content, said, tmp_path):
 def test_tokenizer_json_comes_first_and_lists_before_sentence_pieces(tmp_path):
     put_bytes(tmp_path)
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"\x0a\x0e")
-    assert id_count(load_tokenizer(tmp_path)) > 256
+    assert count_ids(load_tokenizer(tmp_path)) > 256
     whole = Tokenizer(models.WordLevel({"<unk>": 0, "film": 1}, unk_token="<unk>"))
     whole.save(str(tmp_path / "tokenizer.json"))
-    assert id_count(load_tokenizer(tmp_path)) == 2
+    assert count_ids(load_tokenizer(tmp_path)) == 2
 
 
 def test_unigram_words_stay_together():

@@ -11,10 +11,10 @@ from glassformer.data.text import bpe_tokenizer, word_tokenizer, wordpiece_token
 from glassformer.data.vocabulary import (
     SPECIAL_TOKENS,
     Vocabulary,
-    places_in,
-    trimmed,
+    clean_offsets,
+    trim_offsets,
     word_ids,
-    word_numbers,
+    wordpiece_word_ids,
 )
 from glassformer.errors import ConfigError
 from glassformer.explain.result import word_spans
@@ -33,7 +33,7 @@ def roberta_like(*special):
 
 def words_of(tokenizer, text):
     encoding = tokenizer.encode(text, add_special_tokens=False)
-    offsets = trimmed(text, encoding.offsets)
+    offsets = trim_offsets(text, encoding.offsets)
     numbers = word_ids(encoding, range(len(encoding.ids)))
     spans = [[o for o, n in zip(offsets, numbers, strict=True) if n == k] for k in range(max(numbers) + 1)]
     return [text[min(a for a, _ in s) : max(b for _, b in s)] for s in spans]
@@ -51,7 +51,7 @@ def test_special_tokens_by_other_names():
     tokenizer = roberta_like("<s>", "<pad>", "</s>", "<unk>", "<mask>")
     known = Vocabulary.of(tokenizer)
     assert (known.cls, known.pad, known.sep, known.unk, known.mask) == (0, 1, 2, 3, 4)
-    assert known.hiding == 4
+    assert known.masking_id == 4
     assert np.flatnonzero(known.special(tokenizer)).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -68,11 +68,11 @@ def test_a_piece_with_the_name_of_a_special_token_is_none():
 
 
 def test_words_are_hidden_behind_the_unknown_token_or_nothing():
-    assert Vocabulary.of(roberta_like("<unk>")).hiding == 0
+    assert Vocabulary.of(roberta_like("<unk>")).masking_id == 0
     bare = Vocabulary.of(roberta_like())
     assert (bare.mask, bare.unk, bare.pad) == (None, None, None)
     with pytest.raises(ConfigError, match="neither a mask nor an unknown token"):
-        _ = bare.hiding
+        _ = bare.masking_id
 
 
 @pytest.mark.parametrize("text", ["an unwonderful, dull film.", "it wasn't dull!", "wonderful zzz film"])
@@ -80,7 +80,7 @@ def test_pieces_of_a_word(text):
     """WordPiece marks the pieces that go on; byte-level BPE marks blanks; both give the words of the text."""
     plain = wordpiece(add_special_tokens=False)
     encoding = plain.encode(text)
-    by_names = word_numbers(encoding.tokens, encoding.offsets)
+    by_names = wordpiece_word_ids(encoding.tokens, encoding.offsets)
     assert word_ids(encoding, range(len(encoding.ids))).tolist() == by_names.tolist()
     tokenizer = bpe_tokenizer(TEXTS, vocab_size=270)
     assert len(tokenizer.encode(text).tokens) > len(words_of(tokenizer, text))
@@ -110,7 +110,7 @@ def test_what_goes_on_with_a_word():
 
 
 def test_blanks_before_a_piece_are_no_part_of_its_word():
-    assert trimmed("a  film ", [(0, 1), (1, 7), (7, 8), (0, 0)]) == [(0, 1), (3, 7), (8, 8), (0, 0)]
+    assert trim_offsets("a  film ", [(0, 1), (1, 7), (7, 8), (0, 0)]) == [(0, 1), (3, 7), (8, 8), (0, 0)]
 
 
 def test_an_accent_of_its_own_parts_no_word():
@@ -118,7 +118,7 @@ def test_an_accent_of_its_own_parts_no_word():
     tokenizer = word_tokenizer([unicodedata.normalize("NFC", text)], min_count=1)
     encoding = tokenizer.encode(text, add_special_tokens=False)
     numbers = word_ids(encoding, range(len(encoding.ids)), text)
-    spans = word_spans(numbers, places_in(text, encoding.offsets))
+    spans = word_spans(numbers, clean_offsets(text, encoding.offsets))
     wanted = [unicodedata.normalize("NFD", word) for word in ("tiếng", "Việt", "đẹp", ",", "été")]
     assert [text[a:b] for a, b in spans] == wanted
     vocab = {"[UNK]": 0, "tie": 1, "##ng": 2, "hay": 3}
@@ -135,7 +135,7 @@ def test_bytes_of_an_accent_of_its_own_part_no_word(text):
     decomposed = unicodedata.normalize("NFD", text)
     encoding = roberta_like("<unk>").encode(decomposed)
     numbers = word_ids(encoding, range(len(encoding.ids)), decomposed)
-    spans = word_spans(numbers, places_in(decomposed, encoding.offsets))
+    spans = word_spans(numbers, clean_offsets(decomposed, encoding.offsets))
     assert [unicodedata.normalize("NFC", decomposed[a:b]) for a, b in spans] == text.split()
 
 
@@ -144,6 +144,6 @@ def test_line_breaks_and_tabs_are_no_words():
     text = "a film\n\nwas\tdull\u00a0!"
     encoding = tokenizer.encode(text)
     numbers = word_ids(encoding, range(len(encoding.ids)), text)
-    spans = word_spans(numbers, places_in(text, encoding.offsets))
+    spans = word_spans(numbers, clean_offsets(text, encoding.offsets))
     assert [text[a:b] for a, b in spans] == ["a", "film", "was", "dull", "!"]
     assert set(numbers.tolist()) == {-1, 0, 1, 2, 3, 4}

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from glassformer.data.tags import Span, repair_tags, detect_scheme, tags_to_spans, spans_to_tags
+from glassformer.data.tags import Span, detect_scheme, repair_tags, spans_to_tags, tags_to_spans
 from glassformer.targets.token_tags import errors_of, tag_metrics
 
 seqeval = pytest.importorskip("seqeval.metrics")

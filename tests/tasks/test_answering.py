@@ -19,7 +19,7 @@ from glassformer.data.batching import pack_texts
 from glassformer.data.questions import Answers, check_answers, check_questions
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.text_pairs import TextPair
-from glassformer.data.vocabulary import widened
+from glassformer.data.vocabulary import extend_over_accents
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.inputs.questions import Questions
@@ -235,12 +235,12 @@ def test_bf16_answers_much_the_same(model):
 
 def test_places_take_in_the_marks_behind_their_letters():
     text = "\u200fBogota\u0301\u0323 Paris\u200b y\u0301"
-    found = widened(text, [(1, 4), (4, 7), (7, 7), (10, 15), (17, 18)])
+    found = extend_over_accents(text, [(1, 4), (4, 7), (7, 7), (10, 15), (17, 18)])
     assert [text[a:b] for a, b in found] == ["Bog", "ota\u0301\u0323", "", "Paris", "y\u0301"]
-    assert widened("a b", [(0, 1), (2, 3)]) == [(0, 1), (2, 3)]
-    assert widened("ab", [(0, 2), (0, 1)]) == [(0, 2), (0, 1)]
-    assert widened("a\u0301", [(0, 1), (1, 2)]) == [(0, 1), (1, 2)]
-    assert widened("\u0301", []) == []
+    assert extend_over_accents("a b", [(0, 1), (2, 3)]) == [(0, 1), (2, 3)]
+    assert extend_over_accents("ab", [(0, 2), (0, 1)]) == [(0, 2), (0, 1)]
+    assert extend_over_accents("a\u0301", [(0, 1), (1, 2)]) == [(0, 1), (1, 2)]
+    assert extend_over_accents("\u0301", []) == []
 
 
 def test_an_answer_between_what_is_dropped_has_its_place_in_the_first_and_the_last_window():

@@ -17,7 +17,7 @@ from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.checkpoints.files import file_sha256, missing_run_hint, models_below
 from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.data.network import unreachable
-from glassformer.data.vocabulary import SENTENCE_PIECES
+from glassformer.data.vocabulary import SENTENCE_PIECE_FILES
 from glassformer.errors import (
     CheckpointError,
     IncompleteError,
@@ -151,7 +151,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         names = [] if offline_reason else _check_listing(repo, revision, shown)
         pickled = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
         pieces = bool(names) and "tokenizer.json" not in names
-        patterns = [*ALLOWED_FILES, *(PYTORCH_FILES if pickled else ()), *(SENTENCE_PIECES if pieces else ())]
+        patterns = [*ALLOWED_FILES, *(PYTORCH_FILES if pickled else ()), *(SENTENCE_PIECE_FILES if pieces else ())]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns, **local))
     except CheckpointError:
         raise
@@ -187,7 +187,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
 
 
 def _is_needed(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *PYTORCH_FILES, *SENTENCE_PIECES))
+    return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *PYTORCH_FILES, *SENTENCE_PIECE_FILES))
 
 
 def _max_bytes(name: str) -> int:

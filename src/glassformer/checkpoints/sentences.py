@@ -22,7 +22,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.names import listing
 from glassformer.checkpoints.settings import number, section, shown, text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.data.tokenizer_file import check_cut, model_max_length
+from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.finite import json_text
 from glassformer.models.sentences import (
@@ -116,7 +116,7 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
             layers.append(step)
         else:
             layers.append(_read_normalize(folder / path) if path else Normalize())
-    check_cut(folder, _USE_ENCODER)
+    check_truncation_side(folder, _USE_ENCODER)
     length, lowercase = _read_lengths(folder)
     prompts, default, truncate, similarity = _read_prompts(folder / PROMPTS)
     return Sentences(pool, tuple(layers), length, lowercase, prompts, default, folder, truncate, similarity)

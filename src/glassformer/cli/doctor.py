@@ -20,8 +20,8 @@ from glassformer.cli.data import source_locations
 from glassformer.cli.options import argument, data_option, option
 from glassformer.cli.output import AS_JSON, say, say_json, show_table
 from glassformer.data.folders import data_folders
-from glassformer.data.tokenizer_file import files_of, load_tokenizer
-from glassformer.data.vocabulary import Vocabulary, id_count
+from glassformer.data.tokenizer_file import tokenizer_files, load_tokenizer
+from glassformer.data.vocabulary import Vocabulary, count_ids
 from glassformer.errors import CheckpointError, InputError, WrongArgumentError
 from glassformer.tasks.catalog import task_making
 
@@ -188,10 +188,10 @@ def _head(checkpoint: Any) -> str:
 def _tokenizer(checkpoint: Any) -> Iterator[Line]:
     from glassformer.tasks.build import fitting
 
-    files, tokenizer = files_of(checkpoint.folder), load_tokenizer(checkpoint.folder)
+    files, tokenizer = tokenizer_files(checkpoint.folder), load_tokenizer(checkpoint.folder)
     vocabulary = Vocabulary.of(tokenizer)
     yield Line("ok", "read from", " with ".join(file.name for file in files))
-    yield Line("ok", "kind", f"{type(tokenizer.model).__name__}, {id_count(tokenizer):,} tokens")
+    yield Line("ok", "kind", f"{type(tokenizer.model).__name__}, {count_ids(tokenizer):,} tokens")
     yield Line(
         "ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in vocabulary.tokens.items())
     )

@@ -98,10 +98,7 @@ class Brightest:
 
 
 def open_image(
-    source: Any,
-    where: str = "picture",
-    image_range: ImageRange = "full",
-    brightest: Brightest | None = None,
+    source: Any, where: str = "picture", image_range: ImageRange = "full", brightest: Brightest | None = None
 ) -> Image:
     """Open any image as an upright ``PIL.Image`` in mode RGB.
 

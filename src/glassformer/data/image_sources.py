@@ -15,12 +15,7 @@ from typing import Any
 
 from glassformer.config import listed
 from glassformer.data.checks import check_class_names
-from glassformer.data.columns import (
-    LABEL_COLUMNS,
-    find_column,
-    find_label,
-    with_label_sets,
-)
+from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label, with_label_sets
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_clutter
 from glassformer.data.folders import (

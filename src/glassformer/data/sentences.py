@@ -122,11 +122,7 @@ def _consistent(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool
 
 
 def read_corpus(
-    sentences: Sentences,
-    *,
-    min_count: int = 5,
-    max_words: int = 0,
-    folder: str | Path | None = None,
+    sentences: Sentences, *, min_count: int = 5, max_words: int = 0, folder: str | Path | None = None
 ) -> Corpus:
     """Read sentences and convert them to word ids, by frequency.
 

@@ -11,7 +11,15 @@ from typing import Any
 from glassformer.data.doctor_checks import counted_texts, duplicates, leakage, run_checks, written_twice
 from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, finding_of, percent
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
-from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, tag_kind, malformed_positions, read_tags, tags_to_spans
+from glassformer.data.tags import (
+    NOT_TAGGED,
+    OUTSIDE,
+    Scheme,
+    malformed_positions,
+    read_tags,
+    tag_kind,
+    tags_to_spans,
+)
 from glassformer.errors import DataError
 
 RARE = 10  # with fewer training spans, a kind of span is hard to learn

@@ -255,10 +255,7 @@ def is_sentence(row: Any) -> bool:
 
 
 def check_words(
-    X: Any,
-    origin: str = "sentences",
-    rows: Sequence[int] | None = None,
-    whole: Collection[str] | None = None,
+    X: Any, origin: str = "sentences", rows: Sequence[int] | None = None, whole: Collection[str] | None = None
 ) -> list[list[str]]:
     """Sentences as lists of words; a sentence that is a text is split, see ``word_positions``.
 

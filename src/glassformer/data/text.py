@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from glassformer.data.vocabulary import CLS, PREFIX, SEP, SPECIAL_TOKENS, UNK, Vocabulary
+from glassformer.data.vocabulary import CLS, CONTINUATION_PREFIX, SEP, SPECIAL_TOKENS, UNK, Vocabulary
 from glassformer.errors import ConfigError, DataError, TooFewExamplesError
 
 # --- failures of compiled code --------------------------------------------------------------------
@@ -69,7 +69,9 @@ def learn_pieces(words: Counter[str], size: int, min_count: int) -> list[str]:
     bpe.train_from_iterator(_feed(words, continuing), trainer)
     back = {ord(private): letter for letter, private in continuing.items()}
     pieces = sorted(bpe.get_vocab().items(), key=lambda item: item[1])
-    return [(PREFIX if ord(piece[0]) in back else "") + piece.translate(back) for piece, _ in pieces]
+    return [
+        (CONTINUATION_PREFIX if ord(piece[0]) in back else "") + piece.translate(back) for piece, _ in pieces
+    ]
 
 
 def _feed(words: Counter[str], continuing: dict[str, str]) -> Iterator[str]:
@@ -196,7 +198,7 @@ def wordpiece_tokenizer(
     pieces = learn_pieces(_count_words(tokenizer, texts), vocab_size - len(SPECIAL_TOKENS), min_count)
     vocab = {piece: index for index, piece in enumerate((*SPECIAL_TOKENS, *pieces))}
     tokenizer.model = models.WordPiece(vocab, unk_token=UNK)
-    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
+    tokenizer.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     return _finished(tokenizer, add_special_tokens, separator)
 

@@ -1,4 +1,4 @@
-"""The meaning of a tokenizer's tokens: special tokens, and which pieces form a word.
+"""Special tokens, and which pieces form a word.
 
 All knowledge of token conventions (BERT, RoBERTa, SentencePiece, BPE) is in this module.
 """
@@ -19,39 +19,42 @@ if TYPE_CHECKING:
 
 # Special tokens of vocabularies trained here, with the ids 0 to 4.
 SPECIAL_TOKENS = PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-# Known spellings of each special token, ours first.
-NAMES = {
+# Known spellings of each special token; the first is the one of vocabularies trained here.
+TOKEN_SPELLINGS = {
     "unk": (UNK, "<unk>"),
     "sep": (SEP, "</s>"),
     "pad": (PAD, "<pad>"),
     "cls": (CLS, "<s>"),
     "mask": (MASK, "<mask>"),
 }
-PREFIX = "##"  # marks a WordPiece piece that continues a word
-SPACES = ("Ġ", "▁")  # marks for a blank before a word, in byte-level BPE and in SentencePiece
+CONTINUATION_PREFIX = "##"  # before a WordPiece piece that continues a word
+BLANK_MARKS = ("Ġ", "▁")  # stand for a blank before a word, in byte-level BPE and in SentencePiece
 WORD_END = "</w>"  # suffix of the last piece of a word, in word-based BPE
-# Tokenizer class, or ``model_type`` of ``config.json`` -> the special tokens added around a text if the
-# tokenizer file adds none: those of BERT ("brackets") or RoBERTa ("angles"), as in transformers 5.
-FRAMES = {
+# The special tokens that transformers 5 adds around a text: those of BERT ("brackets") or of RoBERTa
+# ("angles"). A key is a tokenizer class, or ``model_type`` of ``config.json``. They apply if the tokenizer
+# file itself adds no special tokens.
+FRAME_BY_CLASS = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "brackets"),
     **dict.fromkeys(("AlbertTokenizer", "DebertaV2Tokenizer", "albert", "deberta-v2"), "brackets"),
     **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "angles"),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "MPNetTokenizer", "mpnet"), "angles"),
 }
-USUAL_FRAME = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>")}
+FRAME_TOKENS = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>")}
 # Usual file names of SentencePiece models in checkpoint folders.
-SENTENCE_PIECES = [f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()]
+SENTENCE_PIECE_FILES = [
+    f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()
+]
 
 
 @dataclass(frozen=True)
-class PieceNumbers:
+class PieceIds:
     """How a tokenizer class assigns ids to SentencePiece's pieces, for folders without ``tokenizer.json``.
 
     Args:
         special: special tokens with the first ids; they replace the model's first ``replaced`` pieces.
         unknown: index of the unknown token in ``special``.
-        simplified: normalize texts as ALBERT does: quotes of two signs become ", and accents and case are
-            dropped unless ``tokenizer_config.json`` says otherwise.
+        simplified: normalize texts as ALBERT does: `` and '' become ", and accents and case are dropped
+            unless ``tokenizer_config.json`` keeps them.
     """
 
     special: tuple[str, ...] = ()
@@ -60,18 +63,18 @@ class PieceNumbers:
     simplified: bool = False
 
 
-XLM = PieceNumbers(("<s>", "<pad>", "</s>", "<unk>"), 3)
-CAMEMBERT = PieceNumbers(("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1)
-PIECE_NUMBERS = {
-    **dict.fromkeys(("XLMRobertaTokenizer", "xlm-roberta"), XLM),
-    **dict.fromkeys(("CamembertTokenizer", "camembert"), CAMEMBERT),
-    **dict.fromkeys(("AlbertTokenizer", "albert"), PieceNumbers(simplified=True)),
-    **dict.fromkeys(("DebertaV2Tokenizer", "deberta-v2"), PieceNumbers()),
+XLM_IDS = PieceIds(("<s>", "<pad>", "</s>", "<unk>"), 3)
+CAMEMBERT_IDS = PieceIds(("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1)
+PIECE_IDS = {
+    **dict.fromkeys(("XLMRobertaTokenizer", "xlm-roberta"), XLM_IDS),
+    **dict.fromkeys(("CamembertTokenizer", "camembert"), CAMEMBERT_IDS),
+    **dict.fromkeys(("AlbertTokenizer", "albert"), PieceIds(simplified=True)),
+    **dict.fromkeys(("DebertaV2Tokenizer", "deberta-v2"), PieceIds()),
 }
 
 
-def id_count(tokenizer: Tokenizer) -> int:
-    """Required number of embeddings: one more than the highest id, including added tokens."""
+def count_ids(tokenizer: Tokenizer) -> int:
+    """The required number of embeddings: one more than the highest id, including added tokens."""
     return 1 + max(tokenizer.get_vocab().values(), default=-1)
 
 
@@ -80,50 +83,54 @@ class Vocabulary:
     """The ids of a tokenizer's special tokens; None for a token that it does not have."""
 
     pad: int | None
-    unk: int | None  # for pieces that are not in the vocabulary
-    cls: int | None  # before a text
-    sep: int | None  # after a text
+    unk: int | None  # replaces pieces that are not in the vocabulary
+    cls: int | None  # precedes a text
+    sep: int | None  # follows a text
     mask: int | None
-    tokens: dict[str, str]  # "cls", ... -> the token as text, for tokens that exist
+    tokens: dict[str, str]  # "cls" and so on -> the token as text, for tokens that exist
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> Vocabulary:
         tokens: dict[str, str] = {}
         added = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
-        for kind, names in NAMES.items():
-            stated = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
-            known = [name for name in (*stated, *names) if name and tokenizer.token_to_id(name) is not None]
-            if known:  # MPNet's vocabulary also has BERT's special tokens, unused
-                tokens[kind] = min(known, key=lambda name: (name not in stated, name not in added))
-        ids = {kind: tokenizer.token_to_id(tokens[kind]) if kind in tokens else None for kind in NAMES}
+        for kind, spellings in TOKEN_SPELLINGS.items():
+            model_unk = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
+            candidates = [
+                name for name in (*model_unk, *spellings) if name and tokenizer.token_to_id(name) is not None
+            ]
+            if candidates:  # MPNet's vocabulary also has BERT's special tokens, unused
+                tokens[kind] = min(candidates, key=lambda name: (name not in model_unk, name not in added))
+        ids = {
+            kind: tokenizer.token_to_id(tokens[kind]) if kind in tokens else None for kind in TOKEN_SPELLINGS
+        }
         return Vocabulary(**ids, tokens=tokens)
 
     @property
-    def hiding(self) -> int:
+    def masking_id(self) -> int:
         """The id that replaces a masked word: the mask token, or the unknown token if there is none."""
-        index = self.unk if self.mask is None else self.mask
-        if index is None:
+        token_id = self.unk if self.mask is None else self.mask
+        if token_id is None:
             what = "the tokenizer has neither a mask nor an unknown token to replace words by"
             fix = "Set word_dropout = 0 and maskable = false, or take another tokenizer"
             raise ConfigError(what, where="word_dropout", fix=fix)
-        return index
+        return token_id
 
     def first_intermediate_id(self, tokenizer: Tokenizer) -> int | None:
-        """The first id of pieces that are only intermediate merges and have no embedding; None if none are.
+        """The first id of intermediate merges, which have no embedding; None if there are none.
 
-        Tokenizers converted from fastBPE have such pieces. Their ids follow those of all real pieces, the
-        mask and the added tokens (``data/tokenizer_file.py``).
+        Tokenizers converted from fastBPE have intermediate merges. Their ids follow the ids of all other
+        pieces, of the mask and of the added tokens (``data/tokenizer_file.py``).
         """
-        if self.mask is None or not _marks_ends(tokenizer):
+        if self.mask is None or not _has_word_ends(tokenizer):
             return None
         added = sorted(i for i in tokenizer.get_added_tokens_decoder() if i >= self.mask)
         first = self.mask + len(added)
         contiguous = added == list(range(self.mask, first)) and self.mask >= len(self.tokens)
-        return first if contiguous and first < id_count(tokenizer) else None
+        return first if contiguous and first < count_ids(tokenizer) else None
 
     def special(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids are not pieces of a text, bool ``[V]``."""
-        out = np.zeros(id_count(tokenizer), bool)
+        """Which ids are special tokens or intermediate merges, bool ``[V]``."""
+        out = np.zeros(count_ids(tokenizer), bool)
         names = (*SPECIAL_TOKENS, *self.tokens.values())
         out[[i for i in map(tokenizer.token_to_id, names) if i is not None]] = True
         if (first := self.first_intermediate_id(tokenizer)) is not None:
@@ -131,75 +138,78 @@ class Vocabulary:
         return out
 
     def continues_previous(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids continue the word before them, bool ``[V]``, judging by the piece alone."""
-        out = np.zeros(id_count(tokenizer), bool)
-        # A mark for a blank begins a word, unless the vocabulary marks ends of words.
-        spaced = type(tokenizer.model).__name__ in ("BPE", "Unigram") and not _marks_ends(tokenizer)
-        for name, index in tokenizer.get_vocab().items():
-            continues = spaced and not name.startswith(SPACES) and name[:1].isalnum()
-            out[index] = continues or name.startswith(PREFIX)
+        """Which ids continue the word before them, bool ``[V]``, by the piece alone."""
+        out = np.zeros(count_ids(tokenizer), bool)
+        # A piece with the mark for a blank begins a word, unless the vocabulary marks the ends of words.
+        has_blank_marks = type(tokenizer.model).__name__ in ("BPE", "Unigram") and not _has_word_ends(
+            tokenizer
+        )
+        for name, token_id in tokenizer.get_vocab().items():
+            continues = has_blank_marks and not name.startswith(BLANK_MARKS) and name[:1].isalnum()
+            out[token_id] = continues or name.startswith(CONTINUATION_PREFIX)
         return out & ~self.special(tokenizer)
 
     def continues_next(self, tokenizer: Tokenizer) -> np.ndarray:
-        """Which ids are continued by the next piece, bool ``[V]``: pieces without the word-end suffix."""
-        out = np.zeros(id_count(tokenizer), bool)
-        if _marks_ends(tokenizer):
-            for name, index in tokenizer.get_vocab().items():
-                out[index] = not name.endswith(WORD_END)
+        """Which ids do not end a word, bool ``[V]``: pieces without the suffix for the end of a word."""
+        out = np.zeros(count_ids(tokenizer), bool)
+        if _has_word_ends(tokenizer):
+            for name, token_id in tokenizer.get_vocab().items():
+                out[token_id] = not name.endswith(WORD_END)
         return out & ~self.special(tokenizer)
 
 
-def spelled(tokenizer: Tokenizer, index: int) -> str:
+def piece_text(tokenizer: Tokenizer, token_id: int) -> str:
     """A piece as it occurs in a text, without the word marks of BPE and Unigram."""
-    name = str(tokenizer.id_to_token(index))
+    piece = str(tokenizer.id_to_token(token_id))
     if type(tokenizer.model).__name__ not in ("BPE", "Unigram"):
-        return name
-    text = tokenizer.decode([index], skip_special_tokens=False).strip().lstrip("".join(SPACES))
-    return text if text and "\ufffd" not in text else name
+        return piece
+    text = tokenizer.decode([token_id], skip_special_tokens=False).strip().lstrip("".join(BLANK_MARKS))
+    return text if text and "\ufffd" not in text else piece
 
 
-def _marks_ends(tokenizer: Tokenizer) -> bool:
+def _has_word_ends(tokenizer: Tokenizer) -> bool:
     return getattr(tokenizer.model, "end_of_word_suffix", None) == WORD_END
 
 
 def word_ids(encoding: Any, positions: Sequence[int], text: str | None = None) -> np.ndarray:
     """The word number of an encoding's tokens at ``positions``, ``[T]``, from 0; -1: not part of the text.
 
-    Words are those of the tokenizer's pre-tokenization. A blank that does not begin a word belongs to none.
+    The tokenizer's pre-tokenization defines the words. A blank that does not begin a word has no word.
     If ``text`` is given, a combining accent does not split a word, and line breaks and tabs count as blanks.
     """
     words, tokens, offsets = encoding.word_ids, encoding.tokens, encoding.offsets
-    trimmed_offsets = [offsets[i] for i in positions]
-    trimmed_offsets = trimmed_offsets if text is None else places_in(text, trimmed_offsets)
+    cleaned = [offsets[i] for i in positions]
+    cleaned = cleaned if text is None else clean_offsets(text, cleaned)
 
-    def joins(i: int) -> bool:
-        same = 0 < i < len(words) and words[i] is not None and words[i] == words[i - 1]
-        return same and not tokens[i].startswith(SPACES)
+    def continues_word(i: int) -> bool:
+        is_same_word = 0 < i < len(words) and words[i] is not None and words[i] == words[i - 1]
+        return is_same_word and not tokens[i].startswith(BLANK_MARKS)
 
     # From the end: a token of blanks keeps its offsets only if the next token continues it.
-    places, continued_next = list(trimmed_offsets), False
+    word_offsets, is_continued = list(cleaned), False
     for k in reversed(range(len(positions))):
-        i, (start, stop) = positions[k], trimmed_offsets[k]
-        continued_next = continued_next and joins(i + 1)
-        if blank := not tokens[i].strip("".join(SPACES)) or stop <= start:
-            places[k] = offsets[i] if continued_next else (0, 0)
-        continued_next = continued_next or not blank
-    accents = [text is not None and _goes_on(text, *place) for place in places]
-    return _numbered(places, [joins(i) or accent for i, accent in zip(positions, accents, strict=True)])
+        i, (start, stop) = positions[k], cleaned[k]
+        is_continued = is_continued and continues_word(i + 1)
+        if is_blank := not tokens[i].strip("".join(BLANK_MARKS)) or stop <= start:
+            word_offsets[k] = offsets[i] if is_continued else (0, 0)
+        is_continued = is_continued or not is_blank
+    accents = [text is not None and _continues_letter(text, *offset) for offset in word_offsets]
+    joins = [continues_word(i) or accent for i, accent in zip(positions, accents, strict=True)]
+    return _number_words(word_offsets, joins)
 
 
-def _goes_on(text: str, start: int, stop: int) -> bool:
+def _continues_letter(text: str, start: int, stop: int) -> bool:
     """Whether a token begins with a combining mark, or with a letter right after one."""
-    kinds = [unicodedata.category(sign)[0] for sign in text[max(start - 1, 0) : start + 1]]
-    return start < stop and (kinds[-1] == "M" or (start > 0 and kinds == ["M", "L"]))
+    categories = [unicodedata.category(character)[0] for character in text[max(start - 1, 0) : start + 1]]
+    return start < stop and (categories[-1] == "M" or (start > 0 and categories == ["M", "L"]))
 
 
-def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """Like ``word_ids``, from WordPiece pieces alone: ``##`` marks a piece that continues a word."""
-    return _numbered(offsets, [name.startswith(PREFIX) for name in names])
+def wordpiece_word_ids(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
+    """Like ``word_ids``, from WordPiece pieces alone: a piece with ``##`` continues a word."""
+    return _number_words(offsets, [name.startswith(CONTINUATION_PREFIX) for name in names])
 
 
-def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
+def _number_words(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
     """Word numbers from offsets; a token continues a word that it overlaps or (with ``joins``) touches."""
     words = np.full(len(offsets), -1)
     end, word = -1, -1
@@ -213,27 +223,28 @@ def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.nda
     return words
 
 
-def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+def trim_offsets(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     """Offsets without leading blanks, which byte-level pieces include; a piece of blanks becomes empty."""
     return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]
 
 
-def widened(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Offsets extended by the combining marks after them. Tokenizers may drop these marks (accents of
-    decomposed letters), so that an answer would end inside a letter.
+def extend_over_accents(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Offsets extended by the combining marks after them, such as accents of decomposed letters.
+
+    Tokenizers may drop these marks. An answer would then end inside a letter.
     """
-    out = list(places)
-    end = len(text)  # where the next token begins
-    for i in reversed(range(len(places))):
-        start, stop = places[i]
+    extended = list(offsets)
+    next_start = len(text)
+    for i in reversed(range(len(offsets))):
+        start, stop = offsets[i]
         if stop <= start:
             continue
-        while stop < end and unicodedata.category(text[stop])[0] == "M":
+        while stop < next_start and unicodedata.category(text[stop])[0] == "M":
             stop += 1
-        out[i], end = (start, stop), min(start, end)
-    return out
+        extended[i], next_start = (start, stop), min(start, next_start)
+    return extended
 
 
-def places_in(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+def clean_offsets(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     """Offsets without leading blanks, and including the combining marks of the last letter."""
-    return widened(text, trimmed(text, offsets))
+    return extend_over_accents(text, trim_offsets(text, offsets))

@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 
 from glassformer.data.questions import Answers, Question
 from glassformer.data.text import TokenTable, check_room, frame_of, unknown_id
-from glassformer.data.vocabulary import places_in, trimmed
+from glassformer.data.vocabulary import clean_offsets, trim_offsets
 from glassformer.errors import DataError
 
 LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, the defaults of transformers' QA scripts
@@ -185,7 +185,7 @@ def encode_questions(
 def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
     """Token ids and offsets; a text without tokens becomes one unknown token."""
     if encoding.ids:
-        return encoding.ids, places_in(text, encoding.offsets)
+        return encoding.ids, clean_offsets(text, encoding.offsets)
     unknown = unknown_id(tokenizer)
     if unknown is None:
         what = f"the tokenizer returns no tokens for {text[:40]!r}, and has no unknown token"
@@ -282,7 +282,7 @@ Piece = tuple[int, tuple[int, int]]  # id, offsets
 
 def _pieces_of(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> list[list[Piece]]:
     """The pieces of each word; pieces of blanks belong to the previous word."""
-    offsets = trimmed(" ".join(words), encoding.offsets)
+    offsets = trim_offsets(" ".join(words), encoding.offsets)
     begins = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
     own: list[list[Piece]] = [[] for _ in words]
     word = -1

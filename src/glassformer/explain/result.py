@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair, cleaned_sides, sides_kept
-from glassformer.data.vocabulary import places_in, word_ids, word_numbers
+from glassformer.data.vocabulary import clean_offsets, word_ids, wordpiece_word_ids
 
 # --- tokens ---------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ def tokens_of(clf, text: str) -> Tokens:
         name = clf.tokenizer_.id_to_token(ids[0])
         return Tokens(shown, [name], [(0, len(shown))], ids, np.zeros(1, int))
     names = [encoding.tokens[i] for i in kept]
-    offsets = places_in(shown, (encoding.offsets[i] for i in kept))
+    offsets = clean_offsets(shown, (encoding.offsets[i] for i in kept))
     return Tokens(shown, names, offsets, ids, word_ids(encoding, kept, shown))
 
 
@@ -69,7 +69,7 @@ def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
         own = word_ids(encoding, rows, text)
         words[[places[i] for i in rows]] = np.where(own >= 0, own + count, -1)
         count += int(own.max(initial=-1)) + 1
-        for i, (start, stop) in zip(rows, places_in(text, (encoding.offsets[i] for i in rows)), strict=True):
+        for i, (start, stop) in zip(rows, clean_offsets(text, (encoding.offsets[i] for i in rows)), strict=True):
             offsets[places[i]] = (start + side * behind, stop + side * behind) if stop > start else (0, 0)
     names = [encoding.tokens[i] for i in kept]
     return Tokens(shown, names, offsets, ids, words, sides[kept], table.segments)
@@ -185,7 +185,7 @@ class Result:
     @property
     def numbers(self) -> np.ndarray:
         """The word of each token ``[T]``, inferred from tokens and offsets if unknown."""
-        return word_numbers(self.tokens, self.offsets) if self.word_ids is None else self.word_ids
+        return wordpiece_word_ids(self.tokens, self.offsets) if self.word_ids is None else self.word_ids
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """The tokens with the highest scores; patches are named by row and column."""

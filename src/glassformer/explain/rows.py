@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.data.questions import Question
 from glassformer.data.text_pairs import JOINT
-from glassformer.data.vocabulary import word_numbers
+from glassformer.data.vocabulary import wordpiece_word_ids
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import InputError
 from glassformer.explain.subject import (
@@ -159,7 +159,7 @@ def _words(
     offsets = [(0, 0)] * len(names)
     for side in (0, 1):
         at = np.flatnonzero(sides == side)
-        numbers = word_numbers([names[i] for i in at], side_offsets[at].tolist())
+        numbers = wordpiece_word_ids([names[i] for i in at], side_offsets[at].tolist())
         words[at] = np.where(numbers >= 0, numbers + count, -1)
         count += int(numbers.max(initial=-1)) + 1
         for i, (start, stop) in zip(at.tolist(), side_offsets[at].tolist(), strict=True):

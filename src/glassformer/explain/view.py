@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.vocabulary import CLS, word_numbers
+from glassformer.data.vocabulary import CLS, wordpiece_word_ids
 from glassformer.explain.attention import rollout
 from glassformer.explain.result import Result, word_spans
 
@@ -162,7 +162,7 @@ def text_view(
     for start, end in offsets:
         if not 0 <= start <= end <= len(text):
             raise ValueError(f"offset {start}..{end} in a text of {len(text)} characters")
-    words = word_numbers(tokens, offsets) if words is None else words
+    words = wordpiece_word_ids(tokens, offsets) if words is None else words
     if len(words) != t:
         raise ValueError(f"{len(words)} words for {t} tokens")
     spans = word_spans(words, offsets)

@@ -18,7 +18,7 @@ from glassformer.checkpoints.sentences import sentences_of
 from glassformer.config import nearest
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
-from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.tokenizer_file import count_ids, load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import (
     BadValueError,
@@ -169,7 +169,7 @@ def build_model(
         vectors = read_word_table(model, tokenizer, table, seed)
         if vectors is not None:
             model = replace(model, embedding_dim=vectors.vectors_.shape[1])
-        size = id_count(tokenizer)
+        size = count_ids(tokenizer)
         preset = TEXT_ARCHITECTURES[model.model](size)
         family = family_of(preset)
         apart = pairs and model.pairs == "apart"
@@ -295,8 +295,8 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
     may have ids beyond the table (``first_intermediate_id``); their rows are copies of the unknown one."""
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
     _check_padding(known, checkpoint)
-    if id_count(tokenizer) > rows == known.first_intermediate_id(tokenizer) and known.unk is not None:
-        return checkpoint.with_new_tokens(id_count(tokenizer), known.unk)
+    if count_ids(tokenizer) > rows == known.first_intermediate_id(tokenizer) and known.unk is not None:
+        return checkpoint.with_new_tokens(count_ids(tokenizer), known.unk)
     check_table(tokenizer, checkpoint.config, where)
     return checkpoint
 
@@ -319,7 +319,7 @@ def _check_padding(known: Vocabulary, checkpoint: Checkpoint) -> None:
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
     """Raise CheckpointError if the tokenizer has ids beyond the model's embedding table."""
     rows = config.embedding.vocab_size
-    if (count := id_count(tokenizer)) > rows:
+    if (count := count_ids(tokenizer)) > rows:
         what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
         raise CheckpointError(what, where=where, fix="Use the tokenizer that belongs to these weights")
 

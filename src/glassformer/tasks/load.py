@@ -24,7 +24,7 @@ from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.checkpoints.sentences import MODULES
 from glassformer.checkpoints.settings import ABOUT, metadata_in, read_metadata, section, shown
 from glassformer.data.checks import read_labels
-from glassformer.data.tokenizer_file import check_cut, model_max_length
+from glassformer.data.tokenizer_file import check_truncation_side, model_max_length
 from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
@@ -235,7 +235,7 @@ def _of_transformers(folder: Path) -> Any:
     estimator: Any = _task_learning(checkpoint, kind_of_target).estimator
     limits = {}
     if model.reads == "texts":
-        check_cut(folder, "Fine-tune it: TextClassifier(path)")
+        check_truncation_side(folder, "Fine-tune it: TextClassifier(path)")
         positions = model.config.embedding.max_positions
         limits["max_length"] = min(positions, model_max_length(folder) or positions)
     clf = estimator(str(folder), **limits)

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.data.text import TokenTable
-from glassformer.data.tokenizer_file import id_count
+from glassformer.data.tokenizer_file import count_ids
 from glassformer.data.vocabulary import SPECIAL_TOKENS
 from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.tasks.text_classification.recipe import ModelConfig
@@ -50,7 +50,7 @@ def read_word_table(
 
 def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int, seed: int) -> Word2Vec:
     """Train skip-gram vectors for the tokens of these texts, except special tokens."""
-    names = [tokenizer.id_to_token(i) or "" for i in range(id_count(tokenizer))]
+    names = [tokenizer.id_to_token(i) or "" for i in range(count_ids(tokenizer))]
     special = len(SPECIAL_TOKENS)
     sentences = [[names[i] for i in table[row].tolist() if i >= special] for row in range(len(table))]
     return Word2Vec(dim=dim, min_count=1, epochs=epochs, seed=seed, threads=1).fit(sentences)

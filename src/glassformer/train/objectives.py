@@ -128,7 +128,7 @@ def input_masking(train: Any, tokenizer: Any, *, mask_first: bool) -> InputMaski
         return None
     known = Vocabulary.of(tokenizer)
     special_ids = tuple(token for token in (known.pad, known.cls, known.sep) if token is not None)
-    return InputMasking(train.word_dropout, train.maskable, known.hiding, special_ids, mask_first)
+    return InputMasking(train.word_dropout, train.maskable, known.masking_id, special_ids, mask_first)
 
 
 # --- objectives -----------------------------------------------------------------------------------

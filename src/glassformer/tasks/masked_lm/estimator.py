@@ -18,8 +18,8 @@ from glassformer.data.copies import comparison_key
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around, masked_stream
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
-from glassformer.data.tokenizer_file import id_count, load_tokenizer
-from glassformer.data.vocabulary import MASK, Vocabulary, spelled
+from glassformer.data.tokenizer_file import count_ids, load_tokenizer
+from glassformer.data.vocabulary import MASK, Vocabulary, piece_text
 from glassformer.errors import BadValueError, ConfigError, DataError
 from glassformer.families import PRETRAINING
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
@@ -197,7 +197,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             logits[:, never] = float("-inf")
             best = logits.softmax(1).topk(min(top, int((~never).sum())), 1)
         return [
-            [(spelled(self.tokenizer_, i), p) for p, i in zip(values, words, strict=True)]
+            [(piece_text(self.tokenizer_, i), p) for p, i in zip(values, words, strict=True)]
             for values, words in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
@@ -283,7 +283,7 @@ def build_encoder(
     head = "pretraining" if text.next_sentence else "mlm"
     if model.model in PRETRAINING:
         config = PRETRAINING[model.model](
-            id_count(tokenizer),
+            count_ids(tokenizer),
             model.d_model,
             model.num_layers,
             model.num_heads,

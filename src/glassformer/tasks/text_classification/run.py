@@ -19,7 +19,7 @@ from glassformer.data.files import read_lines
 from glassformer.data.sources import find_in_data
 from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import are_pairs
-from glassformer.data.tokenizer_file import id_count
+from glassformer.data.tokenizer_file import count_ids
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic, word_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
@@ -139,7 +139,7 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
         clf.encode(splits.train.texts),
         targets,
         clf.encode(splits.judged.texts),
-        vocab_size=id_count(clf.tokenizer_),
+        vocab_size=count_ids(clf.tokenizer_),
         num_classes=len(clf.classes_),
         seed=recipe.train.seed,
         sample_weight=baseline_weights(clf, targets),

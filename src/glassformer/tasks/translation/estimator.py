@@ -32,7 +32,7 @@ from glassformer.data.text import (
     word_tokenizer,
     wordpiece_tokenizer,
 )
-from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.tokenizer_file import count_ids, load_tokenizer
 from glassformer.data.vocabulary import CLS, SEP, SPECIAL_TOKENS
 from glassformer.errors import CheckpointError, DataError, NotForThisModelError
 from glassformer.explain.alignment import Alignment
@@ -285,7 +285,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         config = self.model_.config
         for side in ("source", "target"):
             rows = getattr(config, f"{side}_vocab", 0) or getattr(config, side).vocab_size
-            if (count := id_count(getattr(self, f"{side}_tokenizer_"))) > rows:
+            if (count := count_ids(getattr(self, f"{side}_tokenizer_"))) > rows:
                 what = f"the {side} tokenizer knows {count:,} tokens, the model {rows:,}"
                 raise CheckpointError(what, where=str(folder))
 
