@@ -179,7 +179,10 @@ def test_families_and_special_tokens_are_named_in_their_own_places_only():
     and the short names of checkpoints in their catalog."""
     families = {name.removeprefix("glassformer-") for name in FAMILIES if not name.startswith("glassformer-")}
     families -= {"clip"}  # also a setting (of gradients) and a method of arrays
-    tokens = {name for names in TOKEN_SPELLINGS.values() for name in names} | {CONTINUATION_PREFIX, *BLANK_MARKS}
+    tokens = {name for names in TOKEN_SPELLINGS.values() for name in names} | {
+        CONTINUATION_PREFIX,
+        *BLANK_MARKS,
+    }
     wrong = []
     for path in modules():
         place = path.relative_to(PACKAGE).as_posix()

@@ -19,7 +19,7 @@ import glassformer as gf
 from benchmarks.harness.command import command
 from benchmarks.harness.results import RESULTS
 from glassformer.data.pairs import load_scored_pairs
-from glassformer.data.text import TokenTable, starts_of
+from glassformer.data.text import TokenTable, row_starts
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.explain.similarity import SimilarityExplanation
 from glassformer.tasks.similarity.pairs import encode_table
@@ -37,7 +37,7 @@ def ordinary(embedder: gf.Embedder, found: SimilarityExplanation) -> list[np.nda
 
 def table_of(rows: list[np.ndarray]) -> TokenTable:
     """Rows of ids as a table."""
-    starts = starts_of(np.array([len(row) for row in rows]))
+    starts = row_starts(np.array([len(row) for row in rows]))
     return TokenTable(np.concatenate(rows).astype(np.int32), starts, None, np.zeros(len(rows), bool))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from glassformer.data.batching import BatchSettings, PairStream, pack_pairs
 from glassformer.data.pairs import check_both, fitting_columns, load_pairs
-from glassformer.data.text import bpe_tokenizer, detokenize, encode, plain
+from glassformer.data.text import bpe_tokenizer, detokenize, encode, ignore_special_tokens
 from glassformer.errors import DataError
 
 PAIRS = [
@@ -165,7 +165,7 @@ def test_multi30k_is_there(data_root):
 
 # --- byte-level BPE -------------------------------------------------------------------------------
 
-BPE = plain(bpe_tokenizer([text for pair in PAIRS for text in pair] * 3, vocab_size=307))
+BPE = ignore_special_tokens(bpe_tokenizer([text for pair in PAIRS for text in pair] * 3, vocab_size=307))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30))

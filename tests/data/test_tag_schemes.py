@@ -190,7 +190,9 @@ def test_other_data_that_a_model_cannot_have_are_named():
         read_tags_like_model([["B-LOC", "O"]], "auto", "plain", ["O", "LOC"])
     assert read_tags_like_model(numbered(BIO), NAMES, "BIO", CLASSES) == BIO
     assert read_tags_like_model([["O", "-100"]], "auto", "BIO", CLASSES) == [["O", "-100"]]
-    assert read_tags_like_model([["0", "3"]], "auto", "plain", ["0", "3"]) == [["0", "3"]]  # a model from before
+    assert read_tags_like_model([["0", "3"]], "auto", "plain", ["0", "3"]) == [
+        ["0", "3"]
+    ]  # a model from before
 
 
 @pytest.mark.parametrize(

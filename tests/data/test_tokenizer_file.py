@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from glassformer.data import text as texts
-from glassformer.data.text import encode, failure
+from glassformer.data.text import encode, tokenizer_failure
 from glassformer.data.tokenizer_checks import (
     DECODERS,
     KNOWN_PATTERNS,
@@ -327,8 +327,8 @@ def test_a_panic_on_one_text_names_that_text(monkeypatch):
         encode(Fails(), ["a", "b", "film"], max_length=9)  # type: ignore[arg-type]
     assert len(encode(Fails(), ["a", "film"], max_length=9)) == 2  # type: ignore[arg-type]
     for error in (KeyboardInterrupt(), SystemExit(), MemoryError()):
-        assert failure(error) is None
-    assert failure(ValueError("a\nb")) == "a"
+        assert tokenizer_failure(error) is None
+    assert tokenizer_failure(ValueError("a\nb")) == "a"
 
 
 def test_a_tokenizer_with_ids_beyond_the_model_is_refused(tmp_path):

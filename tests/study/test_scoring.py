@@ -86,7 +86,7 @@ class PanicException(BaseException):
 def test_a_text_that_the_tokenizer_fails_on_has_an_error_of_its_own(model, table, tmp_path, monkeypatch):
     from glassformer.data import text
 
-    real, bad = text.encodings, TEXTS[7]
+    real, bad = text.encode_batch, TEXTS[7]
 
     class Fails:
         def __init__(self, tokenizer):
@@ -97,7 +97,9 @@ def test_a_text_that_the_tokenizer_fails_on_has_an_error_of_its_own(model, table
                 raise PanicException("index out of bounds")
             return self.tokenizer.encode_batch_fast(part, **options)
 
-    monkeypatch.setattr(text, "encodings", lambda tokenizer, texts, add: real(Fails(tokenizer), texts, add))
+    monkeypatch.setattr(
+        text, "encode_batch", lambda tokenizer, texts, add: real(Fails(tokenizer), texts, add)
+    )
     done = score_file(model, table, tmp_path / "out.parquet", rows=5)
     assert done["failed"] == 3
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()

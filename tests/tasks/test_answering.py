@@ -17,7 +17,7 @@ from glassformer.cli.predictions import Answers as Predicted
 from glassformer.cli.predictions import Writer
 from glassformer.data.batching import pack_texts
 from glassformer.data.questions import Answers, check_answers, check_questions
-from glassformer.data.text import TokenTable, starts_of
+from glassformer.data.text import TokenTable, row_starts
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import extend_over_accents
 from glassformer.data.windows import QuestionRows
@@ -244,7 +244,7 @@ def test_places_take_in_the_marks_behind_their_letters():
 
 
 def test_an_answer_between_what_is_dropped_has_its_place_in_the_first_and_the_last_window():
-    table = TokenTable(np.arange(6, dtype=np.int32), starts_of(np.array([3, 3])), None, np.zeros(2, bool))
+    table = TokenTable(np.arange(6, dtype=np.int32), row_starts(np.array([3, 3])), None, np.zeros(2, bool))
     sides = np.array([-1, 1, 1, -1, 1, 1], np.int8)
     offsets = np.array([(0, 0), (1, 4), (5, 8), (0, 0), (5, 8), (9, 12)], np.int32)
     rows = QuestionRows(table, np.array([0, 0]), sides, offsets)

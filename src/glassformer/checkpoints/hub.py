@@ -151,7 +151,11 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         names = [] if offline_reason else _check_listing(repo, revision, shown)
         pickled = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
         pieces = bool(names) and "tokenizer.json" not in names
-        patterns = [*ALLOWED_FILES, *(PYTORCH_FILES if pickled else ()), *(SENTENCE_PIECE_FILES if pieces else ())]
+        patterns = [
+            *ALLOWED_FILES,
+            *(PYTORCH_FILES if pickled else ()),
+            *(SENTENCE_PIECE_FILES if pieces else ()),
+        ]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns, **local))
     except CheckpointError:
         raise

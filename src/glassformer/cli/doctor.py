@@ -20,7 +20,7 @@ from glassformer.cli.data import source_locations
 from glassformer.cli.options import argument, data_option, option
 from glassformer.cli.output import AS_JSON, say, say_json, show_table
 from glassformer.data.folders import data_folders
-from glassformer.data.tokenizer_file import tokenizer_files, load_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer, tokenizer_files
 from glassformer.data.vocabulary import Vocabulary, count_ids
 from glassformer.errors import CheckpointError, InputError, WrongArgumentError
 from glassformer.tasks.catalog import task_making

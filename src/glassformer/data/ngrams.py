@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from glassformer.data.text import Clean, TokenTable, clean_text, starts_of
+from glassformer.data.text import Clean, TokenTable, clean_text, row_starts
 from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import TooFewExamplesError
 
@@ -44,7 +44,7 @@ def table_of(rows: Any) -> TokenTable:
     ids = np.empty(rows.nnz, FEATURE)
     ids["id"], ids["value"] = rows.indices, rows.data
     ids = np.insert(ids, rows.indptr[:-1][lengths == 0], np.zeros((), FEATURE))
-    return TokenTable(ids, starts_of(np.maximum(lengths, 1)), None, np.zeros(len(lengths), bool))
+    return TokenTable(ids, row_starts(np.maximum(lengths, 1)), None, np.zeros(len(lengths), bool))
 
 
 def words_of(text: str) -> list[str]:

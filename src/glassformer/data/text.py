@@ -17,10 +17,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from glassformer.data.vocabulary import CLS, CONTINUATION_PREFIX, SEP, SPECIAL_TOKENS, UNK, Vocabulary
 from glassformer.errors import ConfigError, DataError, TooFewExamplesError
 
-# --- failures of compiled code --------------------------------------------------------------------
 
-
-def failure(error: BaseException) -> str | None:
+def tokenizer_failure(error: BaseException) -> str | None:
     """The first line of a tokenizer's error message; None for an interrupt, an exit or a lack of memory.
 
     A panic in Rust is raised as ``pyo3_runtime.PanicException``, which ``except Exception`` does not catch.
@@ -33,53 +31,53 @@ def failure(error: BaseException) -> str | None:
 
 
 # --- training a WordPiece vocabulary --------------------------------------------------------------
-# The result is deterministic. ``tokenizers.trainers.WordPieceTrainer`` numbers the pieces that continue a
-# word (``##a``) in the order of a hash map and breaks ties by these numbers, so that two runs on the same
-# corpus give different vocabularies. Here each continuing letter is replaced by a private character, so that
-# ordinary byte-pair encoding can be used, which sorts its alphabet and breaks ties deterministically.
+# The result is deterministic. ``tokenizers.trainers.WordPieceTrainer`` is not: it numbers the pieces that
+# continue a word (``##a``) in the order of a hash map, and breaks ties by these numbers. Here each letter
+# that continues a word is replaced by a private character. Then ordinary byte-pair encoding can be used,
+# which sorts its alphabet and breaks ties deterministically.
 
 MAX_ALPHABET = 1_000  # number of letters; a word with a rarer letter becomes [UNK]
 FIRST_PRIVATE = 0xF0000  # Unicode's plane for private use
-FEED = 10_000  # copies of a word passed to the trainer at a time
+COPIES_AT_ONCE = 10_000  # copies of a word passed to the trainer at a time
 
 
-def learn_pieces(words: Counter[str], size: int, min_count: int) -> list[str]:
+def _learn_pieces(word_counts: Counter[str], size: int, min_count: int) -> list[str]:
     """At most ``size`` pieces: every letter, at the beginning and inside of words, then merges by frequency.
 
     Args:
-        words: number of occurrences of each word.
         min_count: a pair that occurs less often is not merged.
     """
-    letters: Counter[str] = Counter()
-    for word, count in words.items():
+    letter_counts: Counter[str] = Counter()
+    for word, count in word_counts.items():
         for letter in word:
-            letters[letter] += count
-    ranked = sorted(letters, key=lambda letter: (-letters[letter], letter))
+            letter_counts[letter] += count
+    ranked = sorted(letter_counts, key=lambda letter: (-letter_counts[letter], letter))
     alphabet = sorted(ranked[: min(MAX_ALPHABET, size // 2)])
-    continuing = {letter: chr(FIRST_PRIVATE + i) for i, letter in enumerate(alphabet)}
+    private_letters = {letter: chr(FIRST_PRIVATE + i) for i, letter in enumerate(alphabet)}
 
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=min_count,
-        initial_alphabet=[*alphabet, *continuing.values()],
+        initial_alphabet=[*alphabet, *private_letters.values()],
         show_progress=False,
     )
-    bpe.train_from_iterator(_feed(words, continuing), trainer)
-    back = {ord(private): letter for letter, private in continuing.items()}
+    bpe.train_from_iterator(_repeat_words(word_counts, private_letters), trainer)
+    letter_of = {ord(private): letter for letter, private in private_letters.items()}
     pieces = sorted(bpe.get_vocab().items(), key=lambda item: item[1])
     return [
-        (CONTINUATION_PREFIX if ord(piece[0]) in back else "") + piece.translate(back) for piece, _ in pieces
+        (CONTINUATION_PREFIX if ord(piece[0]) in letter_of else "") + piece.translate(letter_of)
+        for piece, _ in pieces
     ]
 
 
-def _feed(words: Counter[str], continuing: dict[str, str]) -> Iterator[str]:
-    for word, count in words.items():
-        if all(letter in continuing for letter in word):
-            marked = word[0] + "".join(continuing[letter] for letter in word[1:]) + " "
-            for done in range(0, count, FEED):
-                yield marked * min(FEED, count - done)
+def _repeat_words(word_counts: Counter[str], private_letters: dict[str, str]) -> Iterator[str]:
+    for word, count in word_counts.items():
+        if all(letter in private_letters for letter in word):
+            marked = word[0] + "".join(private_letters[letter] for letter in word[1:]) + " "
+            for start in range(0, count, COPIES_AT_ONCE):
+                yield marked * min(COPIES_AT_ONCE, count - start)
 
 
 Clean = Literal["none", "html", "words", "syllables", "trim"]
@@ -92,12 +90,13 @@ _TAG = re.compile(r"<(?:/?[a-zA-Z][^<>]*|!--.*?--)>", re.DOTALL)
 def clean_text(text: str, mode: Clean) -> str:
     """Clean a text.
 
-    Modes: ``none``: unchanged. ``html``: tags become a space, entities their character. ``words``: also,
-    everything except letters (of every script), their combining marks and digits becomes a space (``don't``
-    -> ``don t``). ``syllables``: as ``html``; also, the underscores that join the syllables of a word in
-    segmented Vietnamese become spaces, so that the model reads segmented and plain text alike. ``trim``: as
-    ``html``; also, commas, full stops, exclamation and question marks are removed from both ends of each
-    word. All modes except ``none`` collapse white space.
+    All modes except ``none`` remove HTML and collapse white space: tags become a space, and entities become
+    their character. ``html`` does only this. The other modes also do the following:
+
+    ``words``: everything except letters, combining marks and digits becomes a space (``don't`` -> ``don t``).
+    ``syllables``: underscores inside words become spaces. In segmented Vietnamese they join the syllables of
+    a word, so the model reads segmented and plain text in the same way.
+    ``trim``: commas, full stops, exclamation and question marks are removed from both ends of each word.
     """
     if mode == "none":
         return text
@@ -143,11 +142,11 @@ def word_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer of whole words: [PAD] [UNK] [CLS] [SEP] [MASK], then words by frequency.
 
-    A word is a run of letters, digits and underscores, with apostrophes inside (``don't``); every other
+    A word is a run of letters, digits and underscores, with apostrophes inside (``don't``). Every other
     character except white space is one token.
 
     Args:
-        texts: training texts, cleaned as they will be in use.
+        texts: training texts, cleaned in the same way as the texts to encode.
         min_count: a word that occurs less often becomes [UNK].
         vocab_size: maximum number of tokens, including special tokens.
         add_special_tokens: put [CLS] and [SEP] around each text.
@@ -165,7 +164,7 @@ def word_tokenizer(
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return _finished(tokenizer, add_special_tokens, separator)
+    return _finish(tokenizer, add_special_tokens, separator)
 
 
 def wordpiece_tokenizer(
@@ -180,11 +179,11 @@ def wordpiece_tokenizer(
 ) -> Tokenizer:
     """Train a WordPiece tokenizer like BERT's: frequent words are one token, others several (``un ##do``).
 
-    Unlike in BERT's, underscores do not split words, so that segmented Vietnamese words stay whole. Every
-    letter of the texts is a piece, so that only words with unseen letters become [UNK].
+    Unlike in BERT, underscores do not split words, so segmented Vietnamese words stay whole. Every letter of
+    the texts is a piece, so only words with unseen letters become [UNK].
 
     Args:
-        texts: training texts, cleaned as they will be in use.
+        texts: training texts, cleaned in the same way as the texts to encode.
         vocab_size: maximum number of tokens, including special tokens.
         min_count: a pair of pieces that occurs less often is not merged.
         lowercase, strip_accents: normalization of the texts.
@@ -195,39 +194,39 @@ def wordpiece_tokenizer(
     """
     tokenizer = Tokenizer(models.WordPiece({}, unk_token=UNK))
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+|[^\w\s]")
-    pieces = learn_pieces(_count_words(tokenizer, texts), vocab_size - len(SPECIAL_TOKENS), min_count)
+    pieces = _learn_pieces(_count_words(tokenizer, texts), vocab_size - len(SPECIAL_TOKENS), min_count)
     vocab = {piece: index for index, piece in enumerate((*SPECIAL_TOKENS, *pieces))}
     tokenizer.model = models.WordPiece(vocab, unk_token=UNK)
     tokenizer.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    return _finished(tokenizer, add_special_tokens, separator)
+    return _finish(tokenizer, add_special_tokens, separator)
 
 
 def _count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     """Count the words after the tokenizer's normalizer and pre-tokenizer."""
-    normalize: Any = tokenizer.normalizer
+    normalizer: Any = tokenizer.normalizer
     split: Any = tokenizer.pre_tokenizer
-    runs: Counter[str] = Counter()  # distinct runs without white space, each pre-tokenized once
+    run_counts: Counter[str] = Counter()  # runs without white space; each distinct run is pre-tokenized once
     for text in texts:
-        runs.update(normalize.normalize_str(text).split())
-    words: Counter[str] = Counter()
-    for run, count in runs.items():
+        run_counts.update(normalizer.normalize_str(text).split())
+    word_counts: Counter[str] = Counter()
+    for run, count in run_counts.items():
         for word, _ in split.pre_tokenize_str(run):
-            words[word] += count
-    return words
+            word_counts[word] += count
+    return word_counts
 
 
-def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, words: str) -> None:
-    # Lower-casing and stripping accents can leave letters decomposed, so NFC is the first and the last step.
+def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, pattern: str) -> None:
+    # Lower-casing and stripping accents can decompose letters, so NFC is the first and the last step.
     steps: list[Any] = [normalizers.NFC()]
     steps += [normalizers.Lowercase()] if lowercase else []
     steps += [normalizers.NFD(), normalizers.StripAccents()] if strip_accents else []
     steps += [normalizers.NFC()] if len(steps) > 1 else []
     tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
 
 
-def _finished(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -> Tokenizer:
+def _finish(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -> Tokenizer:
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         fix = "Lower min_count, raise vocab_size or give more texts"
         raise TooFewExamplesError("no word is frequent enough for a vocabulary", where="texts", fix=fix)
@@ -238,9 +237,10 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -
 
 def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str | None = SEP) -> Tokenizer:
     """Make the tokenizer add [CLS] and [SEP] around each text (``sep=None``: only [CLS]), and return it."""
-    single, pair = f"{cls} $A {sep}", f"{cls} $A {sep} $B:1 {sep}:1"
     if sep is None:
         single, pair = f"{cls} $A", f"{cls} $A $B:1"
+    else:
+        single, pair = f"{cls} $A {sep}", f"{cls} $A {sep} $B:1 {sep}:1"
     ids = [(token, tokenizer.token_to_id(token)) for token in (cls, sep) if token is not None]
     tokenizer.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
     return tokenizer
@@ -268,9 +268,11 @@ class TokenTable:
         """Make a table of rows of ids; ``truncated=None``: no row was truncated."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
-        kinds = None if segments is None else np.fromiter(chain.from_iterable(segments), np.int8, len(ids))
-        cut = np.zeros(len(rows), bool) if truncated is None else np.array(truncated, bool)
-        return cls(ids, starts_of(lengths), kinds, cut)
+        flat_segments = (
+            None if segments is None else np.fromiter(chain.from_iterable(segments), np.int8, len(ids))
+        )
+        flags = np.zeros(len(rows), bool) if truncated is None else np.array(truncated, bool)
+        return cls(ids, row_starts(lengths), flat_segments, flags)
 
     @classmethod
     def joined(cls, tables: Sequence[TokenTable]) -> TokenTable:
@@ -278,7 +280,7 @@ class TokenTable:
         segments = [table.segments for table in tables if table.segments is not None]
         return cls(
             np.concatenate([table.ids for table in tables]),
-            starts_of(np.concatenate([table.lengths for table in tables])),
+            row_starts(np.concatenate([table.lengths for table in tables])),
             np.concatenate(segments) if segments else None,
             np.concatenate([table.truncated for table in tables]),
         )
@@ -300,18 +302,18 @@ class TokenTable:
 
     def select(self, indices: Sequence[int] | np.ndarray) -> TokenTable:
         """The texts at ``indices`` (int or bool), in that order."""
-        chosen = np.asarray(indices)
-        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
-        lengths = self.lengths[chosen]  # raises IndexError
-        chosen = np.where(chosen < 0, chosen + len(self), chosen)
-        starts = starts_of(lengths)
-        # Token j of the result has the same distance to the start of its text in both tables.
-        where = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
-        segments = None if self.segments is None else self.segments[where]
-        return TokenTable(self.ids[where], starts, segments, self.truncated[chosen])
+        rows = np.asarray(indices)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        lengths = self.lengths[rows]  # raises IndexError
+        rows = np.where(rows < 0, rows + len(self), rows)
+        starts = row_starts(lengths)
+        # A token has the same distance to the start of its text in both tables.
+        positions = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        segments = None if self.segments is None else self.segments[positions]
+        return TokenTable(self.ids[positions], starts, segments, self.truncated[rows])
 
 
-def starts_of(lengths: np.ndarray) -> np.ndarray:
+def row_starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
@@ -327,8 +329,8 @@ def encode(
 ) -> TokenTable:
     """Encode texts as token ids; the tokenizer is not modified.
 
-    A longer text is truncated to ``max_length`` tokens, keeping the special tokens at its end, and marked in
-    ``truncated``. A text without tokens becomes one [UNK] (``unk_id``), so that no length is 0.
+    A longer text is truncated to ``max_length`` tokens and marked in ``truncated``. It keeps the special
+    tokens at its end. A text without tokens becomes one [UNK] (``unk_id``), so every length is at least 1.
 
     Args:
         max_length: maximum number of tokens, including special tokens.
@@ -338,24 +340,24 @@ def encode(
     Raises:
         DataError: ``max_length`` leaves no room for a token, a text is not a string, or the tokenizer fails.
     """
-    tokenizer = uncut(tokenizer)
+    tokenizer = without_truncation(tokenizer)
     check_room(max_length, tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0)
-    _, tail = frame_of(tokenizer) if add_special_tokens else ([], [])
-    keep = max_length - len(tail)
+    _, tail = frame_ids(tokenizer) if add_special_tokens else ([], [])
+    num_kept = max_length - len(tail)
     tables: list[TokenTable] = []
     for start in range(0, len(texts), chunk):
-        part = list(texts[start : start + chunk])
-        if not all(isinstance(text, str) for text in part):  # a tuple would be taken for a pair
+        batch = list(texts[start : start + chunk])
+        if not all(isinstance(text, str) for text in batch):  # a tuple would be taken for a pair
             raise DataError("not every text is a string", where="texts", fix="Give a list of str")
         if clean != "none":
-            part = [clean_text(text, clean) for text in part]
-        rows = [encoding.ids for encoding in encodings(tokenizer, part, add_special_tokens)]
+            batch = [clean_text(text, clean) for text in batch]
+        rows = [encoding.ids for encoding in encode_batch(tokenizer, batch, add_special_tokens)]
         truncated = [len(row) > max_length for row in rows]
         for i, row in enumerate(rows):
             if truncated[i]:
-                rows[i] = row[:keep] + tail
+                rows[i] = row[:num_kept] + tail
             elif not row:
-                rows[i] = [unknown_for(tokenizer, "text") if unk_id is None else unk_id]
+                rows[i] = [require_unknown_id(tokenizer, "text") if unk_id is None else unk_id]
         tables.append(TokenTable.of(rows, truncated))
     return TokenTable.joined(tables or [TokenTable.of([])])
 
@@ -368,7 +370,7 @@ def check_room(max_length: int, special: int, texts: int = 1) -> None:
         raise DataError(what, where="max_length", fix=f"Give {special + texts} or more")
 
 
-def uncut(tokenizer: Tokenizer) -> Tokenizer:
+def without_truncation(tokenizer: Tokenizer) -> Tokenizer:
     """The tokenizer without padding and truncation; a copy if it had either."""
     if tokenizer.padding is not None or tokenizer.truncation is not None:
         tokenizer = Tokenizer.from_str(tokenizer.to_str())
@@ -377,7 +379,7 @@ def uncut(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def encodings(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: bool) -> list[Any]:
+def encode_batch(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: bool) -> list[Any]:
     """The ``Encoding`` of each text or pair of texts.
 
     Raises:
@@ -387,40 +389,46 @@ def encodings(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: b
     try:
         return tokenizer.encode_batch_fast(inputs, **options)
     except BaseException as error:  # a panic in compiled code is not an Exception
-        if failure(error) is None:
+        if tokenizer_failure(error) is None:
             raise
-    found: list[Any] = []
-    for one in inputs:  # find the input that fails
+    encodings: list[Any] = []
+    for item in inputs:  # find the input that fails
         try:
-            found += tokenizer.encode_batch_fast([one], **options)
-        except BaseException as error:  # as above
-            if (reason := failure(error)) is None:
+            encodings += tokenizer.encode_batch_fast([item], **options)
+        except BaseException as error:  # a panic in compiled code is not an Exception
+            if (reason := tokenizer_failure(error)) is None:
                 raise
-            text, kind, begin = (
-                (one, "text", "") if isinstance(one, str) else (one[0], "pair", "the pair that begins with ")
-            )
+            is_text = isinstance(item, str)
+            text = item if is_text else item[0]
             shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
-            what = f"the tokenizer fails on {begin}{shown} ({reason})"
-            raise DataError(
-                what, where="texts", fix=f"Leave this {kind} out, or use another tokenizer"
-            ) from None
-    return found
+            shown = shown if is_text else f"the pair that begins with {shown}"
+            what = f"the tokenizer fails on {shown} ({reason})"
+            fix = f"Leave this {'text' if is_text else 'pair'} out, or use another tokenizer"
+            raise DataError(what, where="texts", fix=fix) from None
+    return encodings
 
 
-def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+def frame_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """Ids of the special tokens that the post-processor adds before and after a text."""
     probe = tokenizer.encode("a")
-    inner = [i for i, special in enumerate(probe.special_tokens_mask) if not special]
+    inner = [i for i, is_special in enumerate(probe.special_tokens_mask) if not is_special]
     start, stop = (inner[0], inner[-1] + 1) if inner else (len(probe.ids), len(probe.ids))
     return probe.ids[:start], probe.ids[stop:]
 
 
-def unknown_for(tokenizer: Tokenizer, noun: str) -> int:
-    """The id of the unknown token, for a text (``noun``) without tokens; DataError if there is none."""
-    if (found := unknown_id(tokenizer)) is None:
+def require_unknown_id(tokenizer: Tokenizer, noun: str) -> int:
+    """The id of the unknown token.
+
+    Args:
+        noun: what has no tokens, for the error message.
+
+    Raises:
+        DataError: the tokenizer has no unknown token.
+    """
+    if (unk_id := unknown_id(tokenizer)) is None:
         what = f"a {noun} has no tokens, and the tokenizer has no unknown token"
         raise DataError(what, where="texts", fix=f"Remove {noun}s without words, or give unk_id")
-    return found
+    return unk_id
 
 
 def unknown_id(tokenizer: Tokenizer) -> int | None:
@@ -431,9 +439,9 @@ def unknown_id(tokenizer: Tokenizer) -> int | None:
 # --- byte-level BPE -------------------------------------------------------------------------------
 # (Sennrich et al., 2016; Radford et al., 2019)
 # The text is split into words with the blank before them, letters become bytes, and frequent pairs are
-# merged. No word is unknown, and decoding restores every character, as needed for BLEU on detokenized text.
+# merged. Every word has tokens, and decoding restores every character. BLEU on detokenized text needs this.
 
-BYTES = 256
+NUM_BYTES = 256
 
 
 def bpe_tokenizer(
@@ -449,10 +457,10 @@ def bpe_tokenizer(
     Raises:
         DataError: ``vocab_size`` has no room for the bytes.
     """
-    least = len(SPECIAL_TOKENS) + BYTES
-    if vocab_size < least:
-        what = f"{vocab_size} entries have no room for {least} special tokens and bytes"
-        raise DataError(what, where="vocab_size", fix=f"Use {least} or more")
+    min_size = len(SPECIAL_TOKENS) + NUM_BYTES
+    if vocab_size < min_size:
+        what = f"{vocab_size} entries have no room for {min_size} special tokens and bytes"
+        raise DataError(what, where="vocab_size", fix=f"Use {min_size} or more")
     tokenizer = Tokenizer(models.BPE())
     steps: list[Any] = [normalizers.NFC()] + ([normalizers.Lowercase()] if lowercase else [])
     tokenizer.normalizer = normalizers.Sequence(steps)
@@ -469,10 +477,10 @@ def bpe_tokenizer(
     return frame_texts(tokenizer)
 
 
-def plain(tokenizer: Tokenizer) -> Tokenizer:
+def ignore_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
     """Make the tokenizer read "[MASK]" in a text as six characters, not as a special token; return it.
 
-    Tokenizer files do not store this setting, so it is set again after loading.
+    Tokenizer files do not store this setting, so callers set it again after loading.
     """
     tokenizer.encode_special_tokens = True
     return tokenizer
@@ -487,14 +495,14 @@ def detokenize(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
 # tokens of a text     [CLS] a b c d e f g [SEP]        max_length 6, stride 2
 # windows              [CLS] a b c d [SEP]
 #                          [CLS] c d e f [SEP]
-#                            [CLS] d e f g [SEP]         the last one ends with the text
+#                            [CLS] d e f g [SEP]         the last window ends with the text
 
-ENDLESS = 2**40  # a max_length that truncates nothing
+UNLIMITED = 2**40  # a max_length that does not truncate any text
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Token ids of w windows of n texts; ``owners=None``: each text is one window."""
+    """Token ids of w windows of n texts; ``owners=None``: each text has one window."""
 
     table: TokenTable
     texts: int
@@ -502,7 +510,7 @@ class Windows:
 
     @property
     def truncated(self) -> np.ndarray:
-        """Which texts are truncated, ``[n]`` bool; none if long texts are read in windows."""
+        """Which texts are truncated, ``[n]`` bool; all false if long texts are read in windows."""
         return self.table.truncated if self.owners is None else np.zeros(self.texts, bool)
 
 
@@ -520,7 +528,7 @@ def encode_windows(
     clean: Clean = "none",
     add_special_tokens: bool = True,
 ) -> Windows:
-    """Encode texts as windows; a text that fits has one window, encoded as by ``encode``.
+    """Encode texts as windows; a text that fits has one window, with the ids of ``encode``.
 
     Args:
         max_length: maximum number of tokens of a window, including special tokens.
@@ -537,18 +545,19 @@ def encode_windows(
         what = f"a stride of {step} leaves out tokens between windows of {size}"
         raise ConfigError(what, where="window_stride", fix=f"Use 1 to {size}")
     check_room(max_length, special)
-    whole = encode(tokenizer, texts, max_length=ENDLESS, clean=clean, add_special_tokens=add_special_tokens)
-    if (whole.lengths <= max_length).all():
-        return Windows(whole, len(texts))
-    head, tail = frame_of(tokenizer) if add_special_tokens else ([], [])
+    table = encode(tokenizer, texts, max_length=UNLIMITED, clean=clean, add_special_tokens=add_special_tokens)
+    if (table.lengths <= max_length).all():
+        return Windows(table, len(texts))
+    head, tail = frame_ids(tokenizer) if add_special_tokens else ([], [])
     rows: list[list[int]] = []
     owners: list[int] = []
     for i in range(len(texts)):
-        row = whole[i].tolist()
+        row = table[i].tolist()
         windows = [row]
         if len(row) > max_length:
             inner = row[len(head) : len(row) - len(tail)]
-            windows = [[*head, *inner[at : at + size], *tail] for at in window_starts(len(inner), size, step)]
+            starts = window_starts(len(inner), size, step)
+            windows = [[*head, *inner[start : start + size], *tail] for start in starts]
         rows += windows
         owners += [i] * len(windows)
     return Windows(TokenTable.of(rows), len(texts), np.asarray(owners, np.int64))

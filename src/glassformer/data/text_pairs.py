@@ -22,9 +22,9 @@ from glassformer.data.text import (
     check_room,
     clean_text,
     encode,
-    encodings,
-    uncut,
-    unknown_for,
+    encode_batch,
+    require_unknown_id,
+    without_truncation,
 )
 from glassformer.errors import ConfigError, DataError, UnequalLengthsError, WrongInputError
 
@@ -176,18 +176,18 @@ def encode_pairs(
     Raises:
         DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
     """
-    tokenizer = uncut(tokenizer)
+    tokenizer = without_truncation(tokenizer)
     check_room(max_length, tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0, texts=2)
     tables: list[TokenTable] = []
     for start in range(0, len(pairs), chunk):
         sides = [cleaned_sides(pair, clean) for pair in pairs[start : start + chunk]]
-        found = encodings(tokenizer, sides, add_special_tokens)
+        found = encode_batch(tokenizer, sides, add_special_tokens)
         truncated = [len(encoding.ids) > max_length for encoding in found]
         for i in np.flatnonzero(truncated).tolist():
             found[i] = cut_pair(tokenizer, sides[i], max_length, add_special_tokens, keep_second)
         rows, kinds = [encoding.ids for encoding in found], [encoding.type_ids for encoding in found]
         for i in [i for i, row in enumerate(rows) if not row]:
-            rows[i], kinds[i] = [unknown_for(tokenizer, "pair") if unk_id is None else unk_id], [0]
+            rows[i], kinds[i] = [require_unknown_id(tokenizer, "pair") if unk_id is None else unk_id], [0]
         tables.append(TokenTable.of(rows, truncated, kinds))
     return TokenTable.joined(tables or [TokenTable.of([], segments=[])])
 

@@ -19,7 +19,7 @@ from glassformer.data.sentence_pieces import (
     pieces_to_add,
     read_sentence_pieces,
 )
-from glassformer.data.text import failure, frame_texts
+from glassformer.data.text import frame_texts, tokenizer_failure
 from glassformer.data.tokenizer_checks import MAX_ADDED, MAX_ID, MAX_TOKEN, Invalid, check_definition
 from glassformer.data.vocabulary import (
     CONTINUATION_PREFIX,
@@ -534,7 +534,7 @@ def _build(build: Callable[[], T], where: str, fix: str) -> T:
     except InputError:
         raise
     except BaseException as error:  # a panic is not an Exception
-        if (reason := failure(error)) is None:
+        if (reason := tokenizer_failure(error)) is None:
             raise
         raise CheckpointError(f"not a tokenizer ({reason})", where=where, fix=fix) from None
 
@@ -554,7 +554,7 @@ def _test_tokenizer(tokenizer: Tokenizer, where: str) -> None:
         for index in range(0, num_ids, max(1, num_ids // MAX_TEST_IDS)):
             tokenizer.decode([index], skip_special_tokens=False)
     except BaseException as error:  # a panic is not an Exception
-        if (reason := failure(error)) is None:
+        if (reason := tokenizer_failure(error)) is None:
             raise
         what = f"not a usable tokenizer: it fails on a short text ({reason})"
         raise CheckpointError(what, where=where, fix="Download it again, or do not use it") from None

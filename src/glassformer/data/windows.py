@@ -25,7 +25,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.data.questions import Answers, Question
-from glassformer.data.text import TokenTable, check_room, frame_of, unknown_id
+from glassformer.data.text import TokenTable, check_room, frame_ids, unknown_id
 from glassformer.data.vocabulary import clean_offsets, trim_offsets
 from glassformer.errors import DataError
 
@@ -248,7 +248,7 @@ def encode_words(
     Raises:
         DataError: no room besides the special tokens, or a word has no tokens and there is no unknown token.
     """
-    before, behind = frame_of(tokenizer)
+    before, behind = frame_ids(tokenizer)
     check_room(max_length, len(before) + len(behind))
     room = max_length - len(before) - len(behind)
     windows: list[list[int]] = []

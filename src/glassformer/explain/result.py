@@ -69,7 +69,9 @@ def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
         own = word_ids(encoding, rows, text)
         words[[places[i] for i in rows]] = np.where(own >= 0, own + count, -1)
         count += int(own.max(initial=-1)) + 1
-        for i, (start, stop) in zip(rows, clean_offsets(text, (encoding.offsets[i] for i in rows)), strict=True):
+        for i, (start, stop) in zip(
+            rows, clean_offsets(text, (encoding.offsets[i] for i in rows)), strict=True
+        ):
             offsets[places[i]] = (start + side * behind, stop + side * behind) if stop > start else (0, 0)
     names = [encoding.tokens[i] for i in kept]
     return Tokens(shown, names, offsets, ids, words, sides[kept], table.segments)

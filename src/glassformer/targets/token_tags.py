@@ -20,12 +20,12 @@ from glassformer.data.tags import (
     NOT_TAGGED,
     Scheme,
     Span,
-    drop_untagged,
-    tag_kind,
-    repair_tags,
     detect_scheme,
-    tags_to_spans,
+    drop_untagged,
+    repair_tags,
+    tag_kind,
     tagged_positions,
+    tags_to_spans,
 )
 from glassformer.evaluate.compare import Statistic, ratio_of, span_f1_of
 from glassformer.evaluate.intervals import share_interval

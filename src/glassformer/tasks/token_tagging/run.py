@@ -25,12 +25,12 @@ from glassformer.data.tags import (
     Scheme,
     Span,
     check_words,
-    tag_classes,
-    tag_kind,
     read_tags,
     repair_tags,
-    tags_to_spans,
+    tag_classes,
+    tag_kind,
     tagged_positions,
+    tags_to_spans,
 )
 from glassformer.errors import OneClassError, TooFewExamplesError
 from glassformer.inputs.texts import TINY_TEXTS

@@ -28,7 +28,7 @@ from glassformer.data.text import (
     bpe_tokenizer,
     detokenize,
     encode,
-    plain,
+    ignore_special_tokens,
     word_tokenizer,
     wordpiece_tokenizer,
 )
@@ -277,8 +277,8 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
         return {"truncated": self.truncated_}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.source_tokenizer_ = plain(load_tokenizer(folder / "source_tokenizer.json"))
-        self.target_tokenizer_ = plain(load_tokenizer(folder / "target_tokenizer.json"))
+        self.source_tokenizer_ = ignore_special_tokens(load_tokenizer(folder / "source_tokenizer.json"))
+        self.target_tokenizer_ = ignore_special_tokens(load_tokenizer(folder / "target_tokenizer.json"))
         self.truncated_ = about["truncated"]
 
     def check_parts(self, folder: Path) -> None:
@@ -297,9 +297,11 @@ def build_tokenizers(
     kinds = {"bpe": bpe_tokenizer, "wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
     options = {"vocab_size": text.vocab_size, "min_count": text.min_count, "lowercase": text.lowercase}
     if text.shared_vocabulary:
-        both = plain(kinds[text.tokenizer]([*source, *target], **options))
+        both = ignore_special_tokens(kinds[text.tokenizer]([*source, *target], **options))
         return both, both
-    return plain(kinds[text.tokenizer](source, **options)), plain(kinds[text.tokenizer](target, **options))
+    return ignore_special_tokens(kinds[text.tokenizer](source, **options)), ignore_special_tokens(
+        kinds[text.tokenizer](target, **options)
+    )
 
 
 def build_seq2seq(
