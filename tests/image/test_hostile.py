@@ -12,7 +12,7 @@ from PIL import Image
 
 from glassformer.data import image_bounds as bounds
 from glassformer.data.image import open_image
-from glassformer.data.image_bounds import MAX_TAGS, check_tags
+from glassformer.data.image_bounds import MAX_TAGS, check_tiff_tags
 from glassformer.errors import DataError
 
 from ..benchmark_tools import benchmark
@@ -95,7 +95,7 @@ def test_segments_chunks_profiles_and_blocks_are_counted(made):
     most = bounds.MAX_SEGMENTS
     assert open_image(jpeg[:2] + remark * (most - 20) + jpeg[2:]).size == (67, 53)
     refused(jpeg[:2] + remark * (most + 1) + jpeg[2:], "segments")
-    refused(jpeg[:2] + remark + b"\0" * (bounds.MAX_JUNK + 1) + jpeg[2:], "bytes between")
+    refused(jpeg[:2] + remark + b"\0" * (bounds.MAX_SKIPPED + 1) + jpeg[2:], "bytes between")
     exif = made["segment"](0xE1, b"Exif\0\0" + bytes(65_000))
     refused(jpeg[:2] + exif * 70 + jpeg[2:], "EXIF")
     refused(chunk(png, *[(b"iCCP", b"a\0\0b")] * (bounds.MAX_PROFILES + 1)), "profiles")
@@ -116,8 +116,11 @@ def test_metadata_holds_no_more_than_it_has(made):
     refused(made["with_chunks"](png, (b"zTXt", text)), "that claim to have")
     refused(encoded(Image.fromarray(RGB), "WEBP", exif=same), "that claim to have")
     with pytest.raises(DataError, match="entries"):
-        check_tags(ifd([(i, 3, 1, u32(1)) for i in range(MAX_TAGS + 1)]), "x")
-    assert check_tags(ifd([(34665, 4, 1, u32(8)), (34853, 4, 1, u32(8))], 8), "x") == {34665: 8, 34853: 8}
+        check_tiff_tags(ifd([(i, 3, 1, u32(1)) for i in range(MAX_TAGS + 1)]), "x")
+    assert check_tiff_tags(ifd([(34665, 4, 1, u32(8)), (34853, 4, 1, u32(8))], 8), "x") == {
+        34665: 8,
+        34853: 8,
+    }
 
 
 def test_orientation_that_is_none_leaves_the_picture_as_it_is(made):

@@ -22,8 +22,15 @@ import numpy as np
 
 from glassformer.data.checks import is_missing, place
 from glassformer.data.files import is_clutter
-from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tags
-from glassformer.data.image_range import FEW, RangeError, eight_bits, few_bits, scaled, white_of
+from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tiff_tags
+from glassformer.data.image_range import (
+    MAX_UNCLEAR,
+    RangeError,
+    few_bits_error,
+    resolve_white,
+    scale_to_uint8,
+    to_eight_bits,
+)
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.data.rejected import join_fixes
 from glassformer.errors import (
@@ -91,8 +98,8 @@ class Brightest:
         """The ``image_range`` for a model trained on these images: ``full`` if a pixel is bright enough."""
         if image_range is not None or not self.pixel:
             return image_range
-        if self.pixel <= FEW:
-            what, fix = few_bits(self.pixel)
+        if self.pixel <= MAX_UNCLEAR:
+            what, fix = few_bits_error(self.pixel)
             raise BadImageError(f"{what} ({self.images:,} such images)", where=self.where, fix=fix)
         return "full"
 
@@ -359,7 +366,7 @@ def _decoded(image: Image, reading: _Reading, content: bytes = b"") -> Image:
     from PIL import Image
 
     image.load()
-    upright = eight_bits(_upright(image, reading.where), image, content, *reading.white)
+    upright = to_eight_bits(_upright(image, reading.where), image, content, *reading.white)
     mode, transparent = upright.mode, "transparency" in upright.info
     if transparent or mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         rgba = upright if mode == "RGBA" and not transparent else upright.convert("RGBA")
@@ -375,7 +382,7 @@ def _upright(image: Image, where: str) -> Image:
 
     info = image.info
     if isinstance(block := info.get("exif") or _exif_in_text(info.get("Raw profile type exif")), bytes):
-        check_tags(block, where)
+        check_tiff_tags(block, where)
     try:
         turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
     except Exception:  # damaged metadata; the pixels are usable
@@ -420,7 +427,7 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
         raise BadImageError(what, where=where, fix="Arrays are [H, W, C], tensors [C, H, W]")
     if array.dtype != np.uint8:
         with decoding(where):
-            array = scaled(array, white_of(array, *reading.white))
+            array = scale_to_uint8(array, resolve_white(array, *reading.white))
     if channels == 1:
         return np.repeat(array, 3, axis=2)
     if channels == 4:

@@ -13,7 +13,7 @@ from glassformer.data.copies import Thumbnails, digest, near_duplicates
 from glassformer.data.doctor_checks import multi_labels, odd_labels, run_checks, twin_classes, unlabeled_names
 from glassformer.data.findings import DoctorReport, Finding, finding_of
 from glassformer.data.image import DIM, SKIP, Brightest, Header, read_header
-from glassformer.data.image_range import FEW, FULL, likely_white
+from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, absent_classes
 from glassformer.data.label_sets import are_sets, flat_labels
 from glassformer.data.rejected import RejectedRow
@@ -212,9 +212,11 @@ def _shapes(name: str, split: ImageSplit, headers: Mapping[int, Header], transfo
 def _range(name: str, headers: Mapping[int, Header], brightest: Brightest) -> Iterable[Finding]:
     """Warn if the brightest pixel is far below white: the white level is unknown, or all images are dark."""
     n, shown = brightest.images, (brightest.where,) if brightest.where else ()
-    wide = f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is {brightest.pixel:,} of {FULL:,}"
+    wide = (
+        f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is {brightest.pixel:,} of {WHITE_16:,}"
+    )
     fix = f"give the value of white with --set image_range={likely_white(brightest.pixel)}"
-    if 0 < brightest.pixel <= FEW:
+    if 0 < brightest.pixel <= MAX_UNCLEAR:
         yield Finding(
             "warning", "range", f"{wide}: an error in training, since they look black", n, shown, fix
         )

@@ -1,9 +1,9 @@
-"""Convert images of more than 8 bits per channel to 8 bits. Exported scripts include a copy of this code.
+"""Convert images of more than 8 bits to 8 bits.
 
-An image of 16 or 32 bits rarely states how many bits it uses: 12 bits of a camera read as 16 are nearly
-black. White is the value that the file states, otherwise ``image_range``: a number; "full": 65,535; None:
-65,535 for an image with a pixel above ``FEW``, and an error for other images. An image is never scaled by its
-own maximum.
+Exported scripts include a copy of this code. An image of 16 or 32 bits rarely states how many bits it uses:
+12 bits of a camera are nearly black if they are read as 16 bits. White is the value that the file states,
+otherwise ``image_range``: a number; "full": 65,535; None: 65,535 for an image with a pixel above
+``MAX_UNCLEAR``, and an error for other images. An image is never scaled by its own maximum.
 """
 
 from __future__ import annotations
@@ -15,94 +15,98 @@ from typing import Any
 
 import numpy as np
 
-FULL = 65_535  # white of 16 bits
-FEW = 4_095  # a brightest pixel up to this value may be white, with 12 bits or fewer
-FEWER_BITS = {2**bits - 1 for bits in range(8, 16)}  # values of white that a file can state
+WHITE_16 = 65_535  # white of 16 bits
+MAX_UNCLEAR = 4_095  # a brightest pixel up to this value may be white in an image of 12 bits or fewer
+STATED_WHITES = {2**bits - 1 for bits in range(8, 16)}  # values of white that a file can state
+FIX_RANGE = "Save the image with 8 or 16 bits, or set image_range to the value of white"
 
 
 class RangeError(ValueError):
-    """Pixels are outside of the range, or the range is unknown."""
+    """Pixels are outside the range, or the range is unknown."""
 
     def __init__(self, what: str, fix: str):
         super().__init__(f"{what}. {fix}")
         self.what, self.fix = what, fix
 
 
-def eight_bits(image: Any, opened: Any, content: bytes, image_range: Any, note: Any = None) -> Any:
+def to_eight_bits(image: Any, opened: Any, content: bytes, image_range: Any, on_unclear: Any = None) -> Any:
     """Convert a decoded image to 8 bits per channel, with white at 255.
 
     Args:
         opened: the image as opened by Pillow, with its tags.
         content: the bytes of its file; empty if unknown.
-        note: called with the brightest pixel if white is unknown, instead of an error.
+        on_unclear: called with the brightest pixel if white is unknown; None: raise an error.
     """
     from PIL import Image
 
     if image.mode != "F" and not image.mode.startswith("I"):
-        return _color(image, opened, content, image_range, note)
-    wide = np.asarray(image)
-    white = stated_white(opened, content, wide) or white_of(wide, image_range, note)
-    seen, clear = scaled(wide, white), image.info.get("transparency")
-    return Image.fromarray(np.where(wide == clear, np.uint8(255), seen) if isinstance(clear, int) else seen)
+        return _color_to_eight_bits(image, opened, content, image_range, on_unclear)
+    pixels = np.asarray(image)
+    white = stated_white(opened, content, pixels) or resolve_white(pixels, image_range, on_unclear)
+    scaled, transparent = scale_to_uint8(pixels, white), image.info.get("transparency")
+    if isinstance(transparent, int):
+        scaled[pixels == transparent] = 255
+    return Image.fromarray(scaled)
 
 
-def scaled(wide: np.ndarray, white: float) -> np.ndarray:
+def scale_to_uint8(pixels: np.ndarray, white: float) -> np.ndarray:
     """Scale pixels of any type to uint8; if white is 65,535, keep the upper 8 bits."""
-    low, high = float(wide.min()), float(wide.max())
+    low, high = float(pixels.min()), float(pixels.max())
     if not 0 <= low <= high <= white:
-        raise RangeError(
-            f"pixels from {low:,.10g} to {high:,.10g}, where 0 is black and {white:,.10g} is white",
-            "Save the image with 8 or 16 bits, or set image_range to the value of white",
-        )
-    if white == FULL and wide.dtype.kind in "iu":
-        return (wide >> 8).astype(np.uint8)
-    shares = np.multiply(wide, 255 / white, dtype=np.float32)  # fp64 could take half a gigabyte
-    return np.rint(shares, out=shares).astype(np.uint8)
+        what = f"pixels from {low:,.10g} to {high:,.10g}, where 0 is black and {white:,.10g} is white"
+        raise RangeError(what, FIX_RANGE)
+    if white == WHITE_16 and pixels.dtype.kind in "iu":
+        return (pixels >> 8).astype(np.uint8)
+    scaled = np.multiply(pixels, 255 / white, dtype=np.float32)  # fp64 could need half a gigabyte
+    return np.rint(scaled, out=scaled).astype(np.uint8)
 
 
-def white_of(wide: np.ndarray, image_range: Any, note: Any = None) -> float:
+def resolve_white(pixels: np.ndarray, image_range: Any, on_unclear: Any = None) -> float:
     """The value of white if the file does not state it."""
     if isinstance(image_range, int | float):
         return image_range
-    if wide.dtype.kind == "f":
-        fix = "Save the image with 8 or 16 bits, or set image_range to the value of white"
-        raise RangeError("has floating-point pixels, whose range is unknown", fix)
-    high = int(wide.max())
-    if note is not None:
-        note(high)
-    elif image_range is None and 0 < high <= FEW:
-        raise RangeError(*few_bits(high))
-    return FULL
+    if pixels.dtype.kind == "f":
+        raise RangeError("has floating-point pixels, whose range is unknown", FIX_RANGE)
+    brightest = int(pixels.max())
+    if on_unclear is not None:
+        on_unclear(brightest)
+    elif image_range is None and 0 < brightest <= MAX_UNCLEAR:
+        raise RangeError(*few_bits_error(brightest))
+    return WHITE_16
 
 
-def few_bits(high: int) -> tuple[str, str]:
+def few_bits_error(brightest: int) -> tuple[str, str]:
     """The error message and the fix if the brightest pixel of 16 bits would be nearly black."""
-    white = likely_white(high)
+    white, full = likely_white(brightest), WHITE_16
     return (
-        f"the brightest pixel is {high:,} of {FULL:,}: a dark image, or fewer bits in a file of 16 or 32",
-        f"Save it with 8 bits, or fit with image_range={white} if that is white, {FULL} if images are dark",
+        f"the brightest pixel is {brightest:,} of {full:,}: a dark image, or fewer bits in a file of 16 or 32",
+        f"Save it with 8 bits, or fit with image_range={white} if that is white, {full} if images are dark",
     )
 
 
-def likely_white(high: int) -> int:
-    """The lowest maximum value of 8, 10, 12, 14 or 16 bits that is not below ``high``."""
-    return next((2**bits - 1 for bits in (8, 10, 12, 14) if high < 2**bits), FULL)
+def likely_white(brightest: int) -> int:
+    """The lowest maximum value of 8, 10, 12, 14 or 16 bits that is not below ``brightest``."""
+    return next((2**bits - 1 for bits in (8, 10, 12, 14) if brightest < 2**bits), WHITE_16)
 
 
-def stated_white(opened: Any, content: bytes, wide: np.ndarray) -> float | None:
-    """The value of white that the file states, if below the maximum of its pixel type; otherwise None."""
-    if opened.format == "PPM":  # already scaled by Pillow, by the maximum that the file states
-        return FULL if _ppm_white(content) not in (None, FULL) else None
+def stated_white(opened: Any, content: bytes, pixels: np.ndarray) -> float | None:
+    """The value of white that the file states; None if unknown, or the maximum of the pixel type."""
+    if opened.format == "PPM":  # Pillow has scaled it by the maximum that the file states
+        return WHITE_16 if _ppm_white(content) not in (None, WHITE_16) else None
     if hasattr(opened, "tag_v2"):
         return _tiff_white(opened.tag_v2)
-    at = content.find(b"\0\0\0\1sBIT", 8, max(content.find(b"IDAT"), 0)) if opened.format == "PNG" else -1
-    bits = content[at + 8] if at > 0 else 16
-    if not 0 < bits < 16 or wide.max() >= 1 << bits:
-        return FULL if 0 < bits < 16 else None  # by the PNG specification, fewer bits are scaled up to 16
-    values, most = np.unique(wide).astype(np.float64), 2**bits - 1
-    by_rule = not (values % (1 << (16 - bits))).any()
-    by_rule |= bool((np.rint(np.rint(values * most / FULL) * FULL / most) == values).all())
-    return None if by_rule else most  # not scaled up: white is the maximum of the stated bits
+    if opened.format != "PNG":
+        return None
+    start = content.find(b"\0\0\0\1sBIT", 8, max(content.find(b"IDAT"), 0))
+    bits = content[start + 8] if start > 0 else 16
+    if not 0 < bits < 16:
+        return None
+    if pixels.max() >= 1 << bits:  # by the PNG specification, fewer bits are scaled up to 16
+        return WHITE_16
+    values, top = np.unique(pixels).astype(np.float64), 2**bits - 1
+    is_shifted = not (values % (1 << (16 - bits))).any()
+    is_scaled = (np.rint(np.rint(values * top / WHITE_16) * WHITE_16 / top) == values).all()
+    return None if is_shifted or is_scaled else top
 
 
 def _tiff_white(tags: Any) -> float | None:
@@ -113,8 +117,9 @@ def _tiff_white(tags: Any) -> float | None:
         return value[0] if isinstance(value, tuple) and value else value
 
     ome = re.search(r'<OME.*?SignificantBits="(\d{1,2})"', str(first(270)), re.DOTALL)
-    found = [2 ** int(first(258) or 1) - 1, 2 ** int(ome[1]) - 1 if ome else None, first(281), first(341)]
-    return next((int(white) for white in found if white in FEWER_BITS), None)
+    all_bits = [first(258) or 1, *([ome[1]] if ome else [])]
+    candidates = [*(2 ** int(bits) - 1 for bits in all_bits), first(281), first(341)]
+    return next((int(white) for white in candidates if white in STATED_WHITES), None)
 
 
 def _ppm_white(content: bytes) -> int | None:
@@ -122,54 +127,54 @@ def _ppm_white(content: bytes) -> int | None:
     return int(tokens[3]) if len(tokens) > 3 and tokens[3].isdigit() else None
 
 
-def _color(image: Any, opened: Any, content: bytes, image_range: Any, note: Any) -> Any:
-    """Convert a color image. Pillow returns only the upper 8 of 16 bits, as needed if white is 65,535."""
+def _color_to_eight_bits(image: Any, opened: Any, content: bytes, image_range: Any, on_unclear: Any) -> Any:
+    """Convert a color image. Pillow returns only the upper 8 of 16 bits: correct if white is 65,535."""
     from PIL import Image
 
     tags = getattr(opened, "tag_v2", {})
     if 2 in (tags.get(339) or ()):
         fix = "Save the image with 8 or 16 bits without a sign"
         raise RangeError("has signed 8-bit pixels, which are not supported", fix)
-    deep = {
+    is_deep = {
         "TIFF": lambda: max(tags.get(258) or (1,)) > 8,
         "PNG": lambda: content[24:25] == b"\x10",
-        "PPM": lambda: _ppm_white(content) == FULL,
+        "PPM": lambda: _ppm_white(content) == WHITE_16,
     }
-    if opened.format not in deep or not deep[opened.format]():
+    if opened.format not in is_deep or not is_deep[opened.format]():
         return image
     white = _tiff_white(tags) or image_range
-    if white == FULL or (white == "full" and note is None):
+    if white == WHITE_16 or (white == "full" and on_unclear is None):
         return image
-    wide = _both_bytes(image, content)
-    if wide is None:
-        most = max(high for _, high in image.convert("RGB").getextrema())
-        wide = np.array([max(0, most * 257 - 128)])  # lower bound, since scaling to 8 bits rounds
-    white = white_of(wide[..., :3], white, note)
-    if white == FULL:
+    pixels = _read_sixteen_bits(image, content)
+    if pixels is None:
+        brightest = max(high for _, high in image.convert("RGB").getextrema())
+        pixels = np.array([max(0, brightest * 257 - 128)])  # a lower bound, since scaling to 8 bits rounds
+    white = resolve_white(pixels[..., :3], white, on_unclear)
+    if white == WHITE_16:
         return image
-    if wide.ndim < 3:
-        what = f"this color format is supported only with white at {FULL:,}, but here it is {white:,.10g}"
+    if pixels.ndim < 3:
+        what = f"this color format is supported only with white at {WHITE_16:,}, but here it is {white:,.10g}"
         raise RangeError(what, "Save the image with 8 bits per channel")
-    wide[..., 3:] = np.minimum(wide[..., 3:], int(white))  # the alpha channel may use all bits
-    return Image.fromarray(scaled(wide, white))
+    pixels[..., 3:] = np.minimum(pixels[..., 3:], int(white))  # the alpha channel may use all bits
+    return Image.fromarray(scale_to_uint8(pixels, white))
 
 
-def _both_bytes(image: Any, content: bytes) -> np.ndarray | None:
-    """A color image with all 16 bits; Pillow returns the lower 8 when decoding in the other byte order."""
+def _read_sixteen_bits(image: Any, content: bytes) -> np.ndarray | None:
+    """A color image with all 16 bits. Pillow returns the lower 8 bits if it reads the other byte order."""
     from PIL import Image, ImageOps
 
-    other = Image.open(io.BytesIO(content)) if content else None
-    if other is None or not other.tile or image.mode not in ("RGB", "RGBA"):
+    low_image = Image.open(io.BytesIO(content)) if content else None
+    if low_image is None or not low_image.tile or image.mode not in ("RGB", "RGBA"):
         return None
-    tiles, given = [], list[Any](other.tile)
-    for codec, extents, offset, args in given:
+    tiles = []
+    for tile in list[Any](low_image.tile):
+        codec, extents, offset, args = tile
         mode = args if isinstance(args, str) else args[0]
         if mode not in (f"{image.mode};16{order}" for order in "BLN"):
             return None
         mode = mode[:-1] + ("L" if mode[-1] == "B" else "B")
-        tiles.append((codec, extents, offset, mode if isinstance(args, str) else (mode, *args[1:])))
-    other.tile = [
-        type(tile)(*own) if hasattr(tile, "_fields") else own for tile, own in zip(other.tile, tiles)
-    ]
-    low = ImageOps.exif_transpose(other)
+        values = codec, extents, offset, mode if isinstance(args, str) else (mode, *args[1:])
+        tiles.append(type(tile)(*values) if hasattr(tile, "_fields") else values)
+    low_image.tile = tiles
+    low = ImageOps.exif_transpose(low_image)
     return np.asarray(image).astype(np.uint16) << 8 | np.asarray(low)
