@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glassformer.data.image import files_below, image_files, open_image, refuse_unreadable
+from glassformer.data.image import check_readable, files_below, image_files, open_image
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.kinds import kind_of
@@ -63,7 +63,7 @@ def test_images_of_other_formats_are_counted_and_named(ending, tmp_path):
     with pytest.raises(
         DataError, match=rf"phone0\.{ending}: an? .*not read.*3 of train\. Convert it"
     ) as error:
-        refuse_unreadable(dataset.splits)
+        check_readable(dataset.splits)
     assert "broken=skip" in error.value.fix
     found = findings(dataset)["unreadable"]
     assert (found.severity, found.count) == ("warning", 3)
@@ -90,7 +90,7 @@ def test_the_content_decides_whether_an_image_can_be_read(tmp_path):
     fill(tmp_path, "cat", "dog")
     shutil.move(tmp_path / "cat" / "0.png", tmp_path / "cat" / "0.heic")
     dataset = load_image_dataset(tmp_path)
-    refuse_unreadable(dataset.splits)
+    check_readable(dataset.splits)
     assert sizes(dataset) == {"cat": COUNT, "dog": COUNT}
 
 
@@ -100,7 +100,7 @@ def test_links_that_lead_nowhere_are_counted_and_named(tmp_path):
         (tmp_path / "cat" / f"link{i}.png").symlink_to("/nowhere/a.png")
     dataset = load_image_dataset(tmp_path)
     with pytest.raises(DataError, match=r"link0\.png: a broken link; .*3 of train") as error:
-        refuse_unreadable(dataset.splits)
+        check_readable(dataset.splits)
     assert "/nowhere/a.png" in error.value.fix
     assert findings(dataset)["unreadable"].count == 3
     assert sizes(load_image_dataset(tmp_path, broken="skip")) == {"cat": COUNT, "dog": COUNT}
@@ -180,7 +180,7 @@ def test_endings_of_formats_that_are_read(ending, tmp_path):
     Image.open(tmp_path / "cat" / "0.png").save(tmp_path / "cat" / f"x.{ending}", form)
     dataset = load_image_dataset(tmp_path)
     assert sizes(dataset) == {"cat": COUNT + 1, "dog": COUNT}
-    refuse_unreadable(dataset.splits)
+    check_readable(dataset.splits)
 
 
 @pytest.mark.parametrize("before", ["", ".\\"])
@@ -197,7 +197,7 @@ def test_paths_of_windows_in_a_table(before, ending, tmp_path):
     table = tmp_path / f"mine.{ending}"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     dataset = load_image_dataset(table)
-    refuse_unreadable(dataset.splits)
+    check_readable(dataset.splits)
     assert dataset.splits["train"].images[0] == str(tmp_path / "cat" / "0.png")
     rows = Images().rows(InputRequest([str(table)]))
     assert [row.text for row in rows] == dataset.splits["train"].images
@@ -222,7 +222,7 @@ def test_names_that_lead_nowhere(name, what, tmp_path):
     (tmp_path / "mine.csv").write_text(f"image,label\n{name},cat\n{name},dog\n", encoding="utf-8")
     dataset = load_image_dataset(tmp_path / "mine.csv")
     with pytest.raises(DataError, match=what):
-        refuse_unreadable(dataset.splits)
+        check_readable(dataset.splits)
 
 
 def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):

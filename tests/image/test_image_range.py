@@ -17,7 +17,7 @@ from PIL import Image
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
-from glassformer.data.image import open_image, refuse_unreadable
+from glassformer.data.image import check_readable, open_image
 from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.mending import fixing_options
@@ -415,11 +415,11 @@ def test_a_run_looks_before_it_trains():
     plain = split_of(quarters(8, 3)[0])
     for splits in ({"train": few}, {"train": plain, "test": few}):
         with pytest.raises(DataError, match="brightest pixel"):
-            refuse_unreadable(splits)
-        refuse_unreadable(splits, 4095)
-        refuse_unreadable(splits, "full")
-    refuse_unreadable({"train": full, "test": few})
-    refuse_unreadable({"train": plain, "test": full})
+            check_readable(splits)
+        check_readable(splits, 4095)
+        check_readable(splits, "full")
+    check_readable({"train": full, "test": few})
+    check_readable({"train": plain, "test": full})
 
 
 # --- the command line, and exports ----------------------------------------------------------------

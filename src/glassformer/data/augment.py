@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import nearest
-from glassformer.data.image import Brightest, open_image
+from glassformer.data.image import BrightestPixel, open_image
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import BadValueError
 
@@ -372,9 +372,9 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -
 
     columns = sheet_columns(level)
     side = min(SIDE, max(max(open_image(picture).size) for picture in pictures))
-    brightest = Brightest()
+    brightest = BrightestPixel()
     table = read_pictures(pictures, ImageTransform((side, side)), origin, brightest=brightest)
-    brightest.settle(None)
+    brightest.resolve_range(None)
     original = torch.from_numpy(table.pixels)
     results = []
     for name in columns:

@@ -18,7 +18,7 @@ import numpy as np
 
 from glassformer.data.checks import is_missing
 from glassformer.data.dataset import Split
-from glassformer.data.image import ImageRange, file_of, open_image
+from glassformer.data.image import ImageRange, open_image, unwrap_record
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair
 from glassformer.errors import DataError
@@ -45,7 +45,7 @@ def case_insensitive_key(text: str) -> str:
 
 def digest(image: Any) -> str:
     """SHA-256 of an image's file, or of its pixels; empty if it is missing."""
-    image = file_of(image)
+    image = unwrap_record(image)
     if isinstance(image, str | bytes) and (not image or is_missing(image)):
         return ""
     if isinstance(image, str | os.PathLike):

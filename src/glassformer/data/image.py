@@ -1,4 +1,4 @@
-"""Decode images of any source to upright 8-bit RGB, and find unreadable images.
+"""Decode images to upright 8-bit RGB, and find unreadable images.
 
 An image is a path, the bytes of a file, an open file (``open(path, "rb")``, ``BytesIO``, an upload), a
 ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8 tensor ``[C, H, W]``, or a mapping with
@@ -51,61 +51,50 @@ if TYPE_CHECKING:
 
 
 ImageRange = float | Literal["full"] | None
-MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder needs four copies
-MAX_BYTES = 256 * 2**20  # maximum size of a file
-MAX_RATIO = 64  # maximum ratio of the sides; more is a line, which is expensive to scale
+OnUnclear = Callable[[int], None] | None  # called with the brightest pixel of an image with unknown white
+MAX_WEBP_PIXELS = 30_000_000  # fewer than MAX_PIXELS, since the decoder of WebP needs four copies
+MAX_BYTES = 256 * 2**20  # of a file
+MAX_SIDE_RATIO = 64  # a narrower image is a line, which is expensive to scale
 SUFFIXES = ".jpg .jpeg .png .gif .bmp .webp .tif .tiff .ppm .pgm .jfif .jpe .apng .pbm .pnm .tga".split()
-# Extensions of unsupported image formats: such files count as unreadable images and are not silently ignored.
-NOT_READ = (
+# Extensions of unsupported image formats. Such files count as unreadable images, so users learn about them.
+UNSUPPORTED_SUFFIXES = (
     ".heic .heif .hif .avif .jp2 .j2k .jpx .jxl .psd .svg .ico .dcm .dng .cr2 .cr3 .nef .arw .orf .raf .rw2"
 ).split()
-# Formats that Pillow decodes itself; EPS and others would start another program. ICO is excluded because it
-# is decoded on opening, before its size can be checked.
+# Formats that Pillow decodes itself; for EPS and others it would start another program. Pillow decodes ICO on
+# opening, before its size can be checked.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
 WHITE = (255, 255, 255)  # background of transparent pixels
 ORIENTATION = 0x0112  # EXIF tag
-TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # tag value -> Pillow's ``Transpose`` that undoes it
+TRANSPOSES = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # tag value -> Pillow's ``Transpose`` that undoes it
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Settings for converting the pixels of one image to 8 bits."""
-
-    where: str
-    image_range: ImageRange
-    brightest: Brightest | None
-
-    @property
-    def white(self) -> tuple[ImageRange, Callable[[int], None] | None]:
-        """The arguments ``image_range`` and ``note`` of ``image_range.eight_bits`` and ``white_of``."""
-        note = None if self.brightest is None else partial(self.brightest.note, where=self.where)
-        return self.image_range, note
-
-
-class Brightest:
+class BrightestPixel:
     """Records the brightest pixel of images of more than 8 bits with unknown white; 0: no such images."""
 
     def __init__(self) -> None:
-        self.pixel, self.images, self.where = 0, 0, ""
+        self.pixel, self.num_images, self.where = 0, 0, ""
 
-    def note(self, pixel: int, where: str) -> None:
-        """Record an image."""
-        self.images += 1
+    def record(self, pixel: int, where: str) -> None:
+        """Record an image with its brightest pixel."""
+        self.num_images += 1
         if pixel > self.pixel:
             self.pixel, self.where = pixel, where
 
-    def settle(self, image_range: ImageRange) -> ImageRange:
+    def resolve_range(self, image_range: ImageRange) -> ImageRange:
         """The ``image_range`` for a model trained on these images: ``full`` if a pixel is bright enough."""
         if image_range is not None or not self.pixel:
             return image_range
         if self.pixel <= MAX_UNCLEAR:
             what, fix = few_bits_error(self.pixel)
-            raise BadImageError(f"{what} ({self.images:,} such images)", where=self.where, fix=fix)
+            raise BadImageError(f"{what} ({self.num_images:,} such images)", where=self.where, fix=fix)
         return "full"
 
 
 def open_image(
-    source: Any, where: str = "picture", image_range: ImageRange = "full", brightest: Brightest | None = None
+    source: Any,
+    where: str = "picture",
+    image_range: ImageRange = "full",
+    brightest: BrightestPixel | None = None,
 ) -> Image:
     """Open any image as an upright ``PIL.Image`` in mode RGB.
 
@@ -115,29 +104,29 @@ def open_image(
     Args:
         image_range: the value of white for images of more than 8 bits that do not state it: a number; "full":
             65,535; None: 65,535, and an error for an image that would be nearly black.
-        brightest: records images whose white level is unknown; then such an image is not an error.
+        brightest: records images whose white level is unknown, instead of an error.
 
     Raises:
         DataError: not an image, truncated, damaged, too large to decode safely, or in an unsupported format.
     """
     from PIL import Image
 
-    reading = _Reading(where, image_range, brightest)
-    if isinstance(source, Image.Image):
-        _check_size(source.size, where)
-        with decoding(where):
-            decoded = _decoded(source, reading)
-        return decoded.copy() if decoded is source else decoded
-    source = file_of(in_memory(source, where))
+    source = unwrap_record(read_stream(source, where))
     if isinstance(source, str | os.PathLike):
         where = where if where != "picture" else str(source)
-        reading = replace(reading, where=where)
         source = _read_file(Path(source).expanduser())
+    on_unclear = None if brightest is None else partial(brightest.record, where=where)
+    if isinstance(source, Image.Image):
+        _check_size(source.size, where)
+        with decoder_errors(where):
+            rgb = _to_rgb(source, b"", where, image_range, on_unclear)
+        return rgb.copy() if rgb is source else rgb
     if isinstance(source, bytes | bytearray | memoryview):
-        with decoding(where):
-            return _decoded(opened(bytes(source), where), reading, bytes(source))
+        content = bytes(source)
+        with decoder_errors(where):
+            return _to_rgb(open_file(content, where), content, where, image_range, on_unclear)
     if hasattr(source, "detach") or isinstance(source, np.ndarray):
-        return Image.fromarray(_from_array(source, reading))
+        return Image.fromarray(_array_to_rgb(source, where, image_range, on_unclear))
     if is_missing(source):
         raise MissingValueError("the image is missing", where=where, fix="Remove the row")
     fix = "Give a path, an open file, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]"
@@ -147,8 +136,8 @@ def open_image(
 def image_files(folder: Path) -> list[Path]:
     """All files in a folder tree with the extension of an image, sorted by name.
 
-    This includes unreadable images (HEIC, broken links), which raise an error in use, but not hidden files
-    and files that other programs leave among data (``._x.png``, ``__MACOSX``).
+    Unreadable images (HEIC, broken links) are included and raise an error in use. Hidden files and files that
+    other programs leave among data (``._x.png``, ``__MACOSX``) are not included.
 
     Raises:
         DataError: no permission to read a folder.
@@ -158,7 +147,7 @@ def image_files(folder: Path) -> list[Path]:
 
 def is_image_name(path: str | Path) -> bool:
     """Whether a file has the extension of an image, supported or not."""
-    return str(path).lower().endswith((*SUFFIXES, *NOT_READ))
+    return str(path).lower().endswith((*SUFFIXES, *UNSUPPORTED_SUFFIXES))
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -168,13 +157,13 @@ def files_below(folder: Path) -> list[Path]:
         what = f"the folder cannot be read: {error.strerror}"
         raise CannotReadError(what, where=str(error.filename), fix="Check its permissions")
 
-    paths, seen = [], set()
+    paths, visited = [], set()
     for name, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
         folder_path = Path(name)
-        seen.add(os.path.realpath(folder_path))  # links may form a cycle
+        visited.add(os.path.realpath(folder_path))  # links may form a cycle
         paths += [path for path in map(folder_path.joinpath, files) if not is_clutter(path)]
-        inner = [sub for sub in folders if not is_clutter(folder_path / sub)]
-        folders[:] = [sub for sub in inner if os.path.realpath(folder_path / sub) not in seen]
+        subfolders = [sub for sub in folders if not is_clutter(folder_path / sub)]
+        folders[:] = [sub for sub in subfolders if os.path.realpath(folder_path / sub) not in visited]
     return sorted(path for path in paths if path.is_file() or path.is_symlink())
 
 
@@ -193,21 +182,23 @@ def check_images(
         raise DataError("one image where a list is expected", where=origin, fix="Put the image into a list")
     shape = None if table_of(images) is not None else getattr(images, "shape", None)
     if shape is not None and len(shape) in (2, 3) and str(getattr(images, "dtype", "")) != "object":
-        array = isinstance(images, np.ndarray)
-        if not (array and len(shape) == 3 and shape[2] not in (1, 3, 4)):
+        is_array = isinstance(images, np.ndarray)
+        if not (is_array and len(shape) == 3 and shape[2] not in (1, 3, 4)):
             what = f"{tuple(shape)} is one image where a list is expected"
-            raise BadImageError(what, where=origin, fix=f"Give {'[n, H, W, C]' if array else '[n, C, H, W]'}")
-    given = read_rows(images, origin, "images", whole=is_record)
-    checked = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(given)]
+            raise BadImageError(
+                what, where=origin, fix=f"Give {'[n, H, W, C]' if is_array else '[n, C, H, W]'}"
+            )
+    sources = read_rows(images, origin, "images", whole=is_record)
+    checked = [read_stream(source, place(origin, i, rows)) for i, source in enumerate(sources)]
     if not checked:
         raise MissingValueError("there are no images", where=origin, fix="Give at least one image")
     return checked
 
 
-def in_memory(source: Any, where: str) -> Any:
-    """Read an open file into a mapping of its bytes and its name; return anything else unchanged.
+def read_stream(source: Any, where: str) -> Any:
+    """Read an open file into a mapping of its bytes and its name; return any other source unchanged.
 
-    The whole file is read, from its start; it stays open at its previous position.
+    The whole file is read, from its start. It stays open at its previous position.
 
     Raises:
         DataError: the file is closed, opened as text, empty, too large, or cannot be read.
@@ -224,9 +215,8 @@ def in_memory(source: Any, where: str) -> Any:
     except (OSError, AttributeError, NotImplementedError):  # a pipe is read from its current position
         position = None
     except ValueError:
-        raise BadImageError(
-            "the file is closed", where=where, fix="Open it again, or give its path"
-        ) from None
+        fix = "Open it again, or give its path"
+        raise BadImageError("the file is closed", where=where, fix=fix) from None
     try:
         content = _read_all(stream)
     except (OSError, ValueError) as error:  # text that cannot be decoded is a ValueError
@@ -240,12 +230,12 @@ def in_memory(source: Any, where: str) -> Any:
     if not content:
         raise BadImageError("the image has no bytes", where=where, fix="Remove it or download it again")
     if len(content) > MAX_BYTES:
-        raise _too_many_bytes(where)
+        raise _too_many_bytes_error(where)
     return {"bytes": content, "path": name}
 
 
 def _read_all(stream: Any) -> Any:
-    """Read up to one byte more than an image may have; an unbuffered file returns it in several parts."""
+    """Read up to one byte more than an image may have; an unbuffered file returns its content in parts."""
     parts, left = [], MAX_BYTES + 1
     while left > 0 and (part := stream.read(left)):
         if isinstance(part, str):
@@ -255,8 +245,8 @@ def _read_all(stream: Any) -> Any:
     return b"".join(parts)
 
 
-def file_of(source: Any) -> Any:
-    """The bytes or the path in a mapping; anything else unchanged."""
+def unwrap_record(source: Any) -> Any:
+    """The bytes or the path in a mapping; any other source unchanged."""
     if not isinstance(source, Mapping):
         return source
     content = source.get("bytes")
@@ -264,7 +254,7 @@ def file_of(source: Any) -> Any:
 
 
 def is_record(row: Any) -> bool:
-    """Whether ``row`` is an image as a dict, as in ``datasets``, with its bytes, its path, or both."""
+    """Whether ``row`` is a dict of an image, as in ``datasets``, with its bytes, its path, or both."""
     return isinstance(row, Mapping) and bool(row) and row.keys() <= {"bytes", "path"}
 
 
@@ -281,7 +271,7 @@ def _read_file(path: Path) -> bytes:
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise _too_many_bytes(str(path))
+            raise _too_many_bytes_error(str(path))
         return path.read_bytes()
     except FileNotFoundError:
         raise _missing_file_error(path) from None
@@ -297,17 +287,18 @@ def _missing_file_error(path: Path) -> DataError:
         fix = f"Put the image at {os.readlink(path)}, or remove the link"
         return NoSuchFileError("a broken link", where=name, fix=fix)
     if re.match(r"[a-z]{2,}:/", name):
-        return CannotReadError(
-            "a URL, which is not supported", where=name, fix="Download the image and name its file"
-        )
+        fix = "Download the image and name its file"
+        return CannotReadError("a URL, which is not supported", where=name, fix=fix)
     if " " in name and not path.suffix:
         fix = "Give paths of images, arrays or PIL images. For texts use TextClassifier (--text)"
         return NoSuchFileError("no such image file", where=repr(name[:80]), fix=fix)
-    windows = "It is a Windows path: give the path of the file relative to the folder of the table"
-    return NoSuchFileError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
+    fix = "Check the path"
+    if "\\" in name:
+        fix = "It is a Windows path: give the path of the file relative to the folder of the table"
+    return NoSuchFileError("no such file", where=name, fix=fix)
 
 
-def opened(content: bytes, where: str) -> Image:
+def open_file(content: bytes, where: str) -> Image:
     """Open the file of an image and check its size and headers, without decoding it.
 
     Raises:
@@ -318,19 +309,19 @@ def opened(content: bytes, where: str) -> Image:
     if not content:
         raise BadImageError("the image has no bytes", where=where, fix="Remove it or download it again")
     check_file(content, where)
-    with decoding(where):
+    with decoder_errors(where):
         image = Image.open(io.BytesIO(content), formats=FORMATS)
-        _check_size(image.size, where, MAX_WEBP if image.format == "WEBP" else MAX_PIXELS)
+        _check_size(image.size, where, MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_PIXELS)
         check_slow(image, content, where)
         return image
 
 
 @contextmanager
-def decoding(where: str) -> Iterator[None]:
+def decoder_errors(where: str) -> Iterator[None]:
     """Turn any exception of a decoder into a ``DataError``, and suppress its warnings."""
     from PIL import Image, UnidentifiedImageError
 
-    with without_warnings(r"PIL\."):  # about the size, which is checked here, and odd metadata
+    with without_warnings(r"PIL\."):  # about odd metadata, and about the size, which this module checks
         try:
             yield
         except UnidentifiedImageError:
@@ -338,7 +329,7 @@ def decoding(where: str) -> Iterator[None]:
             fix = f"Save it as {', '.join(known)} or {last}"
             raise FileTypeError("is not an image that can be read", where=where, fix=fix) from None
         except Image.DecompressionBombError:
-            raise _too_large("it has", where) from None
+            raise _too_large_error("it has", where) from None
         except RangeError as error:
             raise BadImageError(error.what, where=where, fix=error.fix) from None
         except DataError:
@@ -349,64 +340,69 @@ def decoding(where: str) -> Iterator[None]:
             raise BadImageError(what, where=where, fix="Download it again or remove it") from None
 
 
-def content_of(source: Any) -> bytes | None:
+def read_content(source: Any) -> bytes | None:
     """The bytes of an image's file, in memory or on disk; None for arrays and decoded images.
 
     Raises:
         DataError: the file cannot be read.
     """
-    source = file_of(in_memory(source, "picture"))
+    source = unwrap_record(read_stream(source, "picture"))
     if isinstance(source, str | os.PathLike):
         return _read_file(Path(source).expanduser())
     return bytes(source) if isinstance(source, bytes | bytearray | memoryview) else None
 
 
-def _decoded(image: Image, reading: _Reading, content: bytes = b"") -> Image:
+def _to_rgb(
+    image: Image, content: bytes, where: str, image_range: ImageRange, on_unclear: OnUnclear
+) -> Image:
     """Decode an opened image to upright RGB."""
     from PIL import Image
 
     image.load()
-    upright = to_eight_bits(_upright(image, reading.where), image, content, *reading.white)
-    mode, transparent = upright.mode, "transparency" in upright.info
-    if transparent or mode in ("RGBA", "LA", "PA", "RGBa", "La"):
-        rgba = upright if mode == "RGBA" and not transparent else upright.convert("RGBA")
-        white = Image.new("RGB", rgba.size, WHITE)
-        white.paste(rgba, mask=rgba.getchannel("A"))
-        return white
+    upright = _apply_orientation(image, where)
+    upright = to_eight_bits(upright, image, content, image_range, on_unclear)
+    mode, is_transparent = upright.mode, "transparency" in upright.info
+    if is_transparent or mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        rgba = upright if mode == "RGBA" and not is_transparent else upright.convert("RGBA")
+        opaque = Image.new("RGB", rgba.size, WHITE)
+        opaque.paste(rgba, mask=rgba.getchannel("A"))
+        return opaque
     return upright if mode == "RGB" else upright.convert("RGB")
 
 
-def _upright(image: Image, where: str) -> Image:
+def _apply_orientation(image: Image, where: str) -> Image:
     """Apply the EXIF orientation."""
     from PIL import Image
 
-    info = image.info
-    if isinstance(block := info.get("exif") or _exif_in_text(info.get("Raw profile type exif")), bytes):
-        check_tiff_tags(block, where)
+    exif = image.info.get("exif") or _exif_from_text(image.info.get("Raw profile type exif"))
+    if isinstance(exif, bytes):
+        check_tiff_tags(exif, where)
     try:
-        turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
+        transpose = TRANSPOSES.get(image.getexif().get(ORIENTATION, 1))
     except Exception:  # damaged metadata; the pixels are usable
         return image
-    if turn is None:
+    if transpose is None:
         return image
-    turned = image.transpose(Image.Transpose(turn))
-    for name in ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"):  # so it is not applied again
-        turned.info.pop(name, None)
-    return turned
+    upright = image.transpose(Image.Transpose(transpose))
+    for name in ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"):
+        upright.info.pop(name, None)  # otherwise the orientation would be applied again
+    return upright
 
 
-def _exif_in_text(text: Any) -> bytes | None:
-    """EXIF in a text chunk of a PNG, as some programs write it: three lines, then hexadecimal bytes."""
+def _exif_from_text(text: Any) -> bytes | None:
+    """The EXIF that some programs write into a text chunk of a PNG: three lines, then hexadecimal bytes."""
     try:
         return bytes.fromhex("".join(text.split("\n")[3:])) if isinstance(text, str) else None
     except ValueError:
         return None
 
 
-def _from_array(source: Any, reading: _Reading) -> np.ndarray:
-    """Convert an array ``[H, W, C]`` or a tensor ``[C, H, W]`` to uint8 ``[H, W, 3]``; it has 8 or 16 bits,
-    or with ``image_range`` any numbers."""
-    is_tensor, where = hasattr(source, "detach"), reading.where
+def _array_to_rgb(source: Any, where: str, image_range: ImageRange, on_unclear: OnUnclear) -> np.ndarray:
+    """Convert an array ``[H, W, C]`` or a tensor ``[C, H, W]`` to uint8 ``[H, W, 3]``.
+
+    Its pixels have 8 or 16 bits; if ``image_range`` is a number, they may have any type.
+    """
+    is_tensor = hasattr(source, "detach")
     array = source.detach().cpu().numpy() if is_tensor else source
     if array.ndim == 2:
         array = array[None] if is_tensor else array[:, :, None]
@@ -415,7 +411,7 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
         raise BadImageError(f"an array {array.shape} is not an image", where=where, fix=f"Give {layout}")
     if is_tensor:
         array = array.transpose(1, 2, 0)
-    has_range = isinstance(reading.image_range, int | float) and array.dtype.kind in "iuf"
+    has_range = isinstance(image_range, int | float) and array.dtype.kind in "iuf"
     if array.dtype != np.uint8 and not has_range and array.dtype != np.uint16:
         what = f"pixels are {array.dtype} where uint8 from 0 to 255 is expected"
         fix = "Set image_range to the value of white, 1.0 for numbers from 0 to 1; or convert them"
@@ -426,8 +422,8 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
         what = f"{channels} channels where 1, 3 or 4 are expected"
         raise BadImageError(what, where=where, fix="Arrays are [H, W, C], tensors [C, H, W]")
     if array.dtype != np.uint8:
-        with decoding(where):
-            array = scale_to_uint8(array, resolve_white(array, *reading.white))
+        with decoder_errors(where):
+            array = scale_to_uint8(array, resolve_white(array, image_range, on_unclear))
     if channels == 1:
         return np.repeat(array, 3, axis=2)
     if channels == 4:
@@ -441,36 +437,40 @@ def _check_size(size: tuple[int, int], where: str, max_pixels: int = MAX_PIXELS)
     if min(size) < 1:
         raise BadImageError("the image has no pixels", where=where, fix="Remove it")
     if width * height > max_pixels:
-        raise _too_large(f"{width:,} x {height:,} pixels are", where, max_pixels)
-    if max(size) > MAX_RATIO * min(size) and max(size) > 1024:
+        raise _too_large_error(f"{width:,} x {height:,} pixels are", where, max_pixels)
+    if max(size) > MAX_SIDE_RATIO * min(size) and max(size) > 1024:
         what = f"{width} x {height} pixels is more a line than an image"
         raise BadImageError(what, where=where, fix="Crop it or remove it")
 
 
-def _too_large(shown: str, where: str, max_pixels: int = MAX_PIXELS) -> DataError:
+def _too_large_error(shown: str, where: str, max_pixels: int = MAX_PIXELS) -> DataError:
     what = f"{shown} more than the {max_pixels // 1_000_000} million pixels that are decoded"
     return TooLargeError(what, where=where, fix="Scale it down or remove it")
 
 
-def _too_many_bytes(where: str) -> DataError:
+def _too_many_bytes_error(where: str) -> DataError:
     return TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=where, fix="Scale it down")
 
 
 # --- checking all images before training --------------------------------------------------------
-# A file with a valid header and the last bytes of its format counts as complete; any other file is decoded.
-# That takes less than a millisecond for small files, so all splits are checked before the first step.
+# A file counts as complete if it has a valid header and the last bytes of its format. Any other file is
+# decoded. A check of a small file takes less than a millisecond, so all splits are checked before training.
 
-ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}  # the last bytes of a complete file
-SKIP = "leave such images out with --set broken=skip"
-DIM = 64  # of 255; images whose brightest pixel is below this use less than a quarter of the range
-SHOWN = 3  # maximum number of images that a message names
+FILE_ENDINGS = {
+    "JPEG": b"\xff\xd9",
+    "PNG": b"IEND\xaeB`\x82",
+    "GIF": b";",
+}  # the last bytes of a complete file
+SKIP_HINT = "leave such images out with --set broken=skip"
+DARK = 64  # of 255; an image without a brighter pixel uses at most a quarter of the range
+MAX_SHOWN = 3  # maximum number of images that a message names
 
 
 @dataclass(frozen=True)
-class Header:
+class ImageHeader:
     """The header of an image's file."""
 
-    kind: str  # JPEG, PNG ...; "array" for images in memory
+    kind: str  # such as JPEG or PNG; "array" for images in memory
     mode: str  # Pillow's mode: RGB, L, CMYK, RGBA, P ...
     size: tuple[int, int]  # width, height
     frames: int = 1  # 2 for animations of any length
@@ -482,43 +482,43 @@ def read_header(
     where: str,
     decode: bool = False,
     image_range: ImageRange = "full",
-    brightest: Brightest | None = None,
-) -> Header:
+    brightest: BrightestPixel | None = None,
+) -> ImageHeader:
     """Check whether an image is readable, and return its header.
 
     Args:
-        decode: always decode the image; otherwise only if its file seems incomplete, or has more than 8 bits
-            per channel.
+        decode: always decode the image; otherwise only if its file seems incomplete, or if it has more than 8
+            bits per channel.
         image_range, brightest: see ``open_image``.
 
     Raises:
         DataError: not an image, or truncated, damaged, or too large.
     """
-    content = content_of(source)
+    content = read_content(source)
     if content is None:
         image = open_image(source, where, image_range, brightest)
-        return Header("array", image.mode, image.size, brightest=_brightest(image))
-    image = opened(content, where)
-    kind, seen = image.format or "", None
+        return ImageHeader("array", image.mode, image.size, brightest=_brightest(image))
+    image = open_file(content, where)
+    kind, pixel_max = image.format or "", None
     frames = 2 if getattr(image, "is_animated", False) else 1  # counting all frames would decode them
-    ending = ENDS.get(kind)
-    complete = ending is not None and content[-64:].rstrip(b"\0\r\n").endswith(ending)
-    if decode or not complete or image.mode[0] in "IF" or (kind == "PNG" and content[24:25] == b"\x10"):
-        seen = _brightest(open_image(content, where, image_range, brightest))
-    return Header(kind, image.mode, image.size, frames, seen)
+    ending = FILE_ENDINGS.get(kind)
+    is_complete = ending is not None and content[-64:].rstrip(b"\0\r\n").endswith(ending)
+    if decode or not is_complete or image.mode[0] in "IF" or (kind == "PNG" and content[24:25] == b"\x10"):
+        pixel_max = _brightest(open_image(content, where, image_range, brightest))
+    return ImageHeader(kind, image.mode, image.size, frames, pixel_max)
 
 
 def _brightest(image: Any) -> int:
     return max(high for _, high in image.getextrema())
 
 
-def unreadable(
+def find_unreadable(
     images: Sequence[Any],
     origin: str,
     rows: Sequence[int] | None = None,
     decode: bool = False,
     image_range: ImageRange = "full",
-    brightest: Brightest | None = None,
+    brightest: BrightestPixel | None = None,
 ) -> dict[int, DataError]:
     """Position -> error, for every unreadable image; see ``read_header``."""
     errors = {}
@@ -530,62 +530,61 @@ def unreadable(
     return errors
 
 
-def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) -> None:
+def check_readable(splits: dict[str, Any], image_range: ImageRange = None) -> None:
     """Raise an error before training if an image of any split is unreadable.
 
     Args:
-        splits: the training split first; its images determine the white level of images of more than 8 bits.
+        splits: the training split is the first; it determines the white level of images of more than 8 bits.
         image_range: the initial setting; see ``open_image``.
 
     Raises:
         DataError: images are unreadable; the message has the first, their number, and how to skip them.
     """
-    errors_by_split, brightest = {}, Brightest()
-    for name, split in splits.items():
-        note = None if errors_by_split else brightest
-        errors_by_split[name] = unreadable(split.images, split.origin, split.rows, False, image_range, note)
-        image_range = brightest.settle(image_range) if len(errors_by_split) == 1 else image_range
-    errors = [error for failed in errors_by_split.values() for error in failed.values()]
+    errors, counts = [], []
+    for i, (name, split) in enumerate(splits.items()):
+        brightest = BrightestPixel() if i == 0 else None
+        unreadable = find_unreadable(split.images, split.origin, split.rows, False, image_range, brightest)
+        errors += unreadable.values()
+        counts += [f"{len(unreadable):,} of {name}"] if unreadable else []
+        image_range = image_range if brightest is None else brightest.resolve_range(image_range)
     if not errors:
         return
     first = errors[0]
-    counts = ", ".join(f"{len(failed):,} of {name}" for name, failed in errors_by_split.items() if failed)
-    what = f"{first.what}; images that cannot be read: {counts}" if len(errors) > 1 else first.what
-    fix = join_fixes(first.fix or "Fetch it again or remove it", SKIP)
+    what = f"{first.what}; images that cannot be read: {', '.join(counts)}" if len(errors) > 1 else first.what
+    fix = join_fixes(first.fix or "Fetch it again or remove it", SKIP_HINT)
     raise first.but(what=what, fix=fix)
 
 
-def without_unreadable(
+def remove_unreadable(
     split: Any, name: str, decode: bool = True, image_range: ImageRange = "full"
 ) -> tuple[Any, list[str]]:
-    """A split without its unreadable images, and a list with one message about these images, or empty."""
-    errors = unreadable(split.images, split.origin, split.rows, decode, image_range)
+    """A split without its unreadable images, and a message about them; no message if there are none."""
+    errors = find_unreadable(split.images, split.origin, split.rows, decode, image_range)
     if not errors:
         return split, []
-    shown = "; ".join(str(error) for error in list(errors.values())[:SHOWN])
-    more = f" and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
-    kept = split.select([i for i in range(len(split)) if i not in errors])
-    if not len(kept):
-        raise BadImageError(
-            f"there are no readable images for {name}", where=split.origin, fix="Download them again"
-        )
-    return kept, [f"{counted(len(errors), 'image')} of {name} left out: {shown}{more}"]
+    shown = "; ".join(str(error) for error in list(errors.values())[:MAX_SHOWN])
+    more = f" and {len(errors) - MAX_SHOWN} more" if len(errors) > MAX_SHOWN else ""
+    readable = split.select([i for i in range(len(split)) if i not in errors])
+    if not len(readable):
+        what = f"there are no readable images for {name}"
+        raise BadImageError(what, where=split.origin, fix="Download them again")
+    return readable, [f"{counted(len(errors), 'image')} of {name} left out: {shown}{more}"]
 
 
 def drop_unreadable(splits: Any, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
     """The splits of a run without unreadable images, and messages about these images.
 
-    Images are removed after splitting, so that a resumed run has the same splits.
+    Images are removed after splitting, so a resumed run has the same splits.
 
     Raises:
         DataError: a split has no readable image.
     """
-    parts, messages = {}, []
+    changed, messages = {}, []
     for field, name in (("train", "train"), ("validation", "validation"), ("judged", splits.judged_name)):
         split = getattr(splits, field)
         if field == "judged" and split is splits.validation:
-            parts[field] = parts.get("validation")
+            changed[field] = changed.get("validation")
         elif split is not None:
-            parts[field], lines = without_unreadable(split, name, image_range=image_range)
+            changed[field], lines = remove_unreadable(split, name, image_range=image_range)
             messages += lines
-    return replace(splits, **parts), messages
+    return replace(splits, **changed), messages

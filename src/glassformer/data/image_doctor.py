@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.data.copies import Thumbnails, digest, near_duplicates
 from glassformer.data.doctor_checks import multi_labels, odd_labels, run_checks, twin_classes, unlabeled_names
 from glassformer.data.findings import DoctorReport, Finding, finding_of
-from glassformer.data.image import DIM, SKIP, Brightest, Header, read_header
+from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_header
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
 from glassformer.data.image_sources import ImageSplit, absent_classes
 from glassformer.data.label_sets import are_sets, flat_labels
@@ -94,8 +94,10 @@ def _check_split(
     decode: bool,
     figures: Any,
 ) -> Iterable[Finding]:
-    brightest, white = Brightest(), transform and transform.image_range
-    headers: dict[int, Header] = {}  # position -> header of the file, or the reason why it cannot be read
+    brightest, white = BrightestPixel(), transform and transform.image_range
+    headers: dict[
+        int, ImageHeader
+    ] = {}  # position -> header of the file, or the reason why it cannot be read
     refused: dict[int, DataError] = {}
     for i, (picture, file) in enumerate(zip(split.images, split.names(), strict=True)):
         try:
@@ -112,7 +114,7 @@ def _check_split(
     yield from _range(name, headers, brightest)
 
 
-def _figures(headers: Mapping[int, Header]) -> dict[str, Any]:
+def _figures(headers: Mapping[int, ImageHeader]) -> dict[str, Any]:
     if not headers:
         return {}
     sizes = np.array([header.size for header in headers.values()])
@@ -134,7 +136,7 @@ def _unreadable(name: str, split: ImageSplit, refused: Mapping[int, DataError]) 
     message = f"{len(refused):,} of {len(split):,} images of {name} cannot be read ({listed}{more})"
     examples = tuple(f"{error.where}: {error.what}" for error in list(refused.values())[:10])
     usual = next(error.fix for error in refused.values() if error.what == kinds.most_common(1)[0][0])
-    fix = f"{usual[:1].lower()}{usual[1:]}, or {SKIP}" if usual else f"remove them, or {SKIP}"
+    fix = f"{usual[:1].lower()}{usual[1:]}, or {SKIP_HINT}" if usual else f"remove them, or {SKIP_HINT}"
     yield Finding("warning", "unreadable", message, len(refused), examples, fix)
 
 
@@ -183,7 +185,9 @@ def _leakage(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list
 # --- what the images look like --------------------------------------------------------------
 
 
-def _shapes(name: str, split: ImageSplit, headers: Mapping[int, Header], transform: Any) -> Iterable[Finding]:
+def _shapes(
+    name: str, split: ImageSplit, headers: Mapping[int, ImageHeader], transform: Any
+) -> Iterable[Finding]:
     """Sizes, color modes, animations, and the effect of the transform."""
     if not headers:
         return
@@ -209,9 +213,9 @@ def _shapes(name: str, split: ImageSplit, headers: Mapping[int, Header], transfo
         yield from _transform_effects(name, sizes, transform)
 
 
-def _range(name: str, headers: Mapping[int, Header], brightest: Brightest) -> Iterable[Finding]:
+def _range(name: str, headers: Mapping[int, ImageHeader], brightest: BrightestPixel) -> Iterable[Finding]:
     """Warn if the brightest pixel is far below white: the white level is unknown, or all images are dark."""
-    n, shown = brightest.images, (brightest.where,) if brightest.where else ()
+    n, shown = brightest.num_images, (brightest.where,) if brightest.where else ()
     wide = (
         f"{name}: the brightest pixel of {n:,} images of 16 or 32 bits is {brightest.pixel:,} of {WHITE_16:,}"
     )
@@ -222,9 +226,9 @@ def _range(name: str, headers: Mapping[int, Header], brightest: Brightest) -> It
         )
         return
     pixels = [header.brightest for header in headers.values() if header.brightest is not None]
-    if len(pixels) < len(headers) or not pixels or max(pixels) >= DIM:
+    if len(pixels) < len(headers) or not pixels or max(pixels) >= DARK:
         return
-    if brightest.pixel and brightest.images == len(headers):
+    if brightest.pixel and brightest.num_images == len(headers):
         yield Finding("warning", "range", f"{wide}: to a model the images are almost black", n, shown, fix)
     else:
         message = (

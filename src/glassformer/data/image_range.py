@@ -78,10 +78,11 @@ def resolve_white(pixels: np.ndarray, image_range: Any, on_unclear: Any = None) 
 def few_bits_error(brightest: int) -> tuple[str, str]:
     """The error message and the fix if the brightest pixel of 16 bits would be nearly black."""
     white, full = likely_white(brightest), WHITE_16
-    return (
-        f"the brightest pixel is {brightest:,} of {full:,}: a dark image, or fewer bits in a file of 16 or 32",
-        f"Save it with 8 bits, or fit with image_range={white} if that is white, {full} if images are dark",
+    what = (
+        f"the brightest pixel is {brightest:,} of {full:,}: a dark image, or fewer bits in a file of 16 or 32"
     )
+    fix = f"Save it with 8 bits, or fit with image_range={white} if that is white, {full} if images are dark"
+    return what, fix
 
 
 def likely_white(brightest: int) -> int:

@@ -26,7 +26,7 @@ from glassformer.data.folders import (
     split_folders,
     subfolders,
 )
-from glassformer.data.image import files_below, image_name, is_image_name, without_unreadable
+from glassformer.data.image import files_below, image_name, is_image_name, remove_unreadable
 from glassformer.data.label_kinds import unify_spelling
 from glassformer.data.label_sets import flat_labels
 from glassformer.data.numbers import are_numbers, number_column
@@ -106,7 +106,7 @@ def load_image_dataset(
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
     notes, parts = [*dataset.notes], dict(dataset.splits)
     for name, split in parts.items() if broken == "skip" else ():
-        parts[name], left_out = without_unreadable(split, name, image_range=image_range or "full")
+        parts[name], left_out = remove_unreadable(split, name, image_range=image_range or "full")
         notes += left_out
     dataset = with_limit(replace(dataset, splits=parts), limit, seed)
     return replace(dataset, notes=(*notes, *absent_classes(dataset.splits)))

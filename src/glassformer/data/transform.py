@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.image import DIM, Brightest, ImageRange, image_name, open_image
+from glassformer.data.image import DARK, BrightestPixel, ImageRange, image_name, open_image
 from glassformer.data.image_range import likely_white
 from glassformer.errors import ConfigError, DimImagesWarning
 
@@ -70,7 +70,9 @@ class ImageTransform:
             what = f"a shorter side of {self.shorter} pixels is too small for a crop of {self.size}"
             raise ConfigError(what, where="resize")
 
-    def picture(self, source: Any, where: str = "picture", brightest: Brightest | None = None) -> np.ndarray:
+    def picture(
+        self, source: Any, where: str = "picture", brightest: BrightestPixel | None = None
+    ) -> np.ndarray:
         """One image as uint8 ``[C, H, W]``; for ``brightest`` see ``open_image``."""
         image = open_image(source, where, self.image_range, brightest)
         image = self._scaled(image.convert("L") if self.channels == 1 else image)
@@ -261,7 +263,7 @@ def read_pictures(
     transform: ImageTransform,
     origin: str = "images",
     rows: Sequence[int] | None = None,
-    brightest: Brightest | None = None,
+    brightest: BrightestPixel | None = None,
 ) -> PixelTable:
     """Decode, resize and crop all images; for ``brightest`` see ``open_image``.
 
@@ -285,10 +287,10 @@ def read_to_train(
     Raises:
         DataError: an image is unreadable, or all images of more than 8 bits would be nearly black.
     """
-    brightest = Brightest()
+    brightest = BrightestPixel()
     table = read_pictures(pictures, transform.wider() if wide else transform, brightest=brightest)
-    transform = replace(transform, image_range=brightest.settle(transform.image_range))
-    if (most := int(table.pixels.max())) < DIM:
+    transform = replace(transform, image_range=brightest.resolve_range(transform.image_range))
+    if (most := int(table.pixels.max())) < DARK:
         what = f"the brightest pixel of {len(table):,} training images is {most} of 255: they look black"
         fix = f"set the value of white with image_range={likely_white(brightest.pixel)}"
         warnings.warn(f"{what}; {fix}" if brightest.pixel else what, DimImagesWarning, stacklevel=2)

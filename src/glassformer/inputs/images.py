@@ -26,11 +26,11 @@ from glassformer.data.findings import DoctorReport
 from glassformer.data.image import (
     FORMATS,
     ImageRange,
+    check_readable,
     drop_unreadable,
+    find_unreadable,
     image_files,
     open_image,
-    refuse_unreadable,
-    unreadable,
 )
 from glassformer.data.image_bounds import check_file
 from glassformer.data.image_doctor import examine_images
@@ -159,7 +159,7 @@ class Images(Inputs):
 
     def check(self, recipe: Any, splits: Mapping[str, Any], folder: Path) -> None:
         """Raise DataError for unreadable images before training."""
-        refuse_unreadable(dict(splits), initial_image_range(recipe.image, recipe.model, folder))
+        check_readable(dict(splits), initial_image_range(recipe.image, recipe.model, folder))
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
         return examine_images(dataset.name, dataset.splits, dataset.notes, transform=est.transform_)
@@ -204,7 +204,7 @@ def flag_unreadable(rows: Sequence[Row], image_range: Any = "full") -> list[Row]
     """Set ``error`` on rows whose image cannot be decoded."""
     read = [row for row in rows if row.error is None]
     texts = [row.text for row in read]
-    for i, error in unreadable(texts, "IMAGE", decode=True, image_range=image_range).items():
+    for i, error in find_unreadable(texts, "IMAGE", decode=True, image_range=image_range).items():
         read[i].error = error.what
     return list(rows)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from glassformer.data.copies import digest
 from glassformer.data.files import is_clutter
-from glassformer.data.image import image_files, refuse_unreadable, without_unreadable
+from glassformer.data.image import check_readable, image_files, remove_unreadable
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.errors import MissingValueError, counted
@@ -67,7 +67,7 @@ def pictures_of(
         parts = {name: part for name, part in dataset.splits.items() if name in limit}
     if d.broken == "skip":
         for name, part in parts.items():
-            parts[name], messages = without_unreadable(part, name, image_range=image_range or "full")
+            parts[name], messages = remove_unreadable(part, name, image_range=image_range or "full")
             notes += messages
     return sampled([image for part in parts.values() for image in part.images], d), notes
 
@@ -82,7 +82,7 @@ def preview_data(context: RunContext) -> DataPreview:
     image_range = initial_image_range(
         *as_classifiers(context.recipe.image, context.recipe.model), context.folder
     )
-    refuse_unreadable({"train": data.train, "validation": data.validation}, image_range)
+    check_readable({"train": data.train, "validation": data.validation}, image_range)
     counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
     return DataPreview([f"images: {counts}; {len(data.validation):,} of them held out", *data.notes])
 
