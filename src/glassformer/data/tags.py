@@ -386,7 +386,7 @@ USUAL = SPELLINGS[0]  # B-LOC
 
 
 def parse_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Parse the setting ``scheme``: one of ``KNOWN``, and the names of tags that are numbers."""
+    """Parse the setting ``scheme``: one of ``SCHEMES``, and the names of tags that are numbers."""
     if not isinstance(scheme, str):
         names = tuple(scheme)
     elif "," in scheme:

@@ -186,7 +186,7 @@ def _byte_level_definition(vocab: str, merges: str, file: Path, config: Mapping[
     return {
         "model": _bpe_model(pieces, pairs, special["unk"] if special["unk"] in pieces else None, ""),
         "pre_tokenizer": step,
-        "post_processor": _roberta_processor(special, pieces, trim_offsets=True, add_prefix_space=adds_blank),
+        "post_processor": _post_processor(special, pieces, trim_offsets=True, add_prefix_space=adds_blank),
         "decoder": step,
         "added_tokens": _added_tokens(special, pieces, file, config),
     }
@@ -227,7 +227,7 @@ def _fastbpe_definition(vocab: str, codes: str, file: Path, config: Mapping[str,
     return {
         "model": _bpe_model(pieces, pairs, special["unk"], WORD_END),
         "pre_tokenizer": split,
-        "post_processor": _roberta_processor(special, pieces, trim_offsets=False, add_prefix_space=False),
+        "post_processor": _post_processor(special, pieces, trim_offsets=False, add_prefix_space=False),
         "decoder": {"type": "BPEDecoder", "suffix": WORD_END},
         "added_tokens": added,
     }
@@ -280,9 +280,7 @@ def _bpe_model(
     }
 
 
-def _roberta_processor(
-    special: Mapping[str, str], pieces: Mapping[str, Any], **flags: bool
-) -> dict[str, Any]:
+def _post_processor(special: Mapping[str, str], pieces: Mapping[str, Any], **flags: bool) -> dict[str, Any]:
     around = {kind: [special[kind], pieces[special[kind]]] for kind in ("sep", "cls")}
     return {"type": "RobertaProcessing", **around, **flags}
 

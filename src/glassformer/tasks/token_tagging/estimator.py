@@ -101,7 +101,7 @@ def word_places(sentence: Any, whole: Collection[str] | None = None) -> list[tup
     """Character positions of each word in a text, or in a list of words joined with spaces.
 
     Args:
-        whole: how a text is split into words, see ``places_of_words``.
+        whole: how a text is split into words, see ``word_positions``.
     """
     if isinstance(sentence, str):
         return word_positions(sentence, whole)
@@ -123,7 +123,7 @@ def tagged_spans(
         sentence: a text, or a list of words.
         tags: predicted tags ``[W]``.
         probabilities: ``[W, C]``, columns in the order of ``classes``.
-        whole: how a text is split into words, see ``places_of_words``.
+        whole: how a text is split into words, see ``word_positions``.
     """
     text = sentence if isinstance(sentence, str) else " ".join(sentence)
     places = word_places(sentence, whole)
