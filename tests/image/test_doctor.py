@@ -121,7 +121,7 @@ def test_a_picture_lost_while_training_does_not_take_the_figures_along(folder, t
     def look(splits, image_range):
         cut(bad)  # whole when it was looked at
 
-    monkeypatch.setattr("glassformer.inputs.images.refuse_unreadable", look)
+    monkeypatch.setattr("glassformer.inputs.images.check_readable", look)
     run = tmp_path / "run"
     assert main(["train", "--images", str(folder), "--out", str(run), *SETS]) == 0
     assert "1 image of test left out" in capsys.readouterr().out

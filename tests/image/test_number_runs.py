@@ -50,7 +50,7 @@ def test_an_image_lost_while_training_costs_only_itself(table, monkeypatch, caps
         lost.append(splits["test"].images[0])
         (table.parent / lost[0]).write_bytes(b"no image any more")
 
-    monkeypatch.setattr("glassformer.inputs.images.refuse_unreadable", look)
+    monkeypatch.setattr("glassformer.inputs.images.check_readable", look)
     code, out = train(table)
     assert code == 0, capsys.readouterr().err
     metrics = json.loads((out / "metrics.json").read_text())
