@@ -6,14 +6,17 @@ so a model must be trained with the kind of attention that it is used with.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.config import nearest
 from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn import kernels
 from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.kernels import ops
 from glassformer.nn.maps import NEG_INF, masked_softmax
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
@@ -25,6 +28,9 @@ from glassformer.packing import Packing
 # Time and memory are O(N w) instead of O(T^2) per sequence. Differences from the paper: no dilation, and the
 # same window in every head.
 
+LocalBranch = Literal["auto", "kernel", "blocks"]
+LOCAL_BRANCHES = get_args(LocalBranch)
+
 
 def attend_local(
     q: Tensor,  # [N, H, K]
@@ -35,6 +41,7 @@ def attend_local(
     causal: bool = False,
     *,
     scale: float | None = None,
+    branch: LocalBranch = "auto",
 ) -> Tensor:
     """Attention of each row to the rows of its sequence that are at most ``window`` positions away.
 
@@ -42,17 +49,28 @@ def attend_local(
         window: positions on either side; a window as long as the longest sequence gives full attention.
         causal: each row attends to its own position and earlier ones only.
         scale: factor of the scores; None: ``1 / sqrt(K)``.
+        branch: "kernel" (the kernel in C, see ``nn/kernels``), "blocks" (torch's operators), or "auto": the
+            kernel if it supports the input.
 
     Returns:
         ``[N, H, V]``.
 
     Raises:
-        ConfigError: a window below 1.
+        ConfigError: a window below 1, an unknown branch, or no kernel for this input.
         ShapeError: incompatible shapes.
     """
     check_window(window, "attend_local")
     check_rows(q, k, v, packing, "attend_local")
+    if branch not in LOCAL_BRANCHES:
+        what = f"unknown branch {branch!r}"
+        raise ConfigError(what, where="attend_local", fix=nearest(branch, LOCAL_BRANCHES))
     factor = float(q.shape[-1] ** -0.5) if scale is None else scale
+    has_kernel = kernels.supports(q, k, v)
+    if branch == "kernel" and not has_kernel:
+        reason = kernels.why_not() or "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
+        raise ConfigError(f"no kernel for this call: {reason}", where="attend_local", fix="Use branch=auto")
+    if has_kernel and branch != "blocks":
+        return ops.packed_attention(q, k, v, packing, packing, causal, factor, window=window)
     n, w = packing.total, min(window, packing.max_length)
     blocks = -(-n // w)
     # The packed matrix is cut into blocks of w rows, regardless of sequence boundaries. A block attends to

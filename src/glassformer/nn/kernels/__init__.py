@@ -55,6 +55,7 @@ def _run(
     causal: bool,
     scale: float,
     bias: Tensor | None,
+    window: int | None,
     **tensors: Tensor,
 ) -> Tensor | None:
     """Run the attention kernel. ``tensors`` are ``[N, H, K]``, with the names of ``AttentionJob``.
@@ -79,6 +80,7 @@ def _run(
     q = tensors["q"]
     job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
+    job.window = -1 if window is None else window
     run = library().attention if q.dtype == torch.bfloat16 else library().attention_fp32
     dbias = None
     if bias is not None:
@@ -149,15 +151,19 @@ def attention(
     causal: bool,
     scale: float,
     bias: Tensor | None = None,
+    window: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T * scale + B) V ``[N, H, K]``, and softmax statistics for the backward pass ``[N, H, 2]``.
 
-    ``bias`` ``[H, 2 L - 1]`` is B by distance (``nn/positions.py``), or None.
+    Args:
+        bias: ``[H, 2 L - 1]``, B by distance (``nn/positions.py``); None: zeros.
+        window: a row attends to keys at most this many positions away, in time linear in the length; None: to
+            all keys. Not together with a bias.
     """
     q, k, v = _rows(q), _rows(k), _rows(v)
     out = q.new_empty(q.shape)
     stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
-    _run(False, q_packing, kv_packing, causal, scale, bias, q=q, k=k, v=v, o=out, stats=stats)
+    _run(False, q_packing, kv_packing, causal, scale, bias, window, q=q, k=k, v=v, o=out, stats=stats)
     return out, stats
 
 
@@ -173,6 +179,7 @@ def attention_backward(
     causal: bool,
     scale: float,
     bias: Tensor | None = None,
+    window: int | None = None,
     stack: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of queries, keys and values ``[N, H, K]``, and of the bias if there is one.
@@ -189,7 +196,7 @@ def attention_backward(
     else:
         dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
     inputs = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats}
-    dbias = _run(True, q_packing, kv_packing, causal, scale, bias, **inputs, dq=dq, dk=dk, dv=dv)
+    dbias = _run(True, q_packing, kv_packing, causal, scale, bias, window, **inputs, dq=dq, dk=dk, dv=dv)
     return dq, dk, dv, dbias
 
 
@@ -198,20 +205,28 @@ class KernelAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float, bias: Tensor | None
+        ctx,
+        q,
+        k,
+        v,
+        q_packing: Packing,
+        kv_packing: Packing,
+        causal: bool,
+        scale: float,
+        bias: Tensor | None,
+        window: int | None = None,
     ):
         q, k, v = _rows(q), _rows(k), _rows(v)
-        out, stats = attention(q, k, v, q_packing, kv_packing, causal, scale, bias)
+        out, stats = attention(q, k, v, q_packing, kv_packing, causal, scale, bias, window)
         ctx.save_for_backward(q, k, v, out, stats, bias)
-        ctx.settings = q_packing, kv_packing, causal, scale
+        ctx.settings, ctx.window = (q_packing, kv_packing, causal, scale), window
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, out, stats, bias = ctx.saved_tensors
-        q_packing, kv_packing, causal, scale = ctx.settings
         *dqkv, dbias = attention_backward(
-            q, k, v, out, stats, grad, q_packing, kv_packing, causal, scale, bias, stack=True
+            q, k, v, out, stats, grad, *ctx.settings, bias, ctx.window, stack=True
         )
-        return *dqkv, None, None, None, None, dbias
+        return *dqkv, None, None, None, None, dbias, None

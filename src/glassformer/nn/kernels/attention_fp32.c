@@ -2,7 +2,8 @@
  *
  * As attention.c (bf16): one task is one head of one sequence, nothing is padded in the packed matrices, and the backward
  * pass computes the weights again from two numbers per row (Dao et al., 2022). Products take numbers as they are, so
- * only keys and values are laid out anew. A causal row's products end with the keys that it sees.
+ * only keys and values are laid out anew. A causal row's products end with the keys that it sees. With a window, a chunk
+ * of queries has its own keys, so that time grows with the length and not with its square.
  *
  * Layout: element (row n, head h, place d) of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16.
  */
@@ -21,8 +22,8 @@ typedef struct {
     float *dk, *dv;               /* [s][dim] */
 } Workspace;
 
-static size_t carve(Workspace *space, char *memory, int64_t dim, int64_t longest, int backward) {
-    const int64_t width = ROUND(longest, 16);
+static size_t carve(Workspace *space, char *memory, int64_t dim, int64_t keys, int64_t longest, int backward) {
+    const int64_t width = ROUND(keys, 16);
     size_t used = 0;
 #define TAKE(name, count) (space->name = (void *)(memory + used), used += ROUND((count) * sizeof(float), 64))
     TAKE(keys, dim * width);
@@ -36,26 +37,28 @@ static size_t carve(Workspace *space, char *memory, int64_t dim, int64_t longest
     TAKE(key_rows, width * dim);
     TAKE(ds, BLOCK * width);
     TAKE(grad, BLOCK * dim);
-    TAKE(dk, width * dim);
-    TAKE(dv, width * dim);
+    TAKE(dk, longest * dim);
+    TAKE(dv, longest * dim);
 #undef TAKE
     return used;
 }
 
-/* e^(score - highest) of the keys that a row sees, 0 for those up to `reach` that it does not; their highest score times
- * log2 e and 1 / their sum go to stats. */
-static void softmax(float scale, float *scores, int64_t seen, int64_t reach, float *stats) {
+/* e^(score - highest) of the keys from `low` up to `seen`, 0 for the others up to `reach`; their highest score times log2 e
+ * and 1 / their sum go to stats. */
+static void softmax(float scale, float *scores, int64_t low, int64_t seen, int64_t reach, float *stats) {
     const vec binary = all(scale * LOG2_E), lowest = all(-INFINITY);
     vec top[2] = {lowest, lowest}, sum = zero();
-    int64_t j = 0;
+    int64_t j = low / LANES * LANES;
+    for (; j < low && j < seen; j += LANES)
+        top[0] = larger(top[0], pick(between(low - j, seen - j), mul(load(scores + j), binary), lowest));
     for (; j + 2 * LANES <= seen; j += 2 * LANES)
         UNROLL for (int k = 0; k < 2; k++) top[k] = larger(top[k], mul(load(scores + j + k * LANES), binary));
     for (; j < seen; j += LANES) top[0] = larger(top[0], pick(first(seen - j), mul(load(scores + j), binary), lowest));
-    stats[0] = seen ? largest_of(larger(top[0], top[1])) : 0.0f;
+    stats[0] = seen > low ? largest_of(larger(top[0], top[1])) : 0.0f;
     top[0] = all(stats[0]);
     for (j = 0; j < reach; j += LANES) {
         vec e = power_of_2(fms(load(scores + j), binary, top[0]));
-        if (j + LANES > seen) e = pick(first(seen - j), e, zero());
+        if (j < low || j + LANES > seen) e = pick(between(low - j, seen - j), e, zero());
         sum = add(sum, e);
         store(scores + j, e);
     }
@@ -64,40 +67,48 @@ static void softmax(float scale, float *scores, int64_t seen, int64_t reach, flo
 }
 
 static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *memory) {
-    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, width = ROUND(s, 16);
-    const int64_t q0 = job->q_starts[b], k0 = job->k_starts[b];
+    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, chunk = chunk_rows(job, t, BLOCK);
+    const int64_t q0 = job->q_starts[b];
     Workspace space;
-    carve(&space, memory, dim, s, 0);
-    turn(job->k + k0 * job->k_stride + h * dim, job->k_stride, s, dim, width, space.keys);
-    copy_rows(job->v + k0 * job->v_stride + h * dim, job->v_stride, s, dim, space.value_rows, dim);
-    for (int64_t i = 0; i < t; i += ROWS) {
-        const int64_t rows = t - i < ROWS ? t - i : ROWS, seen = visible(job, i + rows - 1, t, s), reach = ROUND(seen, 16);
-        float *out = job->o + (q0 + i) * job->out_stride + h * dim, stats[2 * ROWS];
-        copy_rows(job->q + (q0 + i) * job->q_stride + h * dim, job->q_stride, rows, dim, space.q, dim);
-        product(rows, reach, space.q, dim, space.keys, width, dim, space.p, width);
-        add_bias(job, h, i, rows, seen, space.p, width);
-        for (int64_t r = 0; r < rows; r++)
-            softmax(job->scale, space.p + r * width, visible(job, i + r, t, s), reach, stats + 2 * r);
-        product(rows, dim, space.p, width, space.value_rows, dim, seen, out, job->out_stride);
-        for (int64_t r = 0; r < rows; r++) {
-            float *row = out + r * job->out_stride;
-            for (int64_t d = 0; d < dim; d += LANES) store(row + d, mul(load(row + d), all(stats[2 * r + 1])));
-            if (job->stats) memcpy(job->stats + 2 * ((q0 + i + r) * job->heads + h), stats + 2 * r, 2 * sizeof(float));
+    carve(&space, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 0);
+    for (int64_t begin = 0; begin < t; begin += chunk) {
+        const int64_t end = begin + chunk < t ? begin + chunk : t;
+        const int64_t from = first_key(job, begin, t, s), keys = end_key(job, end - 1, t, s) - from, width = ROUND(keys, 16);
+        const int64_t k0 = job->k_starts[b] + from;
+        turn(job->k + k0 * job->k_stride + h * dim, job->k_stride, keys, dim, width, space.keys);
+        copy_rows(job->v + k0 * job->v_stride + h * dim, job->v_stride, keys, dim, space.value_rows, dim);
+        for (int64_t i = begin; i < end; i += ROWS) {
+            const int64_t rows = end - i < ROWS ? end - i : ROWS;
+            const int64_t skip = (first_key(job, i, t, s) - from) / 16 * 16, near = from + skip;
+            const int64_t seen = end_key(job, i + rows - 1, t, s) - near, reach = ROUND(seen, 16);
+            float *out = job->o + (q0 + i) * job->out_stride + h * dim, stats[2 * ROWS];
+            copy_rows(job->q + (q0 + i) * job->q_stride + h * dim, job->q_stride, rows, dim, space.q, dim);
+            product(rows, reach, space.q, dim, space.keys + skip, width, dim, space.p, width);
+            add_bias(job, h, i, rows, seen, space.p, width);
+            for (int64_t r = 0; r < rows; r++)
+                softmax(job->scale, space.p + r * width, first_key(job, i + r, t, s) - near, end_key(job, i + r, t, s) - near,
+                        reach, stats + 2 * r);
+            product(rows, dim, space.p, width, space.value_rows + skip * dim, dim, seen, out, job->out_stride);
+            for (int64_t r = 0; r < rows; r++) {
+                float *row = out + r * job->out_stride;
+                for (int64_t d = 0; d < dim; d += LANES) store(row + d, mul(load(row + d), all(stats[2 * r + 1])));
+                if (job->stats) memcpy(job->stats + 2 * ((q0 + i + r) * job->heads + h), stats + 2 * r, 2 * sizeof(float));
+            }
         }
     }
 }
 
 /* The weights of a row again, p, from its scores, and the gradient of these, ds = p * (dot - out . grad) * scale, which dbias
  * gathers. */
-INLINE void row_gradients(const AttentionJob *job, const float *out, const float *grad, const float *stats, int64_t seen,
-                          int64_t reach, float *p, float *ds, float *dbias) {
+INLINE void row_gradients(const AttentionJob *job, const float *out, const float *grad, const float *stats, int64_t low,
+                          int64_t seen, int64_t reach, float *p, float *ds, float *dbias) {
     vec both = zero();
     for (int64_t d = 0; d < job->dim; d += LANES) both = fma_(load(out + d), load(grad + d), both);
     const vec scale = all(job->scale), binary = all(job->scale * LOG2_E), top = all(stats[0]), inverse = all(stats[1]);
     const vec delta = all(job->scale * sum_of(both));
     for (int64_t j = 0; j < reach; j += LANES) {
         vec e = mul(power_of_2(fms(load(p + j), binary, top)), inverse);
-        if (j + LANES > seen) e = pick(first(seen - j), e, zero());
+        if (j < low || j + LANES > seen) e = pick(between(low - j, seen - j), e, zero());
         store(p + j, e);
         const vec d = mul(e, fms(load(ds + j), scale, delta));
         store(ds + j, d);
@@ -106,32 +117,38 @@ INLINE void row_gradients(const AttentionJob *job, const float *out, const float
 }
 
 static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *memory) {
-    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, width = ROUND(s, 16);
+    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, chunk = chunk_rows(job, t, BLOCK);
     const int64_t q0 = job->q_starts[b], k0 = job->k_starts[b];
-    const float *k = job->k + k0 * job->k_stride + h * dim, *v = job->v + k0 * job->v_stride + h * dim;
     Workspace space;
-    carve(&space, memory, dim, s, 1);
-    turn(k, job->k_stride, s, dim, width, space.keys);
-    turn(v, job->v_stride, s, dim, width, space.values);
-    copy_rows(k, job->k_stride, s, dim, space.key_rows, dim);
+    carve(&space, memory, dim, chunk_keys(job, BLOCK), job->longest_k, 1);
     memset(space.dk, 0, sizeof(float) * s * dim);
     memset(space.dv, 0, sizeof(float) * s * dim);
-    for (int64_t begin = 0; begin < t; begin += BLOCK) {
-        const int64_t block = t - begin < BLOCK ? t - begin : BLOCK, at = q0 + begin;
-        const int64_t seen = visible(job, begin + block - 1, t, s), reach = ROUND(seen, 16);
-        const float *out = job->out + at * job->out_stride + h * dim;
-        copy_rows(job->q + at * job->q_stride + h * dim, job->q_stride, block, dim, space.q, dim);
-        copy_rows(job->grad + at * job->grad_stride + h * dim, job->grad_stride, block, dim, space.grad, dim);
-        product(block, reach, space.q, dim, space.keys, width, dim, space.p, width);
-        product(block, reach, space.grad, dim, space.values, width, dim, space.ds, width);
-        add_bias(job, h, begin, block, seen, space.p, width);
-        for (int64_t r = 0; r < block; r++)
-            row_gradients(job, out + r * job->out_stride, space.grad + r * dim, job->stats + 2 * ((at + r) * job->heads + h),
-                          visible(job, begin + r, t, s), reach, space.p + r * width, space.ds + r * width,
-                          bias_gradient(job, b, h, begin + r));
-        product(block, dim, space.ds, width, space.key_rows, dim, seen, job->dq + at * job->dq_stride + h * dim, job->dq_stride);
-        product_turned(seen, dim, space.p, width, space.grad, dim, block, space.dv, dim);
-        product_turned(seen, dim, space.ds, width, space.q, dim, block, space.dk, dim);
+    for (int64_t start = 0; start < t; start += chunk) {
+        const int64_t end = start + chunk < t ? start + chunk : t;
+        const int64_t from = first_key(job, start, t, s), keys = end_key(job, end - 1, t, s) - from, width = ROUND(keys, 16);
+        const float *k = job->k + (k0 + from) * job->k_stride + h * dim, *v = job->v + (k0 + from) * job->v_stride + h * dim;
+        turn(k, job->k_stride, keys, dim, width, space.keys);
+        turn(v, job->v_stride, keys, dim, width, space.values);
+        copy_rows(k, job->k_stride, keys, dim, space.key_rows, dim);
+        for (int64_t begin = start; begin < end; begin += BLOCK) {
+            const int64_t block = end - begin < BLOCK ? end - begin : BLOCK, at = q0 + begin;
+            const int64_t skip = (first_key(job, begin, t, s) - from) / 16 * 16, near = from + skip;
+            const int64_t seen = end_key(job, begin + block - 1, t, s) - near, reach = ROUND(seen, 16);
+            const float *out = job->out + at * job->out_stride + h * dim;
+            copy_rows(job->q + at * job->q_stride + h * dim, job->q_stride, block, dim, space.q, dim);
+            copy_rows(job->grad + at * job->grad_stride + h * dim, job->grad_stride, block, dim, space.grad, dim);
+            product(block, reach, space.q, dim, space.keys + skip, width, dim, space.p, width);
+            product(block, reach, space.grad, dim, space.values + skip, width, dim, space.ds, width);
+            add_bias(job, h, begin, block, seen, space.p, width);
+            for (int64_t r = 0; r < block; r++)
+                row_gradients(job, out + r * job->out_stride, space.grad + r * dim, job->stats + 2 * ((at + r) * job->heads + h),
+                              first_key(job, begin + r, t, s) - near, end_key(job, begin + r, t, s) - near, reach,
+                              space.p + r * width, space.ds + r * width, bias_gradient(job, b, h, begin + r));
+            product(block, dim, space.ds, width, space.key_rows + skip * dim, dim, seen, job->dq + at * job->dq_stride + h * dim,
+                    job->dq_stride);
+            product_turned(seen, dim, space.p, width, space.grad, dim, block, space.dv + near * dim, dim);
+            product_turned(seen, dim, space.ds, width, space.q, dim, block, space.dk + near * dim, dim);
+        }
     }
     copy_rows(space.dk, dim, s, dim, job->dk + k0 * job->dk_stride + h * dim, job->dk_stride);
     copy_rows(space.dv, dim, s, dim, job->dv + k0 * job->dv_stride + h * dim, job->dv_stride);
@@ -140,7 +157,7 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
 static void work(void *argument) {
     Crew *crew = argument;
     Workspace space;
-    char *memory = aligned_alloc(64, carve(&space, NULL, crew->job->dim, crew->job->longest_k, crew->backward) + 64);
+    char *memory = aligned_alloc(64, carve(&space, NULL, crew->job->dim, chunk_keys(crew->job, BLOCK), crew->job->longest_k, crew->backward) + 64);
     if (!memory) return;
     take_shares(crew, crew->backward ? backward_task : forward_task, memory);
     free(memory);

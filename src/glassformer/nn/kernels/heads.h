@@ -14,11 +14,22 @@ typedef void (*Task)(const AttentionJob *job, int64_t b, int64_t h, char *memory
 
 enum { HEADS = 4 }; /* that a thread takes at a time, because they lie side by side in memory */
 
-/* How many keys row i may attend: all, or up to its own place when the last rows meet the last keys. */
-INLINE int64_t visible(const AttentionJob *job, int64_t i, int64_t t, int64_t s) {
-    if (!job->causal) return s;
-    int64_t n = i + 1 + s - t;
-    return n < 0 ? 0 : n > s ? s : n;
+/* Row i of t queries has position i + s - t among its s keys: the last query stands at the last key.
+ * It attends to the keys from first_key up to, but not including, end_key. */
+INLINE int64_t within_keys(int64_t n, int64_t s) { return n < 0 ? 0 : n > s ? s : n; }
+INLINE int64_t first_key(const AttentionJob *job, int64_t i, int64_t t, int64_t s) {
+    return job->window < 0 ? 0 : within_keys(i + s - t - job->window, s);
+}
+INLINE int64_t end_key(const AttentionJob *job, int64_t i, int64_t t, int64_t s) {
+    if (job->causal) return within_keys(i + s - t + 1, s);
+    return job->window < 0 ? s : within_keys(i + s - t + job->window + 1, s);
+}
+
+/* Query rows whose keys are laid out at a time, and how many keys these are at most: all without a window. */
+INLINE int64_t chunk_rows(const AttentionJob *job, int64_t t, int64_t block) { return job->window < 0 ? t : ROUND(128, block); }
+INLINE int64_t chunk_keys(const AttentionJob *job, int64_t block) {
+    const int64_t keys = ROUND(128, block) + 2 * job->window;
+    return job->window < 0 || keys > job->longest_k ? job->longest_k : keys;
 }
 
 /* What depends on how far key j stands behind query i, for all j of a row: where it is read, and where its gradient goes. */

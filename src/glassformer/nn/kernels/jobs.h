@@ -4,7 +4,7 @@
 #define JOBS_H
 #include <stdint.h>
 
-enum { ABI = 5 };
+enum { ABI = 6 };
 
 typedef uint16_t bf16;
 #ifndef NUMBER
@@ -25,6 +25,7 @@ typedef struct {
     int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride, bias_stride;
     const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
     int64_t sequences, heads, dim, longest_q, longest_k;
+    int64_t window; /* how far from its own position a row attends, either way; below 0: any distance. No bias with a window. */
     int32_t causal, threads;
     float scale;
 } AttentionJob;

@@ -14,7 +14,10 @@ class AttentionJob(ctypes.Structure):
         *((f"{name}_stride", ctypes.c_int64) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
         ("bias_stride", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("q_starts", "q_lengths", "k_starts", "k_lengths")),
-        *((name, ctypes.c_int64) for name in ("sequences", "heads", "dim", "longest_q", "longest_k")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("sequences", "heads", "dim", "longest_q", "longest_k", "window")
+        ),
         ("causal", ctypes.c_int32),
         ("threads", ctypes.c_int32),
         ("scale", ctypes.c_float),

@@ -28,14 +28,15 @@ def attention(
     causal: bool,
     scale: float,
     bias: Tensor | None = None,
+    window: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention over packed queries, keys and values; returns what ``kernels.attention`` returns."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
-    return kernels.attention(q, k, v, *packings, causal, scale, bias)
+    return kernels.attention(q, k, v, *packings, causal, scale, bias, window)
 
 
 @attention.register_fake
-def _(q, k, v, q_lengths, k_lengths, causal, scale, bias=None):
+def _(q, k, v, q_lengths, k_lengths, causal, scale, bias=None, window=None):
     return q.new_empty(q.shape), q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
 
 
@@ -52,29 +53,31 @@ def attention_backward(
     causal: bool,
     scale: float,
     bias: Tensor | None = None,
+    window: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of queries, keys, values and bias; the last is empty without a bias."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
-    dq, dk, dv, dbias = kernels.attention_backward(q, k, v, out, stats, grad, *packings, causal, scale, bias)
+    settings = *packings, causal, scale, bias, window
+    dq, dk, dv, dbias = kernels.attention_backward(q, k, v, out, stats, grad, *settings)
     return dq, dk, dv, q.new_empty(0) if dbias is None else dbias
 
 
 @attention_backward.register_fake
-def _(q, k, v, out, stats, grad, q_lengths, k_lengths, causal, scale, bias=None):
+def _(q, k, v, out, stats, grad, q_lengths, k_lengths, causal, scale, bias=None, window=None):
     return *(x.new_empty(x.shape) for x in (q, k, v)), q.new_empty(0) if bias is None else torch.empty_like(
         bias
     )
 
 
 def _keep_attention(ctx, inputs, output):
-    q, k, v, *ctx.settings, bias = inputs
+    q, k, v, *ctx.settings, bias, ctx.window = inputs
     ctx.save_for_backward(q, k, v, *output, bias)
 
 
 def _attention_gradients(ctx, grad, _):
     *saved_tensors, bias = ctx.saved_tensors
-    *dqkv, dbias = attention_backward(*saved_tensors, grad, *ctx.settings, bias)
-    return *dqkv, None, None, None, None, None if bias is None else dbias
+    *dqkv, dbias = attention_backward(*saved_tensors, grad, *ctx.settings, bias, ctx.window)
+    return *dqkv, None, None, None, None, None if bias is None else dbias, None
 
 
 attention.register_autograd(_attention_gradients, setup_context=_keep_attention)
@@ -89,11 +92,16 @@ def packed_attention(
     causal: bool,
     scale: float,
     bias: Tensor | None = None,
+    window: int | None = None,
 ) -> Tensor:
-    """softmax(Q K^T * scale + B) V ``[N, H, K]``, by the operator in a graph, else by a direct call."""
+    """softmax(Q K^T * scale + B) V ``[N, H, K]``, by the operator in a graph, else by a direct call.
+
+    ``bias`` and ``window``: see ``kernels.attention``.
+    """
     if is_compiling():
-        return attention(q, k, v, list(q_packing.lengths), list(kv_packing.lengths), causal, scale, bias)[0]
-    return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale, bias)
+        lengths = list(q_packing.lengths), list(kv_packing.lengths)
+        return attention(q, k, v, *lengths, causal, scale, bias, window)[0]
+    return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale, bias, window)
 
 
 @torch.library.custom_op("glassformer::gelu", mutates_args=(), device_types="cpu")

@@ -22,6 +22,7 @@ enum { LANES = 16 };
 #define nearest(x) _mm512_roundscale_ps(x, 8)
 #define times_power(x, n) _mm512_scalef_ps(x, n) /* x 2^n, n whole */
 #define pick(m, a, b) _mm512_mask_blend_ps(m, b, a) /* a where m holds, else b */
+#define without(m, n) ((mask)((m) & ~(n)))
 INLINE mask first(int64_t left) { return left >= 16 ? 0xffff : left <= 0 ? 0 : (mask)((1u << left) - 1); }
 INLINE __m256 halves(vec x, int larger_one) {
     const __m256 low = _mm512_castps512_ps256(x), high = _mm512_extractf32x8_ps(x, 1);
@@ -44,6 +45,7 @@ enum { LANES = 8 };
 #define smaller(a, b) _mm256_min_ps(a, b)
 #define nearest(x) _mm256_round_ps(x, 8)
 #define pick(m, a, b) _mm256_blendv_ps(b, a, m)
+#define without(m, n) _mm256_andnot_ps(n, m)
 INLINE vec times_power(vec x, vec n) { /* n from -126 on */
     return mul(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
 }
@@ -53,6 +55,9 @@ INLINE mask first(int64_t left) {
 }
 INLINE __m256 halves(vec x, int larger_one) { return (void)larger_one, x; }
 #endif
+
+/* The places from `low` up to `end`; either may be below 0 or past the vector. */
+INLINE mask between(int64_t low, int64_t end) { return without(first(end), first(low)); }
 
 /* The numbers of a vector together, in one order whatever the compiler. */
 INLINE float sum_of(vec x) {
