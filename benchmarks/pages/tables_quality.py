@@ -331,6 +331,8 @@ def explained_run(result: dict[str, Any]) -> str:
     length, error = result.get("max_length"), result.get("completeness_error")
     counter = result.get("counter_examples", {})
     cut = f", cut to {length} tokens" if length else ""
+    fewest = min(row["deletion"]["n"] for row in result["methods"].values())
+    cut += f"; methods of many passes and peers: the first {fewest:,}" if fewest < result["count"] else ""
     lines = [
         f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}**; differences "
         "from random orders of the same input, positive is better:",

@@ -213,8 +213,9 @@ def families(result: dict[str, Any]) -> str:
             against = found["glassformer_against"]
             name = min(against, key=lambda peer: against[peer]["median"])
             ours = next(rate for own, rate in rates.items() if own.startswith("glassformer"))
-            rows.append((f"{family}, {work}", name, rates[name], ours, times(against[name])))
-    lines = table("Work | Peer | Peer, real tokens/s | glassformer | glassformer is", rows)
+            day = found.get("date", result["date"])[:10]
+            rows.append((f"{family}, {work}", name, rates[name], ours, times(against[name]), day))
+    lines = table("Work | Best peer | Peer, real tokens/s | glassformer | glassformer is | Measured", rows)
     return text(lines, measured(result))
 
 

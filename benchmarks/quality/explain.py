@@ -10,7 +10,7 @@ check; agreement between methods; stability under a synonym (our own list) and a
 small crop; and a verdict in words. Captum's integrated gradients and occlusion stand beside ours, and for texts SHAP's
 partition explainer. Also what the heads do
 and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens, special ones
-included: long reviews take minutes each. The inputs are drawn from the test split with a seed; nothing is tuned on
+included: long reviews take minutes each. ``--slow-count`` gives methods of many passes, and peers, fewer inputs. The inputs are drawn from the test split with a seed; nothing is tuned on
 them. Those judged so far lie in ``--work``, so that an interrupted run goes on. ``--noise 0``, ``--stable 0``,
 ``--ablate 0`` and ``--search 0`` leave a part out. Results: ``benchmarks/results/explain-NAME.json``.
 """
@@ -45,6 +45,11 @@ from glassformer.explain.subject import Subject, run_rows
 from glassformer.tasks.load import load
 
 BUDGET = 500  # evaluations of SHAP's partition explainer by default
+MANY_PASSES = (
+    "integrated_gradients",
+    "occlusion",
+    "shapley",
+)  # methods that run the model many times per input
 
 console = Console(stderr=True)
 
@@ -111,22 +116,26 @@ def owen(subject: Subject) -> np.ndarray:
 
 
 def judge_inputs(
-    clf: Any, inputs: list[Any], work: Path, draws: int, methods: list[str], with_peers: bool
+    clf: Any, inputs: list[Any], work: Path, draws: int, methods: list[str], with_peers: bool, slow_count: int
 ) -> list[dict[str, Any]]:
-    """Figures, seconds, errors and agreement for each input, kept in a file line by line."""
+    """Metrics, seconds, errors and agreement for each input, kept in a file line by line.
+
+    Only the first ``slow_count`` inputs have methods of many passes, and peers.
+    """
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
     for number in range(len(done), len(inputs)):
         subject = replace(subject_of(clf, inputs[number]), judge=clf.predictor())
         scores, seconds, errors = {}, {}, {}
-        for method in methods:
+        all_methods = number < slow_count
+        for method in (name for name in methods if all_methods or name not in MANY_PASSES):
             started = time.perf_counter()
             e = explain(subject, method=method, maps=False)
             scores[method], seconds[method] = e.scores, time.perf_counter() - started
             if e.error is not None:
                 errors[method] = e.error
         agree = faithfulness.agreement(scores, subject.hideable if subject.grid is None else None)
-        for name, attribute in (peers(subject) if with_peers else {}).items():
+        for name, attribute in (peers(subject) if with_peers and all_methods else {}).items():
             started = time.perf_counter()
             found = attribute()
             seconds[name] = time.perf_counter() - started
@@ -162,7 +171,9 @@ def own_methods(clf: Any) -> list[str]:
 
 def completeness(judged: list[dict[str, Any]]) -> dict[str, float]:
     """How far the scores of integrated gradients are from summing to the logit's difference, relative to it."""
-    errors = np.array([j["errors"]["integrated_gradients"] for j in judged])
+    errors = np.array(
+        [j["errors"]["integrated_gradients"] for j in judged if "integrated_gradients" in j["errors"]]
+    )
     return {
         "median": float(np.median(errors)),
         "max": float(errors.max()),
@@ -173,14 +184,14 @@ def completeness(judged: list[dict[str, Any]]) -> dict[str, float]:
 def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Mean rank correlation of every pair of methods."""
     names = list(judged[0]["agreement"])
-    return {
-        a: {b: round(float(np.mean([j["agreement"][a][b] for j in judged])), 4) for b in names} for a in names
-    }
+    everywhere = [j["agreement"] for j in judged if len(j["agreement"]) == len(names)]
+    return {a: {b: round(float(np.mean([one[a][b] for one in everywhere])), 4) for b in names} for a in names}
 
 
 def under_operators(judged: list[dict[str, Any]], method: str) -> dict[str, Any]:
     """By how much a method's gap between insertion and deletion exceeds that of random orders, for each way
     of hiding; and its deletion and insertion between the worst and the best order, where orders differ."""
+    judged = [j for j in judged if method in j["seconds"] or method == "random"]
     told = [j for j in judged if j["span"] > SAME]
     return {
         "operators": {
@@ -199,6 +210,7 @@ def against_peers(judged: list[dict[str, Any]]) -> dict[str, Any]:
     gaps = judged[0]["gaps"]
     names = list(next(iter(gaps.values())))
     peers = [name for name in names if name.startswith(("captum", "shap:"))]
+    judged = [j for j in judged if peers and peers[0] in j["seconds"]]
     return {
         own: {
             peer: {
@@ -283,6 +295,7 @@ def rounded(value: Any) -> Any:
         nargs="+", default=[], choices=OF_LAYERS, help="only these, without peers: for large models"
     ),
     count=(500, "inputs for the table"),
+    slow_count=(int, "inputs for methods of many passes and for peers; default: as many as --count"),
     noise=(30, "inputs for the randomisation check"),
     stable=(200, "inputs for stability"),
     ablate=(200, "inputs for heads and their ablation"),
@@ -312,7 +325,8 @@ def main(args: Any) -> dict[str, Any]:
     key = hashlib.sha256(asked.encode()).hexdigest()[:12]
     methods = [method for method in own_methods(clf) if method in (args.methods or OF_LAYERS)]
     work = args.work / f"explain-{name}-{key}.jsonl"
-    judged = judge_inputs(clf, inputs, work, args.draws, methods, with_peers=not args.methods)
+    slow_count = args.count if args.slow_count is None else args.slow_count
+    judged = judge_inputs(clf, inputs, work, args.draws, methods, not args.methods, slow_count)
     rows = faithfulness.table([j["figures"] for j in judged])
 
     noise = {}
@@ -338,7 +352,7 @@ def main(args: Any) -> dict[str, Any]:
         "methods": {
             method: {
                 **rows[method], **under_operators(judged, method),
-                "seconds": faithfulness.summary(np.array([j["seconds"][method] for j in judged])),
+                "seconds": faithfulness.summary(np.array([j["seconds"][method] for j in judged if method in j["seconds"]])),
                 **({"randomisation": noise[method], "randomisation_passed": sanity.passes(noise[method])}
                    if method in noise else {}),
                 "stability": stable.get(method, {}),

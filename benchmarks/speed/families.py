@@ -14,6 +14,7 @@ same whatever the weights are. Contenders in turn on the same reviews, each in a
   and ``embed`` of the same folder, mean pooling in all.
 """
 
+import json
 import os
 import shutil
 import tempfile
@@ -37,6 +38,7 @@ from glassformer.process import keep_freed_memory
 
 KINDS = ("roberta", "distilbert", "mpnet", "modernbert", "deberta-v2")
 EMBEDS = ("mpnet",)
+RUNTIMES = ("modernbert", "deberta-v2")  # compared with ONNX Runtime and OpenVINO too
 # MPNet's position numbers need its own padding token, 1, so that MiniLM's vocabulary does not fit it.
 OWN_WEIGHTS = {"mpnet": "all-mpnet-base-v2"}
 # MiniLM's padding token is 0. Without dropout, as fine-tuning here has it.
@@ -111,12 +113,15 @@ def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
     rounds=dict(type=count, default=3, help="timed windows of each contender"),
     reviews=dict(type=count, default=16, help="reviews in a window"),
     threads=dict(type=count, default=torch.get_num_threads()),
-    kinds=dict(choices=KINDS, nargs="+", default=list(KINDS)),
+    kinds=dict(
+        choices=KINDS, nargs="+", default=list(KINDS), help="what is measured; the file keeps the others"
+    ),
     seed=0,
 )
 def main(options: Any) -> dict[str, Any]:
     use_threads(options.threads)
-    families: dict[str, Any] = {}
+    earlier = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    families: dict[str, Any] = earlier.get("families", {})
     batch = min(options.reviews, train_imdb.BATCH)
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as name:
@@ -128,12 +133,13 @@ def main(options: Any) -> dict[str, Any]:
             ]
             works = {"training": compared(contenders, options.rounds)}
             rounds = inference.load_rounds(folder / "labels", options.rounds, options.reviews, options.seed)
-            keys = {"prediction": ["hf_sorted", "glassformer"]}
+            runtimes = ["onnx_fp32", "openvino"] if kind in RUNTIMES else []
+            keys = {"prediction": ["hf_sorted", *runtimes, "glassformer"]}
             if kind in EMBEDS:
                 keys["embedding"] = [key for key in VECTORS if half() or key != "sentence_transformers_bf16"]
             for what, chosen in keys.items():
                 works[what] = inference.compare(chosen, options.rounds, folder, rounds, options.threads)
-        families[kind] = works
+        families[kind] = {what: found | {"date": options.facts["date"]} for what, found in works.items()}
         for what, found in works.items():
             for peer, ratio in found["glassformer_against"].items():
                 print(f"{kind}, {what}: {said(ratio)} {peer}")

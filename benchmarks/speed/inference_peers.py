@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,8 @@ def export_onnx(folder: Path) -> Path:
 
     model = AutoModelForSequenceClassification.from_pretrained(folder / "labels").eval()
     model.config.return_dict = False
-    names = ["input_ids", "attention_mask", "token_type_ids"]
+    known = signature(model.forward).parameters
+    names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in known]
     # A tensor of its own for each input: of one tensor given twice the exporter makes one input. And with a mask of
     # ones it may leave the mask out.
     example = {name: torch.ones(2, 7, dtype=torch.long) for name in names}

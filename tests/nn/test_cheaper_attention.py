@@ -112,6 +112,10 @@ def test_bad_input(rows):
     q, k, v = rows
     with pytest.raises(ConfigError, match="the window must be at least 1, got 0"):
         attend_local(q, k, v, PACKING, 0)
+    with pytest.raises(ConfigError, match="unknown branch 'kernal'"):
+        attend_local(q, k, v, PACKING, 3, branch="kernal")
+    with pytest.raises(ConfigError, match="no kernel for this call"):  # its heads are 5 wide
+        attend_local(q, k, v, PACKING, 3, branch="kernel")
     for attention in (lambda *a: attend_local(*a, 3), attend_linear):
         with pytest.raises(ShapeError, match="shapes do not fit"):
             attention(q, k[:, :2], v, PACKING)

@@ -10,7 +10,7 @@ from tests.nn.levels import HERE, at_level, drawn
 from torch.nn import functional as F
 
 from glassformer.errors import ConfigError
-from glassformer.nn import attend, kernels
+from glassformer.nn import attend, attend_local, kernels
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.feedforward import gelu, gelu_tanh
@@ -67,6 +67,47 @@ def check(q_packing: Packing, kv_packing: Packing, heads: int, width: int, causa
 def test_attention_and_its_gradients_are_the_textbooks(causal, pairs, width):
     check(Packing(tuple(t for t, _ in pairs)), Packing(tuple(s for _, s in pairs)), 2, width, causal)
     check(Packing(tuple(s for _, s in pairs)), Packing(tuple(s for _, s in pairs)), 1, width, causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@given(
+    lengths=st.lists(st.integers(1, 331), min_size=1, max_size=4), width=WIDTHS, window=st.integers(1, 150)
+)
+@settings(max_examples=13, deadline=None, derandomize=True)
+def test_windows_and_their_gradients_equal_masked_attention(causal, lengths, width, window):
+    """Lengths below and above a chunk of queries, which has keys of its own."""
+    packing = Packing(tuple(lengths))
+    for dtype in formats():
+        inputs = [1.5 * drawn(packing.total, 2, width, seed=seed) for seed in (1, 5, 7)]
+        upstream = drawn(packing.total, 2, width, seed=11).to(dtype)
+        ours = [x.to(dtype).requires_grad_() for x in inputs]
+        exact = [x.detach().double().requires_grad_() for x in ours]
+        out = attend_local(*ours, packing, window, causal, branch="kernel")
+        wanted = attend_local(*exact, packing, window, causal, branch="blocks")
+        pairs = zip(
+            (out, *torch.autograd.grad(out, ours, upstream)),
+            (wanted, *torch.autograd.grad(wanted, exact, upstream.double())),
+            strict=True,
+        )
+        for number, (got, reference) in enumerate(pairs):
+            assert got.isfinite().all()
+            if dtype == torch.float32:
+                agree(got.detach(), reference.detach(), 1e-4 if number else 1e-5)
+            else:
+                off = float((got.detach().double() - reference.detach()).norm())
+                assert off <= 0.01 * float(reference.detach().norm()) + 0.005 * got.numel() ** 0.5
+
+
+@pytest.mark.parametrize("radius", [63, 64, 65])
+def test_a_window_ends_after_64_positions(radius):
+    """Only the kernel with the right radius agrees with a mask."""
+    packing = Packing((307,))
+    q, k, v = (drawn(307, 1, 16, seed=seed) for seed in (1, 5, 7))
+    distance = torch.arange(307) - torch.arange(307)[:, None]
+    mask = (distance.abs() <= 64)[None, None]
+    wanted = attend(*(x.transpose(0, 1)[None] for x in (q, k, v)), mask=mask)[0].transpose(0, 1)
+    out = attend_local(q, k, v, packing, radius, branch="kernel")
+    assert torch.allclose(out, wanted, atol=1e-5) == (radius == 64)
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.3, -0.7])

@@ -21,7 +21,7 @@ class Emulated(levels.Level):
     file = Path(sys.argv[1])
 
 loading.LEVELS = (Emulated(*levels.LEVELS[0]._replace(flags=levels.LEVELS[1].flags - {"avx512_vnni"})),)
-from glassformer.nn import attend, kernels
+from glassformer.nn import attend, attend_local, kernels
 from glassformer.nn.linear import Linear
 from glassformer.packing import Packing
 assert kernels.has_amx(), kernels.why_not()
@@ -41,6 +41,14 @@ for lengths, width, causal in (((7, 33, 131), 32, False), ((65, 1), 48, True), (
         out.backward(draw(*out.shape).to(dtype))
         found.append((out.detach(), qkv.grad))
     print(*(error(a, b) for a, b in zip(*found)))
+for lengths, width, window, causal in (((7, 333, 131), 32, 64, False), ((257, 1), 48, 13, True)):
+    found = []
+    for branch, dtype in (("kernel", torch.bfloat16), ("blocks", torch.float32)):
+        qkv = draw(sum(lengths), 3, 3, width).to(dtype).requires_grad_()
+        out = attend_local(*qkv.unbind(1), Packing(lengths), window, causal, branch=branch)
+        out.backward(draw(*out.shape).to(dtype))
+        found.append((out.detach(), qkv.grad))
+    print(*(error(a, b) for a, b in zip(*found)))
 for rows, out, width in ((257, 16, 16), (521, 48, 80), (300, 400, 784)):
     grad, x = draw(rows, out), draw(rows, width) + 1
     weight, bias = kernels.weight_gradient(grad, x, bias=True)
@@ -53,7 +61,7 @@ for rows, out, width in ((257, 16, 16), (521, 48, 80), (300, 400, 784)):
     not kernels.has_dtype(torch.bfloat16) or shutil.which("cc") is None, reason="no kernels or no cc"
 )
 def test_tiles_compute_the_products(tmp_path):
-    emulated = ["-include", str(Path(__file__).with_name("amx_emulated.h")), '-DMADE_OF="emulated"']
+    emulated = ["-include", str(Path(__file__).with_name("amx_emulated.h")), '-DMADE_OF="amx emulated"']
     sources = [str(levels.FOLDER / name) for name in levels.SOURCES]
     flags = ["-std=gnu11", "-O2", "-march=x86-64-v4", "-mavx512bf16", "-fPIC", "-shared", "-w"]
     library = str(tmp_path / "amx.so")
@@ -62,5 +70,5 @@ def test_tiles_compute_the_products(tmp_path):
         [sys.executable, "-c", PROGRAM, library], capture_output=True, text=True, check=True
     )
     errors = [float(word) for word in done.stdout.split()]
-    assert len(errors) == 12
+    assert len(errors) == 16
     assert max(errors) < 0.01  # bf16 rounds to 2 ** -8

@@ -216,13 +216,15 @@ def table(results: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str,
     """Summarize results of ``metrics_of`` over inputs: each metric of every method, and the gain over random.
 
     ``better`` is the paired difference to the random orders of the same input; positive means more faithful.
+    The first result has every method; later ones may lack some.
     """
     out: dict[str, dict[str, Any]] = {}
     for method in results[0]:
         out[method] = {}
+        measured = [result for result in results if method in result]
         for name in METRICS:
-            values = np.array([result[method][name] for result in results])
-            random = np.array([result["random"][name] for result in results])
+            values = np.array([result[method][name] for result in measured])
+            random = np.array([result["random"][name] for result in measured])
             out[method][name] = summary(values)
             if method != "random":
                 out[method][name]["better"] = summary(BETTER[name] * (values - random))

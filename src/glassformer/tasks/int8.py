@@ -39,7 +39,9 @@ def compute_model(model: Any, precision: str, device: torch.device) -> Any:
         return quantized_copy(model).eval()
     dtype = choose_dtype(precision, device)
     if dtype != torch.float32:
-        model = copy.deepcopy(model).set_compute_dtype(dtype)
+        # The copy shares what stays in fp32, and never holds a second copy of the rest in fp32.
+        shared = {id(p): torch.nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
+        model = copy.deepcopy(model, shared).set_compute_dtype(dtype)
     return model.eval()
 
 
