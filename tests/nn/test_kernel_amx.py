@@ -61,7 +61,8 @@ for rows, out, width in ((257, 16, 16), (521, 48, 80), (300, 400, 784)):
     not kernels.has_dtype(torch.bfloat16) or shutil.which("cc") is None, reason="no kernels or no cc"
 )
 def test_tiles_compute_the_products(tmp_path):
-    emulated = ["-include", str(Path(__file__).with_name("amx_emulated.h")), '-DMADE_OF="amx emulated"']
+    made_of = f'-DMADE_OF="amx {levels.fingerprint()}"'
+    emulated = ["-include", str(Path(__file__).with_name("amx_emulated.h")), made_of]
     sources = [str(levels.FOLDER / name) for name in levels.SOURCES]
     flags = ["-std=gnu11", "-O2", "-march=x86-64-v4", "-mavx512bf16", "-fPIC", "-shared", "-w"]
     library = str(tmp_path / "amx.so")
