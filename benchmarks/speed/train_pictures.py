@@ -38,9 +38,9 @@ from benchmarks.harness.options import count
 from benchmarks.harness.results import half, result_file
 from benchmarks.harness.rounds import Contender, Window, compared, glassformer_epoch, in_own_process
 from benchmarks.speed.hf_trainer import be_quiet, choose_attention
-from glassformer.data.image_batching import Changes, ImageStream
+from glassformer.data.image_batching import AugmentSettings, ImageStream
 from glassformer.data.image_sources import load_image_dataset
-from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
+from glassformer.data.transform import ImageTransform, PixelTable, read_images
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.inputs.images import build_transform
 from glassformer.models.image import ImageEncoder as ViT
@@ -94,7 +94,9 @@ class Work:
     def stream(self, turn: int, device: torch.device) -> ImageStream:
         """The batches of a window: the same for all."""
         table = PixelTable(self.rounds[turn].pixels)
-        return ImageStream(table, self.transform, Changes(), self.tokens, self.batch, 1, max(turn, 0), device)
+        return ImageStream(
+            table, self.transform, AugmentSettings(), self.tokens, self.batch, 1, max(turn, 0), device
+        )
 
     def window(self, turn: int, seconds: float, loss: float) -> Window:
         n = len(self.rounds[turn].targets)
@@ -120,7 +122,7 @@ def load_rounds(transform: ImageTransform, rounds: int, pictures: int, seed: int
     split = load_image_dataset("cifar10", limit=limit, seed=seed, splits=["train"]).splits["train"]
     assert split.labels is not None
     _, targets = np.unique(split.labels, return_inverse=True)
-    table = read_pictures(split.images, transform, split.origin, split.rows)
+    table = read_images(split.images, transform, split.origin, split.rows)
     order = np.random.default_rng(seed).permutation(len(split))
     return [Round(table.pixels[part], targets[part]) for part in np.array_split(order, rounds + 1)]
 

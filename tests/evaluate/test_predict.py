@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from glassformer.data.text import TokenTable, Windows
-from glassformer.data.transform import ImageTransform, read_pictures
+from glassformer.data.transform import ImageTransform, read_images
 from glassformer.evaluate.predict import (
     pool_windows,
     predict_images,
@@ -135,7 +135,7 @@ class Pixels(nn.Module):
 def test_pictures_come_in_their_order(batch_size):
     rng = np.random.default_rng(0)
     transform = ImageTransform((5, 5))
-    shots = read_pictures([rng.integers(0, 256, (5, 5, 3), np.uint8) for _ in range(7)], transform)
+    shots = read_images([rng.integers(0, 256, (5, 5, 3), np.uint8) for _ in range(7)], transform)
     done: list[int] = []
     options = {"batch_size": batch_size, "progress": done.append}
     model = Pixels().train()

@@ -157,7 +157,7 @@ def test_pictures(picture_model, tmp_path: Path):
     picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (12, 12, 3), np.uint8))
     model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "hf").eval()
     pixels = picture_model.transform_.normalize(
-        torch.from_numpy(picture_model.transform_.picture(picture))[None]
+        torch.from_numpy(picture_model.transform_.read(picture))[None]
     )
     with torch.inference_mode():
         np.testing.assert_allclose(

@@ -57,7 +57,7 @@ def test_padded_is_packed(name: str, tmp_path: Path):
     clf.temperature_ = 0.6
     if clf.NOUN == "images":
         padded = PaddedPictures(clf.model_, clf.transform_.mean, clf.transform_.std, 0.6)
-        given = [torch.from_numpy(np.stack([clf.transform_.picture(x) for x in PICTURES]))]
+        given = [torch.from_numpy(np.stack([clf.transform_.read(x) for x in PICTURES]))]
         expected = clf.export_outputs().outputs(PICTURES)
     else:
         texts = [" ".join(TEXTS[: 1 + i % 4])[: 7 + 11 * i] for i in range(20)]

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from glassformer.data.augment import LEVELS, OPERATIONS, _recolored, augment, mix_pairs
-from glassformer.data.image_batching import Changes, ImageBatch, ImageStream
+from glassformer.data.augment import LEVELS, OPERATIONS, _apply_color_operations, augment, mix_pairs
+from glassformer.data.image_batching import AugmentSettings, ImageBatch, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.errors import ConfigError
 from glassformer.packing import Packing
@@ -57,7 +57,7 @@ def test_shift_moves_and_mirrors_whole_pixels():
 def test_an_operation_touches_only_the_pictures_that_drew_it(name):
     x = some(6).float() / 255
     drawn = torch.tensor([0, OPERATIONS.index(name)] * 3)
-    out = _recolored(x, drawn, torch.ones(6))
+    out = _apply_color_operations(x, drawn, torch.ones(6))
     assert torch.equal(out[0::2], x[0::2])
     assert not torch.equal(out[1::2], x[1::2])
 
@@ -110,7 +110,14 @@ def test_soft_labels_in_loss_and_metric():
 def test_a_batch_can_be_made_again_and_every_picture_comes_once():
     table = PixelTable(some(29).numpy())
     stream = ImageStream(
-        table, ImageTransform((16, 16)), Changes("strong", mix="both"), 17, 8, 2, 3, torch.device("cpu")
+        table,
+        ImageTransform((16, 16)),
+        AugmentSettings("strong", mix="both"),
+        17,
+        8,
+        2,
+        3,
+        torch.device("cpu"),
     )
     steps = stream.steps(1)
     seen = np.concatenate([draw.index for step in steps for draw in step])

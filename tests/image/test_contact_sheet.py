@@ -7,15 +7,15 @@ import pytest
 from PIL import Image
 
 from glassformer.cli.app import main
-from glassformer.data.augment import GAP, HEAD, LEVELS, SIDE, contact_sheet, sheet_columns
+from glassformer.data.augment import CELL_SIDE, GAP, HEADER_HEIGHT, LEVELS, contact_sheet, sheet_columns
 from glassformer.errors import ConfigError
 
 from .conftest import quarters
 
 
 def cell(sheet: Image.Image, i: int, j: int) -> np.ndarray:
-    x, y = GAP + j * (SIDE + GAP), HEAD + i * (SIDE + GAP)
-    return np.asarray(sheet)[y : y + SIDE, x : x + SIDE]
+    x, y = GAP + j * (CELL_SIDE + GAP), HEADER_HEIGHT + i * (CELL_SIDE + GAP)
+    return np.asarray(sheet)[y : y + CELL_SIDE, x : x + CELL_SIDE]
 
 
 def test_a_row_a_picture_and_a_column_a_step():
@@ -23,16 +23,16 @@ def test_a_row_a_picture_and_a_column_a_step():
     sheet = contact_sheet(pictures, "strong")
     assert sheet_columns("strong") == ["original", *LEVELS[1:5], "mixup", "cutmix"]
     assert sheet_columns("stacked")[5] == "stacked"
-    assert sheet.size == (GAP + 7 * (SIDE + GAP), HEAD + 5 * (SIDE + GAP))
+    assert sheet.size == (GAP + 7 * (CELL_SIDE + GAP), HEADER_HEIGHT + 5 * (CELL_SIDE + GAP))
     assert np.array_equal(np.asarray(sheet), np.asarray(contact_sheet(pictures, "strong")))
     changed = np.zeros(7, int)
     for i, picture in enumerate(pictures):
-        large = Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.NEAREST)
+        large = Image.fromarray(picture).resize((CELL_SIDE, CELL_SIDE), Image.Resampling.NEAREST)
         assert np.array_equal(cell(sheet, i, 0), np.asarray(large))
         changed += [not np.array_equal(cell(sheet, i, 0), cell(sheet, i, j)) for j in range(7)]
     assert changed[0] == 0
     assert min(changed[1:]) >= 3
-    assert np.asarray(sheet)[:HEAD].min() < 100  # the columns have names
+    assert np.asarray(sheet)[:HEADER_HEIGHT].min() < 100  # the columns have names
 
 
 def test_the_ladder_ends_at_the_level_named():
@@ -54,7 +54,7 @@ def test_the_command_writes_a_png(folder: Path, tmp_path: Path, capsys):
     assert main(["data", "show", str(folder), "--augment", "medium", "--out", str(out)]) == 0
     assert f"8 images, original, shift, light, medium, mixup, cutmix: {out}" in capsys.readouterr().out
     with Image.open(out) as sheet:
-        assert sheet.size == (GAP + 6 * (SIDE + GAP), HEAD + 8 * (SIDE + GAP))
+        assert sheet.size == (GAP + 6 * (CELL_SIDE + GAP), HEADER_HEIGHT + 8 * (CELL_SIDE + GAP))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 import transformers
 from PIL import Image
 
-from glassformer.data.augment import KINDS, corrupt
+from glassformer.data.augment import CORRUPTIONS, corrupt
 from glassformer.data.copies import digest
 from glassformer.data.image import MAX_PIXELS, open_image
 from glassformer.data.image_sources import load_image_dataset
@@ -99,7 +99,7 @@ def test_bad_pictures_are_refused_by_name(name, tmp_path):
     path = tmp_path / "holiday.jpg"
     path.write_bytes(content)
     with pytest.raises(DataError, match=said) as caught:
-        ImageTransform((8, 8)).picture(content, str(path))
+        ImageTransform((8, 8)).read(content, str(path))
     assert "holiday.jpg" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -130,7 +130,7 @@ def test_transform_equals_transformers_processor(size, interpolation):
     kind = next(p for p in processors if p is not None)
     theirs = kind(**{k: v for k, v in ours.to_hub().items() if k != "image_processor_type"})
     wanted = torch.as_tensor(np.asarray(theirs([picture], return_tensors="np")["pixel_values"][0]))
-    found = ours.normalize(torch.from_numpy(ours.picture(picture))[None])[0]
+    found = ours.normalize(torch.from_numpy(ours.read(picture))[None])[0]
     torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-5)
 
 
@@ -146,9 +146,9 @@ def test_transform_equals_transformers_processor(size, interpolation):
 def test_transform_survives_its_file(transform):
     again = ImageTransform.from_hub(transform.to_hub())
     picture = np.random.default_rng(9).integers(0, 256, (31, 43, 3), np.uint8)
-    np.testing.assert_array_equal(again.picture(picture), transform.picture(picture))
+    np.testing.assert_array_equal(again.read(picture), transform.read(picture))
     assert (again.size, again.mean, again.channels) == (transform.size, transform.mean, transform.channels)
-    assert transform.picture(picture).shape == (transform.channels, *transform.size)
+    assert transform.read(picture).shape == (transform.channels, *transform.size)
 
 
 @pytest.mark.parametrize("normal", [True, False])
@@ -157,7 +157,7 @@ def test_bytes_that_are_not_rescaled(normal):
     settings = {"size": 8, "do_rescale": False, "image_mean": [127.5] * 3, "image_std": [50.0] * 3}
     transform = ImageTransform.from_hub(settings | {"do_normalize": normal})
     picture = np.random.default_rng(9).integers(0, 256, (8, 8, 3), np.uint8)
-    pixels = torch.from_numpy(np.array(transform.picture(picture)))[None]
+    pixels = torch.from_numpy(np.array(transform.read(picture)))[None]
     wanted = pixels.float() if not normal else (pixels.float() - 127.5) / 50
     torch.testing.assert_close(transform.normalize(pixels), wanted, atol=1e-3, rtol=1e-5)
     again = ImageTransform.from_hub(transform.to_hub())
@@ -309,10 +309,10 @@ def test_real_sets(data_root):
         dataset = load_image_dataset(name, limit=20)
         assert len(dataset.label_names) == classes
         assert len(dataset.splits["train"]) == 20
-        assert ImageTransform((16, 16)).picture(dataset.splits["train"].images[0]).shape == (3, 16, 16)
+        assert ImageTransform((16, 16)).read(dataset.splits["train"].images[0]).shape == (3, 16, 16)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CORRUPTIONS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_robustness_is_seeded_and_grows(kind, channels):
     rough = np.random.default_rng(5).integers(0, 256, (6, channels, 16, 16), np.uint8)

@@ -136,7 +136,7 @@ def test_it_computes_in_fp32_whatever_is_asked(fitted):
 def test_embed_gives_what_the_head_reads(fitted):
     vectors = fitted.embed(UNSEEN[:3])
     assert vectors.shape == (3, 4 * 39)
-    pixels = np.stack([fitted.transform_.picture(x) for x in UNSEEN[:3]])
+    pixels = np.stack([fitted.transform_.read(x) for x in UNSEEN[:3]])
     rows = HogEmbedding(fitted.model_.config.embedding).padded(
         fitted.transform_.normalize(torch.from_numpy(pixels))
     )

@@ -9,7 +9,7 @@ import torch
 from tests.shaken import shaken
 
 import glassformer as gf
-from glassformer.data.image_batching import seen_patches
+from glassformer.data.image_batching import draw_visible_patches
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.families.vit import vit
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
@@ -32,7 +32,7 @@ def pictures(count: int = 7, seed: int = 0) -> torch.Tensor:
 
 
 def seen_of(count: int = 7) -> torch.Tensor:
-    return torch.from_numpy(seen_patches(count, 15, SEEN, [5]))
+    return torch.from_numpy(draw_visible_patches(count, 15, SEEN, [5]))
 
 
 # --- the oracle -----------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_paintings_and_loss_are_those_of_transformers():
         pytest.skip("this transformers names the layers otherwise")
     model = autoencoder(size=(20, 20))  # theirs reads square pictures only
     x = torch.randn(7, 3, 20, 20, generator=torch.Generator().manual_seed(0))
-    seen = torch.from_numpy(seen_patches(7, 25, SEEN, [5]))
+    seen = torch.from_numpy(draw_visible_patches(7, 25, SEEN, [5]))
     peer.load_state_dict(as_theirs(model))
     noise = (1 + torch.arange(25) / 100).expand(7, -1)  # the lowest are seen; no ties
     noise = noise.scatter(1, seen, torch.arange(SEEN).float().expand(7, -1) / 100)
@@ -166,12 +166,12 @@ def test_patches_are_sewn_as_they_were_cut():
 
 
 def test_what_is_seen_follows_from_the_seeds_alone():
-    first = seen_patches(5, 15, SEEN, [1, 2, 3])
-    assert np.array_equal(first, seen_patches(5, 15, SEEN, [1, 2, 3]))
-    assert not np.array_equal(first, seen_patches(5, 15, SEEN, [1, 2, 4]))
+    first = draw_visible_patches(5, 15, SEEN, [1, 2, 3])
+    assert np.array_equal(first, draw_visible_patches(5, 15, SEEN, [1, 2, 3]))
+    assert not np.array_equal(first, draw_visible_patches(5, 15, SEEN, [1, 2, 4]))
     assert first.shape == (5, SEEN)
     assert (np.diff(first, axis=1) > 0).all()
-    counts = np.bincount(seen_patches(3000, 15, SEEN, [0]).ravel(), minlength=15)
+    counts = np.bincount(draw_visible_patches(3000, 15, SEEN, [0]).ravel(), minlength=15)
     assert counts.min() > 0.85 * counts.max()
 
 

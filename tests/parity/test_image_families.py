@@ -396,7 +396,7 @@ def test_pixels_of_their_processors(kind, size, tmp_path, request):
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
     theirs = processor(image, return_tensors="pt")["pixel_values"][0]
     transform = load_transform(folder)
-    ours = transform.normalize(torch.from_numpy(transform.picture(image))[None])[0]
+    ours = transform.normalize(torch.from_numpy(transform.read(image))[None])[0]
     assert ours.shape == theirs.shape == (3, 224, 224)
     assert float((ours - theirs).abs().max()) <= 1e-6
     save_transform(transform, tmp_path)

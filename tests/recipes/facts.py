@@ -204,7 +204,7 @@ FACTS: list[Fact] = [
     Fact(2, VIT, "[CLS] after the final norm", lambda b: (name_of(b.model.pooling), name_of(b.model.encoder.final_norm)), ("FirstPooling", "LayerNorm"), "pooling=mean"),
     Fact(2, VIT, "224 px", lambda b: b.fitted["transform_"].size, (224, 224), "image_size=112"),
     Fact(2, VIT, "the checkpoint's mean", lambda b: b.fitted["transform_"].mean, (0.5, 0.5, 0.5), "mean=[0.485, 0.456, 0.406]"),
-    Fact(2, VIT, "no augmentation", lambda b: b.stream.changes.augment, "none", "augment=light"),
+    Fact(2, VIT, "no augmentation", lambda b: b.stream.augmentation.augment, "none", "augment=light"),
     Fact(2, VIT, "judged after each epoch", lambda b: "KeepEpochs" in map(name_of, b.calls), True, "keep_epochs=false"),
     Fact(2, VIT, "no validation", lambda b: splits(VIT, *changed(b, VIT))[:2], (25_000, None), "validation_size=0.1"),
     # --- 3: NTC-SCV
@@ -292,10 +292,10 @@ FACTS: list[Fact] = [
     *training(9, HEADS, optimizer="AdamW", batch=32),
     Fact(10, "hotdog-baseline", "resize 256, cut 224", lambda b: (b.fitted["transform_"].fit, b.fitted["transform_"].shorter, b.fitted["transform_"].size), ("crop", 256, (224, 224)), "framing=squash"),
     Fact(10, "hotdog-baseline", "ImageNet statistics", lambda b: b.fitted["transform_"].mean, (0.485, 0.456, 0.406), "mean=[0.5, 0.5, 0.5]"),
-    Fact(10, "hotdog-light", "random part and flip", lambda b: (b.stream.changes.augment, b.stream.changes.flip), ("light", True), "flip=false"),
-    Fact(10, "hotdog-medium", "colors and erasing", lambda b: b.stream.changes.augment, "medium", "augment=light"),
-    Fact(10, "hotdog-strong-given", "RandAugment on top of medium", lambda b: b.stream.changes.augment, "stacked", "augment=strong"),
-    Fact(10, "hotdog-mix-given", "Mixup or CutMix on the strong rung", lambda b: (b.stream.changes.augment, b.stream.changes.mix), ("stacked", "both"), "mix=none"),
+    Fact(10, "hotdog-light", "random part and flip", lambda b: (b.stream.augmentation.augment, b.stream.augmentation.flip), ("light", True), "flip=false"),
+    Fact(10, "hotdog-medium", "colors and erasing", lambda b: b.stream.augmentation.augment, "medium", "augment=light"),
+    Fact(10, "hotdog-strong-given", "RandAugment on top of medium", lambda b: b.stream.augmentation.augment, "stacked", "augment=strong"),
+    Fact(10, "hotdog-mix-given", "Mixup or CutMix on the strong rung", lambda b: (b.stream.augmentation.augment, b.stream.augmentation.mix), ("stacked", "both"), "mix=none"),
     # --- 12: small encoder
     source(12, SMALL, "imdb"),
     Fact(12, SMALL, "tags and marks out, split at white space", lambda b: b.tokens("film<br />bad, it's!"), ["film", "bad", "it", "s"], "clean=none"),

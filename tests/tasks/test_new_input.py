@@ -18,7 +18,7 @@ from glassformer.data.findings import DoctorReport
 from glassformer.data.image import open_image
 from glassformer.data.image_sources import ImageSplit, resolve_path
 from glassformer.data.tables import read_table
-from glassformer.data.transform import PixelTable, read_pictures
+from glassformer.data.transform import PixelTable, read_images
 from glassformer.export.outputs import ImageLabels
 from glassformer.inputs.images import Images, ServedImages
 from glassformer.inputs.rows import InputRequest, Row, read_columns
@@ -129,7 +129,7 @@ class TwoClassifier(ImageModel, Classifier, ImageFitConfig):
         return super().pixels(pasted(example), where)
 
     def encode(self, examples: Any) -> PixelTable:
-        return read_pictures(list(map(pasted, examples)), self.transform_)
+        return read_images(list(map(pasted, examples)), self.transform_)
 
     def _training_table(self, examples: Any) -> PixelTable:
         return super()._training_table(list(map(pasted, examples)))

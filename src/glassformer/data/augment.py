@@ -8,9 +8,9 @@
     stacked  medium, with the two operations of RandAugment after the color changes
 
 All geometric operations (crop, flip, rotation, shear, translation) of an image are combined in one affine
-map, so that it is resampled once. kornia's ``RandAugment`` draws one policy per batch; here each image has
-its own, and images with the same operation are processed together. All random numbers come from the given
-generator, so that a batch is reproducible.
+map, so each image is resampled once. kornia's ``RandAugment`` draws one policy per batch. Here each image has
+its own policy, and images with the same operation are processed together. All random numbers come from the
+``generator`` argument, so a batch is reproducible.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.data.image import BrightestPixel, open_image
-from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
+from glassformer.data.transform import ImageTransform, PixelTable, read_images
 from glassformer.errors import BadValueError
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 LEVELS = ("none", "shift", "light", "medium", "strong", "stacked")
-DRAWN = ("strong", "stacked")  # levels with RandAugment
+RANDAUGMENT_LEVELS = ("strong", "stacked")  # levels with RandAugment
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # ranges of area and aspect ratio of a random crop
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
-ERASE = 0.25  # share of images that lose a rectangle of 2 to 33 % of their area
+ERASED_SHARE = 0.25  # of the images, in which a rectangle of 2 to 33 % of the area is erased
 MAGNITUDE = 9 / 30  # of RandAugment
 GRAY = (0.299, 0.587, 0.114)  # luma weights of red, green and blue (ITU-R BT.601)
 
@@ -47,11 +47,11 @@ GRAY = (0.299, 0.587, 0.114)  # luma weights of red, green and blue (ITU-R BT.60
 def augment(
     pixels: Tensor, size: tuple[int, ...], level: str, generator: torch.Generator, *, flip: bool = True
 ) -> Tensor:
-    """Augment uint8 ``[B, C, H, W]`` to ``[B, C, h, w]``, uint8 or floats from 0 to 1 (as for ``normalize``).
+    """Augment uint8 ``[B, C, H, W]`` to ``[B, C, h, w]``, uint8 or floats from 0 to 1.
 
     Args:
         size: (height, width) of the result; ignored for ``none`` and ``shift``, which keep the size.
-        generator: a CPU generator, the source of all random numbers.
+        generator: a CPU generator.
 
     Raises:
         ConfigError: unknown level.
@@ -64,67 +64,67 @@ def augment(
         return _shift(pixels, generator, flip)
     b, device = len(pixels), pixels.device
     theta = _random_crop(b, pixels.shape[2:], generator, flip)
-    drawn = None
-    if level in DRAWN:
-        drawn = torch.randint(len(OPERATIONS), (2, b), generator=generator)
+    rounds: list[tuple[Tensor, Tensor]] = []  # of RandAugment: operation and sign of each image
+    if level in RANDAUGMENT_LEVELS:
+        operations = torch.randint(len(OPERATIONS), (2, b), generator=generator)
         signs = torch.randint(2, (2, b), generator=generator).float() * 2.0 - 1.0
-        for operations, sign in zip(drawn, signs, strict=True):
-            theta = theta @ _affine(operations, sign)
+        rounds = [*zip(operations, signs, strict=True)]
+    for operation, sign in rounds:
+        theta = theta @ _geometric_maps(operation, sign)
     grid = F.affine_grid(theta[:, :2].to(device), [b, pixels.shape[1], *size], align_corners=False)
     x = F.grid_sample(pixels.float() / 255, grid, "bilinear", "zeros", align_corners=False)
     if level in ("medium", "stacked"):
-        x = _jitter(x, generator)
-    if drawn is not None:
-        for operations, sign in zip(drawn, signs, strict=True):
-            x = _recolored(x, operations, sign)
-    if level in ("medium", *DRAWN):
+        x = _jitter_colors(x, generator)
+    for operation, sign in rounds:
+        x = _apply_color_operations(x, operation, sign)
+    if level in ("medium", *RANDAUGMENT_LEVELS):
         x = _erase(x, generator)
     return x.clamp(0, 1)
 
 
-def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+def _draw_uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
     return low + (high - low) * torch.rand(count, generator=generator)
 
 
 def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
     """Translate each image by up to an eighth of its side, with black borders, and flip half of them."""
     b, _, h, w = pixels.shape
-    reach = max(1, h // 8), max(1, w // 8)
-    padded = F.pad(pixels, (reach[1], reach[1], reach[0], reach[0]))
-    top = torch.randint(2 * reach[0] + 1, (b,), generator=generator)
-    left = torch.randint(2 * reach[1] + 1, (b,), generator=generator)
+    max_shift = max(1, h // 8), max(1, w // 8)
+    padded = F.pad(pixels, (max_shift[1], max_shift[1], max_shift[0], max_shift[0]))
+    top = torch.randint(2 * max_shift[0] + 1, (b,), generator=generator)
+    left = torch.randint(2 * max_shift[1] + 1, (b,), generator=generator)
     columns = torch.arange(w).repeat(b, 1)
     if flip:
         mirrored = torch.randint(2, (b,), generator=generator).bool()
         columns[mirrored] = columns[mirrored].flip(1)
     rows = (top[:, None] + torch.arange(h)).to(pixels.device)  # [B, h]
     columns = (left[:, None] + columns).to(pixels.device)  # [B, w]
-    number = torch.arange(b, device=pixels.device)
-    chosen = padded.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None]]
-    return chosen.permute(0, 3, 1, 2)
+    batch_indices = torch.arange(b, device=pixels.device)
+    shifted = padded.permute(0, 2, 3, 1)[batch_indices[:, None, None], rows[:, :, None], columns[:, None]]
+    return shifted.permute(0, 3, 1, 2)
 
 
 def _random_crop(b: int, shape: torch.Size, generator: torch.Generator, flip: bool) -> Tensor:
     """Affine maps ``[B, 3, 3]`` from positions in the result to positions in the image, for random crops."""
-    area = _uniform(generator, b, *AREA)
-    ratio = torch.exp(_uniform(generator, b, math.log(RATIO[0]), math.log(RATIO[1])))
+    area = _draw_uniform(generator, b, *AREA)
+    ratio = torch.exp(_draw_uniform(generator, b, math.log(RATIO[0]), math.log(RATIO[1])))
     aspect = shape[1] / shape[0]
     width, height = (area * ratio / aspect).sqrt().clamp(max=1), (area / ratio * aspect).sqrt().clamp(max=1)
     theta = torch.zeros(b, 3, 3)
     theta[:, 0, 0], theta[:, 1, 1], theta[:, 2, 2] = width, height, 1.0
-    theta[:, 0, 2] = (1 - width) * _uniform(generator, b, -1, 1)
-    theta[:, 1, 2] = (1 - height) * _uniform(generator, b, -1, 1)
+    theta[:, 0, 2] = (1 - width) * _draw_uniform(generator, b, -1, 1)
+    theta[:, 1, 2] = (1 - height) * _draw_uniform(generator, b, -1, 1)
     if flip:
         theta[:, 0, 0] *= torch.randint(2, (b,), generator=generator).float() * 2.0 - 1.0
     return theta
 
 
-def _jitter(x: Tensor, generator: torch.Generator) -> Tensor:
+def _jitter_colors(x: Tensor, generator: torch.Generator) -> Tensor:
     b = len(x)
     for name in ("brightness", "contrast", "saturation"):
-        factor = _uniform(generator, b, 1 - JITTER[name], 1 + JITTER[name]).to(x.device)
+        factor = _draw_uniform(generator, b, 1 - JITTER[name], 1 + JITTER[name]).to(x.device)
         x = COLORS[name](x, factor).clamp(0, 1)
-    turn = _uniform(generator, b, -JITTER["hue"], JITTER["hue"]) * 2 * math.pi
+    turn = _draw_uniform(generator, b, -JITTER["hue"], JITTER["hue"]) * 2 * math.pi
     if x.shape[1] == 3:
         from kornia.enhance import adjust_hue
 
@@ -135,15 +135,15 @@ def _jitter(x: Tensor, generator: torch.Generator) -> Tensor:
 def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
     """Fill a random rectangle of some images with their mean (random erasing, Zhong et al., 2020)."""
     b, _, h, w = x.shape
-    area, ratio = _uniform(generator, b, 0.02, 0.33), torch.exp(_uniform(generator, b, -1.2, 1.2))
+    area, ratio = _draw_uniform(generator, b, 0.02, 0.33), torch.exp(_draw_uniform(generator, b, -1.2, 1.2))
     height, width = (area * ratio).sqrt().clamp(max=1) * h, (area / ratio).sqrt().clamp(max=1) * w
-    top, left = _uniform(generator, b) * (h - height), _uniform(generator, b) * (w - width)
-    chosen = _uniform(generator, b) < ERASE
-    hole = _boxes(h, w, top, left, height, width) & chosen[:, None, None, None]
-    return torch.where(hole.to(x.device), x.mean((2, 3), keepdim=True), x)
+    top, left = _draw_uniform(generator, b) * (h - height), _draw_uniform(generator, b) * (w - width)
+    is_erased = _draw_uniform(generator, b) < ERASED_SHARE
+    in_hole = _in_rectangles(h, w, top, left, height, width) & is_erased[:, None, None, None]
+    return torch.where(in_hole.to(x.device), x.mean((2, 3), keepdim=True), x)
 
 
-def _boxes(h: int, w: int, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
+def _in_rectangles(h: int, w: int, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
     """Which pixels of each image are in its rectangle, bool ``[B, 1, h, w]``."""
     rows, columns = torch.arange(h)[None], torch.arange(w)[None]
     in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None])
@@ -151,23 +151,23 @@ def _boxes(h: int, w: int, top: Tensor, left: Tensor, height: Tensor, width: Ten
     return (in_rows[:, :, None] & in_columns[:, None])[:, None]
 
 
-# --- color changes: each takes images and one factor per image; with factor 1 nothing changes ----
+# --- color changes, which take images and one factor per image; a factor of 1 changes nothing -----
 
 
-def _gray(x: Tensor) -> Tensor:
+def _to_gray(x: Tensor) -> Tensor:
     if x.shape[1] == 1:
         return x
     return (x * torch.tensor(GRAY, device=x.device)[:, None, None]).sum(1, keepdim=True)
 
 
-def _towards(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
+def _blend(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
     return other + (x - other) * factor[:, None, None, None]
 
 
 COLORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "brightness": lambda x, f: _towards(x, torch.zeros_like(x), f),
-    "contrast": lambda x, f: _towards(x, _gray(x).mean((2, 3), keepdim=True), f),
-    "saturation": lambda x, f: _towards(x, _gray(x), f),
+    "brightness": lambda x, f: _blend(x, torch.zeros_like(x), f),
+    "contrast": lambda x, f: _blend(x, _to_gray(x).mean((2, 3), keepdim=True), f),
+    "saturation": lambda x, f: _blend(x, _to_gray(x), f),
 }
 
 # --- RandAugment ------------------------------------------------------------------------------------
@@ -178,57 +178,58 @@ OPERATIONS = (
 ).split()
 
 
-def _affine(operations: Tensor, sign: Tensor) -> Tensor:
-    """Affine maps ``[B, 3, 3]`` of the geometric operations; the identity for other operations."""
-    theta = torch.eye(3).repeat(len(operations), 1, 1)
+def _geometric_maps(operation: Tensor, sign: Tensor) -> Tensor:
+    """Affine maps ``[B, 3, 3]`` of geometric operations; the identity for other operations."""
+    theta = torch.eye(3).repeat(len(operation), 1, 1)
     strength = MAGNITUDE * sign
     angle = strength * math.radians(30)
-    which = {name: operations == OPERATIONS.index(name) for name in OPERATIONS[1:6]}
-    turned = which["rotate"]
-    theta[turned, 0, 0] = theta[turned, 1, 1] = torch.cos(angle[turned])
-    theta[turned, 0, 1], theta[turned, 1, 0] = -torch.sin(angle[turned]), torch.sin(angle[turned])
+    rotated = operation == OPERATIONS.index("rotate")
+    sin, cos = torch.sin(angle[rotated]), torch.cos(angle[rotated])
+    theta[rotated, 0, 0], theta[rotated, 0, 1] = cos, -sin
+    theta[rotated, 1, 0], theta[rotated, 1, 1] = sin, cos
     cells = {"shear_x": (0, 1), "shear_y": (1, 0), "translate_x": (0, 2), "translate_y": (1, 2)}
     for name, (row, column) in cells.items():
-        theta[which[name], row, column] = strength[which[name]] * (0.3 if "shear" in name else 0.9)
+        changed = operation == OPERATIONS.index(name)
+        theta[changed, row, column] = strength[changed] * (0.3 if "shear" in name else 0.9)
     return theta
 
 
-def _recolored(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
+def _apply_color_operations(x: Tensor, operation: Tensor, sign: Tensor) -> Tensor:
     from kornia import enhance
 
-    def stretched(some: Tensor) -> Tensor:
-        low, high = some.amin((2, 3), keepdim=True), some.amax((2, 3), keepdim=True)
-        return torch.where(high > low, (some - low) / (high - low).clamp(min=1e-6), some)
+    def stretch(images: Tensor) -> Tensor:
+        low, high = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)
+        return torch.where(high > low, (images - low) / (high - low).clamp(min=1e-6), images)
 
-    out = x.clone()
+    result = x.clone()
     for number, name in enumerate(OPERATIONS[6:], 6):
-        places = (operations == number).nonzero().squeeze(1)
-        if not len(places):
+        indices = (operation == number).nonzero().squeeze(1)
+        if not len(indices):
             continue
-        here = places.to(x.device)
-        some = x[here].clamp(0, 1)
+        device_indices = indices.to(x.device)
+        images = x[device_indices].clamp(0, 1)
         if name in COLORS:
-            some = COLORS[name](some, (1 + 0.9 * MAGNITUDE * sign[places]).to(x.device))
+            images = COLORS[name](images, (1 + 0.9 * MAGNITUDE * sign[indices]).to(x.device))
         elif name == "sharpness":
-            some = enhance.sharpness(some, 1 + 0.9 * MAGNITUDE)
+            images = enhance.sharpness(images, 1 + 0.9 * MAGNITUDE)
         elif name == "autocontrast":
-            some = stretched(some)
+            images = stretch(images)
         elif name == "equalize":
-            some = enhance.equalize(some)
+            images = enhance.equalize(images)
         elif name == "solarize":
-            some = torch.where(some >= 1 - MAGNITUDE, 1 - some, some)
+            images = torch.where(images >= 1 - MAGNITUDE, 1 - images, images)
         else:  # posterize: keep some of the 8 bits
             steps = 2.0 ** (8 - round(4 * MAGNITUDE))
-            some = (some * 255 / (256 / steps)).floor() * (256 / steps) / 255
-        out[here] = some.clamp(0, 1)
-    return out
+            images = (images * 255 / (256 / steps)).floor() * (256 / steps) / 255
+        result[device_indices] = images.clamp(0, 1)
+    return result
 
 
 # --- mixup and CutMix ----------------------------------------------------------------------------
 
 
 def one_hot(targets: Tensor, classes: int) -> Tensor:
-    """One-hot vectors ``[B, C]``, fp32; ``F.one_hot`` inspects the values, which synchronizes the GPU."""
+    """One-hot vectors ``[B, C]``, fp32. ``F.one_hot`` would read the values, which synchronizes the GPU."""
     return (targets[:, None] == torch.arange(classes, device=targets.device)).float()
 
 
@@ -254,7 +255,7 @@ def mix_pairs(
     Args:
         kind: ``mixup``, ``cutmix``, or ``both`` (one of them at random).
         share: probability that the batch is mixed.
-        alpha: parameter of the Beta distribution of the shares.
+        alpha: parameter of the Beta distribution of the shares of the two images.
     """
     if float(torch.rand((), generator=generator)) >= share:
         return x, None
@@ -262,37 +263,37 @@ def mix_pairs(
         kind = ("mixup", "cutmix")[int(torch.randint(2, (), generator=generator))]
     b, _, h, w = x.shape
     partner = torch.randperm(b, generator=generator)
-    # Beta(a, a) by two gamma variates; torch.distributions accepts no generator.
+    # Beta(a, a) by two gamma variates, since torch.distributions does not accept a generator.
     draw = torch._standard_gamma  # pyright: ignore[reportPrivateImportUsage]  # see above
     gamma = draw(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)
-    keep = gamma[0] / gamma.sum(0)
+    shares = gamma[0] / gamma.sum(0)
     other = x[partner.to(x.device)]
     if kind == "mixup":
-        weight = keep.to(x.device)[:, None, None, None]
-        return weight * x + (1 - weight) * other, Mixed(partner, keep)
-    side = (1 - keep).sqrt()
+        weight = shares.to(x.device)[:, None, None, None]
+        return weight * x + (1 - weight) * other, Mixed(partner, shares)
+    side = (1 - shares).sqrt()
     height, width = (side * h).round(), (side * w).round()
-    top = (_uniform(generator, b) * (h + 1 - height)).floor()
-    left = (_uniform(generator, b) * (w + 1 - width)).floor()
-    cut = _boxes(h, w, top, left, height, width).to(x.device)
-    kept = 1 - height * width / (h * w)  # after rounding the box
-    return torch.where(cut, other, x), Mixed(partner, kept)
+    top = (_draw_uniform(generator, b) * (h + 1 - height)).floor()
+    left = (_draw_uniform(generator, b) * (w + 1 - width)).floor()
+    in_box = _in_rectangles(h, w, top, left, height, width).to(x.device)
+    share_left = 1 - height * width / (h * w)  # after rounding the box
+    return torch.where(in_box, other, x), Mixed(partner, share_left)
 
 
 # --- corruptions for a robustness test ------------------------------------------------------------
 # Six kinds of corruption with five severities each, seeded (similar to Hendrycks and Dietterich, 2019). They
-# are applied to 8-bit images of the model's input size. Some augmentations include crops and brightness, so
-# these corruptions are not new to every model.
+# are applied to 8-bit images of the model's input size. Some augmentations also change crops and brightness,
+# so a model may have seen such corruptions in training.
 
 SEVERITIES = (1, 2, 3, 4, 5)
-# Strength for each severity:
-CROP = (0.9, 0.8, 0.7, 0.55, 0.4)  # share of each side that is kept, at a random position
-LIGHT = (0.15, 0.3, 0.45, 0.6, 0.75)  # relative change of brightness, up or down
-BLUR = (0.008, 0.016, 0.024, 0.036, 0.05)  # standard deviation of a Gaussian, in image sides
-NOISE = (8, 16, 26, 38, 54)  # standard deviation, of 255
-JPEG = (50, 30, 20, 12, 6)  # quality
-ROTATION = (8, 16, 26, 38, 52)  # degrees, left or right
-KINDS = {"crop": CROP, "light": LIGHT, "blur": BLUR, "noise": NOISE, "jpeg": JPEG, "rotation": ROTATION}
+CORRUPTIONS = {  # kind -> strength for each severity
+    "crop": (0.9, 0.8, 0.7, 0.55, 0.4),  # size of the crop, at a random position, relative to each side
+    "light": (0.15, 0.3, 0.45, 0.6, 0.75),  # relative change of brightness, up or down
+    "blur": (0.008, 0.016, 0.024, 0.036, 0.05),  # standard deviation of a Gaussian, relative to the side
+    "noise": (8, 16, 26, 38, 54),  # standard deviation, of 255
+    "jpeg": (50, 30, 20, 12, 6),  # quality
+    "rotation": (8, 16, 26, 38, 52),  # degrees, left or right
+}
 
 
 def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> PixelTable:
@@ -304,19 +305,19 @@ def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> Pixel
     Raises:
         ConfigError: unknown kind or severity.
     """
-    if kind not in KINDS:
-        raise BadValueError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(KINDS)))
+    if kind not in CORRUPTIONS:
+        raise BadValueError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(CORRUPTIONS)))
     if severity not in SEVERITIES:
         raise BadValueError(f"severity {severity}", where="robustness", fix="Use 1 to 5")
-    rng = np.random.default_rng([seed, list(KINDS).index(kind), severity])
-    strength = KINDS[kind][severity - 1]
-    out = np.empty_like(table.pixels)
+    rng = np.random.default_rng([seed, list(CORRUPTIONS).index(kind), severity])
+    strength = CORRUPTIONS[kind][severity - 1]
+    corrupted = np.empty_like(table.pixels)
     for i, pixels in enumerate(table.pixels):
-        out[i] = _change(pixels, kind, float(strength), rng)
-    return PixelTable(out)
+        corrupted[i] = _corrupt_image(pixels, kind, float(strength), rng)
+    return PixelTable(corrupted)
 
 
-def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Generator) -> np.ndarray:
+def _corrupt_image(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Generator) -> np.ndarray:
     """Corrupt one image, uint8 ``[C, H, W]``."""
     from PIL import Image, ImageFilter
 
@@ -345,8 +346,8 @@ def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Gener
 
 # --- a grid of augmented images -------------------------------------------------------------------
 
-MIXES = ("mixup", "cutmix")
-SIDE, GAP, HEAD = 112, 6, 22  # pixels: side of a cell, gap between cells, height of the header
+MIX_COLUMNS = ("mixup", "cutmix")
+CELL_SIDE, GAP, HEADER_HEIGHT = 112, 6, 22  # pixels: side of a cell, gap between cells, height of the header
 SEED = 0
 
 
@@ -358,7 +359,7 @@ def sheet_columns(level: str) -> list[str]:
     """
     if level not in LEVELS:
         raise BadValueError(f"no augmentation {level!r}", where="--augment", fix=nearest(level, list(LEVELS)))
-    return ["original", *LEVELS[1 : LEVELS.index(level) + 1], *MIXES]
+    return ["original", *LEVELS[1 : LEVELS.index(level) + 1], *MIX_COLUMNS]
 
 
 def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -> Image:
@@ -371,26 +372,26 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -
     from PIL import Image, ImageDraw
 
     columns = sheet_columns(level)
-    side = min(SIDE, max(max(open_image(picture).size) for picture in pictures))
+    side = min(CELL_SIDE, max(max(open_image(cell_image).size) for cell_image in pictures))
     brightest = BrightestPixel()
-    table = read_pictures(pictures, ImageTransform((side, side)), origin, brightest=brightest)
+    table = read_images(pictures, ImageTransform((side, side)), origin, brightest=brightest)
     brightest.resolve_range(None)
     original = torch.from_numpy(table.pixels)
     results = []
     for name in columns:
         generator = torch.Generator().manual_seed(SEED)
-        if name in MIXES:
+        if name in MIX_COLUMNS:
             results.append(mix_pairs(original.float() / 255, name, 1.0, 1.0, generator)[0])
         else:
             results.append(augment(original, (side, side), name if name in LEVELS else "none", generator))
-    step = SIDE + GAP
-    sheet = Image.new("RGB", (step * len(columns) + GAP, HEAD + step * len(pictures)), "white")
+    step = CELL_SIDE + GAP
+    sheet = Image.new("RGB", (step * len(columns) + GAP, HEADER_HEIGHT + step * len(pictures)), "white")
     draw = ImageDraw.Draw(sheet)
-    for j, (name, changed) in enumerate(zip(columns, results, strict=True)):
+    for j, (name, images) in enumerate(zip(columns, results, strict=True)):
         draw.text((GAP + j * step, 5), name, "black")
-        if changed.dtype != torch.uint8:  # floats from 0 to 1
-            changed = (255 * changed).round().clamp(0, 255).to(torch.uint8)
-        for i, cell in enumerate(np.ascontiguousarray(changed.permute(0, 2, 3, 1).numpy())):
-            picture = Image.fromarray(cell).resize((SIDE, SIDE), Image.Resampling.NEAREST)
-            sheet.paste(picture, (GAP + j * step, HEAD + i * step))
+        if images.dtype != torch.uint8:  # floats from 0 to 1
+            images = (255 * images).round().clamp(0, 255).to(torch.uint8)
+        for i, cell in enumerate(np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())):
+            cell_image = Image.fromarray(cell).resize((CELL_SIDE, CELL_SIDE), Image.Resampling.NEAREST)
+            sheet.paste(cell_image, (GAP + j * step, HEADER_HEIGHT + i * step))
     return sheet

@@ -238,7 +238,7 @@ class PairStream:
         """One packed batch."""
         return pack_pairs(self.source, self.target, index, self.device)
 
-    def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
+    def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         """The pairs of a batch that process ``rank`` of ``size`` computes; None if it gets none."""
         rows = divided(self.source.lengths[index] + self.target.lengths[index], size)[rank]
         return index[rows] if len(rows) else None

@@ -1,4 +1,4 @@
-"""Batches of images: their order, augmentation, mixing, and the visible patches of masked pre-training."""
+"""Batches of images, with augmentation, mixing and masking."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ImageBatch:
 
 
 @dataclass(frozen=True)
-class Draw:
-    """One batch of an epoch; its random choices are determined by these numbers (and the seed)."""
+class BatchDraw:
+    """One batch of an epoch; these numbers and the seed determine its random choices."""
 
     epoch: int
     number: int
@@ -42,7 +42,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Changes:
+class AugmentSettings:
     """Augmentation of training images; see ``ImageConfig``."""
 
     augment: str = "none"
@@ -54,12 +54,12 @@ class Changes:
 
 @dataclass(frozen=True)
 class ImageStream:
-    """The batches of every epoch, from a ``PixelTable``; each can be made independently of the others."""
+    """The batches of every epoch, from a ``PixelTable``; each batch can be made independently."""
 
     table: PixelTable
     transform: ImageTransform
-    changes: Changes
-    tokens: int  # per image
+    augmentation: AugmentSettings
+    tokens: int  # of each image
     batch_size: int
     accumulate: int
     seed: int
@@ -69,23 +69,23 @@ class ImageStream:
     def examples(self) -> int:
         return len(self.table)
 
-    def steps(self, epoch: int) -> list[list[Draw]]:
+    def steps(self, epoch: int) -> list[list[BatchDraw]]:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.table))
         starts = range(0, len(order), self.batch_size)
-        draws = [Draw(epoch, i, order[s : s + self.batch_size]) for i, s in enumerate(starts)]
+        draws = [BatchDraw(epoch, i, order[s : s + self.batch_size]) for i, s in enumerate(starts)]
         return [draws[i : i + self.accumulate] for i in range(0, len(draws), self.accumulate)]
 
-    def cut(self, index: Draw, rank: int, size: int) -> Draw | None:
+    def shard(self, index: BatchDraw, rank: int, size: int) -> BatchDraw | None:
         rows = np.arange(rank, len(index.index), size)
         return replace(index, rows=rows) if len(rows) else None
 
-    def pack(self, index: Draw) -> ImageBatch:
+    def pack(self, index: BatchDraw) -> ImageBatch:
         if index.rows is None:
             return self._pack(index)
-        part = Draw(index.epoch, index.number, index.index[index.rows])
-        if self.changes.mix != "none":  # images are only mixed with those of the same process
+        part = BatchDraw(index.epoch, index.number, index.index[index.rows])
+        if self.augmentation.mix != "none":  # images are mixed only with images of the same process
             return self._pack(part, int(index.rows[0]))
-        if self.changes.augment == "none":
+        if self.augmentation.augment == "none":
             return self._pack(part)
         return self._pack(index).rows(index.rows)  # the same augmentation for any number of processes
 
@@ -97,14 +97,14 @@ class ImageStream:
 
     @cached_property
     def resident(self) -> Tensor | None:
-        """All images in GPU memory if they fit, so that each is transferred once and augmented there."""
+        """All images in GPU memory, if they fit; each is then transferred once, and augmented there."""
         pixels = self.table.pixels
         return torch.from_numpy(pixels).to(self.device) if fits(self.device, pixels.nbytes) else None
 
-    def _pack(self, index: Draw, *also: int) -> ImageBatch:
-        seeds = np.random.SeedSequence([self.seed, index.epoch, index.number, *also])
+    def _pack(self, index: BatchDraw, *extra_seeds: int) -> ImageBatch:
+        seeds = np.random.SeedSequence([self.seed, index.epoch, index.number, *extra_seeds])
         generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
-        c, mixed = self.changes, None
+        c, mixed = self.augmentation, None
         raw = self._raw(index.index)
         pixels = augment(raw, self.transform.size, c.augment, generator, flip=c.flip)
         pixels = self.transform.normalize(pixels)
@@ -122,47 +122,48 @@ def evaluation_pixels(
 
 
 # --- batches for masked pre-training --------------------------------------------------------------
-# The visible patches are determined by seed, epoch and batch.
+# Seed, epoch and batch determine the visible patches.
 
-MASKS = 7  # added to the seed, so that masks are independent of crops
+MASK_SEED = 7  # added to the seed, so that masks are independent of crops
 
 
 @dataclass(frozen=True)
-class SeenBatch:
+class MaskedImageBatch:
     """Normalized images ``[B, C, H, W]`` and the numbers ``[B, K]`` of their visible patches."""
 
     pixels: Tensor
     packing: Packing  # of the visible patches
-    seen: Tensor
+    visible: Tensor
 
 
-def seen_patches(count: int, patches: int, kept: int, seeds: list[int]) -> np.ndarray:
-    """Ascending numbers ``[count, kept]`` of random visible patches per image."""
-    draws = np.random.default_rng(seeds).random((count, patches))
-    return np.sort(draws.argsort(1)[:, :kept], axis=1)
+def draw_visible_patches(num_images: int, num_patches: int, num_visible: int, seeds: list[int]) -> np.ndarray:
+    """Ascending numbers ``[num_images, num_visible]`` of random visible patches of each image."""
+    draws = np.random.default_rng(seeds).random((num_images, num_patches))
+    return np.sort(draws.argsort(1)[:, :num_visible], axis=1)
 
 
 @dataclass(frozen=True)
 class PatchStream:
     """The batches of an ``ImageStream`` with random visible patches for each image."""
 
-    pictures: ImageStream
-    patches: int  # per image
-    kept: int  # visible patches per image
+    images: ImageStream
+    num_patches: int  # of each image
+    num_visible: int
 
     @property
     def examples(self) -> int:
-        return self.pictures.examples
+        return self.images.examples
 
-    def steps(self, epoch: int) -> list[list[Draw]]:
-        return self.pictures.steps(epoch)
+    def steps(self, epoch: int) -> list[list[BatchDraw]]:
+        return self.images.steps(epoch)
 
-    def cut(self, index: Draw, rank: int, size: int) -> Draw | None:
-        return self.pictures.cut(index, rank, size)
+    def shard(self, index: BatchDraw, rank: int, size: int) -> BatchDraw | None:
+        return self.images.shard(index, rank, size)
 
-    def pack(self, index: Draw) -> SeenBatch:
-        batch, own = self.pictures.pack(index), self.pictures
-        seeds = [own.seed, index.epoch, index.number, MASKS]
-        seen = seen_patches(len(index.index), self.patches, self.kept, seeds)
-        seen = seen if index.rows is None else seen[index.rows]
-        return SeenBatch(batch.pixels, batch.packing, send(torch.from_numpy(seen), own.device))
+    def pack(self, index: BatchDraw) -> MaskedImageBatch:
+        batch = self.images.pack(index)
+        seeds = [self.images.seed, index.epoch, index.number, MASK_SEED]
+        visible = draw_visible_patches(len(index.index), self.num_patches, self.num_visible, seeds)
+        visible = visible if index.rows is None else visible[index.rows]
+        visible = send(torch.from_numpy(visible), self.images.device)
+        return MaskedImageBatch(batch.pixels, batch.packing, visible)

@@ -14,7 +14,7 @@ from glassformer.data.doctor_checks import multi_labels, odd_labels, run_checks,
 from glassformer.data.findings import DoctorReport, Finding, finding_of
 from glassformer.data.image import DARK, SKIP_HINT, BrightestPixel, ImageHeader, read_header
 from glassformer.data.image_range import MAX_UNCLEAR, WHITE_16, likely_white
-from glassformer.data.image_sources import ImageSplit, absent_classes
+from glassformer.data.image_sources import ImageSplit, missing_classes
 from glassformer.data.label_sets import are_sets, flat_labels
 from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
@@ -54,7 +54,7 @@ def examine_images(
     ``figures`` of the report has ``splits``: split -> images, distinct, unreadable, classes, modes,
     formats, width and height (each: minimum, median, maximum).
     """
-    messages = dict.fromkeys([*notes, *absent_classes(splits)])
+    messages = dict.fromkeys([*notes, *missing_classes(splits)])
     places_by_split: dict[str, dict[str, list[int]]] = {}
 
     def check_splits(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:

@@ -1,7 +1,8 @@
-"""Load labeled images from built-in data sets (``cifar10``, ``digits`` ...), folders and tables.
+"""Load labeled images by name, from folders and tables.
 
-A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden folders are ignored. A
-table is Parquet with a column of images, or CSV, TSV or JSONL with a column of file names relative to it.
+Names are those of built-in data sets (``cifar10``, ``digits``). A folder has ``label/*.jpg`` (one split,
+``train``) or ``split/label/*.jpg``; hidden folders are ignored. A table is Parquet with a column of images,
+or CSV, TSV or JSONL with a column of file names relative to the table.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from glassformer.data.splits import stratified_split, with_limit
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError, MissingValueError, NoSuchColumnError, WrongInputError
 
-OF_NUMBERS = "Give a table with a column of images or file names, and one of numbers"
-SHOWN = 3  # maximum number of files or extensions that a message names
+FIX_NUMBERS = "Give a table with a column of images or file names, and one of numbers"
+MAX_SHOWN = 3  # maximum number of files or extensions that a message names
 IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
 
 
@@ -92,62 +93,61 @@ def load_image_dataset(
         DataError: the data are unusable; the message has the file, the row and a fix.
     """
     check_request(source or ".", limit)
-    known = NAMED_IMAGES.get(str(source))
-    if known is not None and numbers:
-        raise WrongInputError(f"the images of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
-    if known is not None:
-        dataset = known.described(known.load(known, splits))
+    named = NAMED_IMAGES.get(str(source))
+    if named is not None and numbers:
+        raise WrongInputError(f"the images of {str(source)!r} have classes, not numbers", fix=FIX_NUMBERS)
+    if named is not None:
+        dataset = named.described(named.load(named, splits))
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
-        labels = _Labels(label_separator, numbers, column=label_column, needed=need_labels)
+        labels = _ImageLabels(label_separator, numbers, column=label_column, is_required=need_labels)
         dataset = _load_path(source, image_column, labels, splits, rejected)
         if rejected:
             note = summary(rejected, listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, note))
-    notes, parts = [*dataset.notes], dict(dataset.splits)
-    for name, split in parts.items() if broken == "skip" else ():
-        parts[name], left_out = remove_unreadable(split, name, image_range=image_range or "full")
-        notes += left_out
-    dataset = with_limit(replace(dataset, splits=parts), limit, seed)
-    return replace(dataset, notes=(*notes, *absent_classes(dataset.splits)))
+    notes, dataset_splits = [*dataset.notes], dict(dataset.splits)
+    for name, split in dataset_splits.items() if broken == "skip" else ():
+        dataset_splits[name], messages = remove_unreadable(split, name, image_range=image_range or "full")
+        notes += messages
+    dataset = with_limit(replace(dataset, splits=dataset_splits), limit, seed)
+    return replace(dataset, notes=(*notes, *missing_classes(dataset.splits)))
 
 
-def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
-    """Messages about training classes that are missing in another split, whose metrics ignore these
-    classes."""
+def missing_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
+    """Messages about training classes that another split lacks; the metrics of that split ignore them."""
     train = set(flat_labels(splits["train"].labels)) if "train" in splits else set()
-    out = []
+    messages = []
     for name, split in splits.items():
         if name == "train" or not split.labels or are_numbers(split.labels):
             continue
         if missing := train - set(flat_labels(split.labels)):
             listed = ", ".join(sorted(map(str, missing))[:6])
-            out.append(f"no image of {listed} in {name}: its metrics say nothing about that class")
-    return out
+            messages.append(f"no image of {listed} in {name}: its metrics say nothing about that class")
+    return messages
 
 
 # --- paths ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Labels(LabelReader):
+class _ImageLabels(LabelReader):
     """Finds and reads the labels of a table."""
 
     column: str | None = None
-    needed: bool = False
+    is_required: bool = False
 
     def find(self, table: Table, image: str) -> tuple[Table, str | None]:
         """The table (with one column of lists, if labels are 0/1 columns), and its column of labels."""
         if self.numbers:
             return table, number_column(table, self.column, [image])
         table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
-        return table, find_label(table, label, image, self.needed)
+        return table, find_label(table, label, image, self.is_required)
 
 
 def _load_path(
     source: str | Path,
     image_column: str | None,
-    labels: _Labels,
+    labels: _ImageLabels,
     requested: Sequence[str] | None,
     rejected: list[RejectedRow] | None = None,
 ) -> Dataset:
@@ -155,7 +155,7 @@ def _load_path(
     if path.is_dir():
         files = split_files(path)
         if not files and labels.numbers:
-            raise WrongInputError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
+            raise WrongInputError("folders name classes, not numbers", where=str(path), fix=FIX_NUMBERS)
         if not files:
             refuse_models(path)
             return load_image_folder(path, requested)
@@ -173,38 +173,41 @@ def _from_tables(
     name: str,
     tables: dict[str, list[Table]],
     image_column: str | None,
-    kind: _Labels,
+    label_reader: _ImageLabels,
     rejected: list[RejectedRow] | None = None,
 ) -> Dataset:
     splits, class_names, notes = {}, (), {}
-    for split, parts in tables.items():
+    for split, tables_of_split in tables.items():
         images: list[Any] = []
         labels: list[Any] = []
-        for i, table in enumerate(parts):
+        for i, table in enumerate(tables_of_split):
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
                 what = f"there is no column of images (columns: {listed(list(table.names))})"
                 fix = "For texts use a text model (--text); otherwise name the column with image_column"
                 raise NoSuchColumnError(what, where=table.origin, fix=fix)
-            table, label = kind.find(table, column)
+            table, label = label_reader.find(table, column)
             if rejected is not None and label is not None:
-                checks = kind.checks(table, label)
-                table = parts[i] = keep_usable_rows(table, column, label, rejected, checks)
+                checks = label_reader.checks(table, label)
+                table = tables_of_split[i] = keep_usable_rows(table, column, label, rejected, checks)
             images += [resolve_path(x, table.origin) for x in table.read(column)]
-            if label not in (None, kind.column) and label.lower() not in LABEL_COLUMNS:
+            if label not in (None, label_reader.column) and label.lower() not in LABEL_COLUMNS:
                 notes[f"detected by content: labels in {label!r}; or set label_column"] = 1
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
-                labels += kind.read(table, label, class_names)
-        splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
-    splits = splits if kind.numbers else unify_spelling(splits)
-    names = () if kind.numbers else tuple(map(str, class_names)) or _names(splits)
+                labels += label_reader.read(table, label, class_names)
+        splits[split] = ImageSplit(images, labels or None, *joined(tables_of_split, len(images), len(labels)))
+    splits = splits if label_reader.numbers else unify_spelling(splits)
+    names = () if label_reader.numbers else tuple(map(str, class_names)) or _class_names(splits)
     return Dataset(name, splits, names, notes=tuple(notes))
 
 
 def resolve_path(value: Any, origin: str) -> Any:
-    """Resolve a file name in a table, relative to the table's folder; ``\\`` is read as ``/`` if only the
-    result is an existing file. URLs and values that are not strings are unchanged."""
+    """Resolve a file name in a table, relative to the table's folder.
+
+    ``\\`` is read as ``/`` if only the result is an existing file. URLs and values that are not strings are
+    unchanged.
+    """
     if not isinstance(value, str) or re.match(r"[a-z]{2,}://", value):
         return value
     path = Path(origin).parent / value
@@ -223,39 +226,46 @@ def load_image_folder(folder: Path, requested: Sequence[str] | None = None) -> D
     parts = split_folders(folder, "images", "Put one folder of images for each class there")
     folders = [] if parts else subfolders(folder)
     splits = [sub.name for sub in folders if sub.name.lower() in SPLIT_OF and subfolders(sub)]
-    if splits:  # next to other folders: then all folders would be read as classes
+    if splits:  # there are also other folders, so all folders would be read as classes
         others = [sub.name for sub in folders if sub.name not in splits]
         what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} does not"
         fix = "Keep only train, validation and test in it, or move their classes up into the folder"
         raise DataError(what, where=str(folder), fix=fix)
     parts = parts or {"train": folder}
     layout = {split: _class_files(part, folder, ignored) for split, part in parts.items()}
-    loaded = {}
+    image_splits = {}
     for split, classes in choose_splits(layout, requested, str(folder)).items():
         files = [(label, path) for label, paths in classes.items() for path in paths]
-        loaded[split] = ImageSplit([str(p) for _, p in files], [label for label, _ in files], str(folder))
-    return Dataset(folder.name, loaded, _names(loaded), notes=tuple(_left_out(folder, ignored)))
+        image_splits[split] = ImageSplit(
+            [str(p) for _, p in files], [label for label, _ in files], str(folder)
+        )
+    return Dataset(
+        folder.name,
+        image_splits,
+        _class_names(image_splits),
+        notes=tuple(ignored_files_messages(folder, ignored)),
+    )
 
 
-def _left_out(folder: Path, ignored: Sequence[Path]) -> Iterable[str]:
-    """Messages about images outside of the class folders, and about files inside that are not images."""
+def ignored_files_messages(folder: Path, ignored: Sequence[Path]) -> Iterable[str]:
+    """Messages about images outside the class folders, and about files inside that are not images."""
     outside = [str(p.relative_to(folder)) for p in ignored if is_image_name(p)]
     if outside:
-        listed = ", ".join(outside[:SHOWN]) + (", ..." if len(outside) > SHOWN else "")
+        listed = ", ".join(outside[:MAX_SHOWN]) + (", ..." if len(outside) > MAX_SHOWN else "")
         yield f"images outside of the class folders, which are ignored: {len(outside):,} ({listed})"
-    if others := [p for p in ignored if not is_image_name(p)]:
-        yield f"files without the extension of an image, which are ignored: {_extensions(others)}"
+    if other_files := [p for p in ignored if not is_image_name(p)]:
+        yield f"files without the extension of an image, which are ignored: {_count_extensions(other_files)}"
 
 
-def _extensions(files: Iterable[Path]) -> str:
+def _count_extensions(files: Iterable[Path]) -> str:
     """The number of files with each extension, as text."""
     counts = Counter(p.suffix.lower() or "without an extension" for p in files)
-    more = ", ..." if len(counts) > SHOWN else ""
-    return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(SHOWN)) + more
+    more = ", ..." if len(counts) > MAX_SHOWN else ""
+    return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(MAX_SHOWN)) + more
 
 
 def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, list[Path]]:
-    """Class -> its images; images in ``folder`` itself, and files that are not images, go to ``ignored``."""
+    """Class -> its images. Images in ``folder`` itself, and files that are not images, go to ``ignored``."""
     by_class = {sub.name: files_below(sub) for sub in subfolders(folder)}
     if not by_class:
         raise MissingValueError("no folders of images", where=str(folder), fix="Create one folder per class")
@@ -263,14 +273,14 @@ def _class_files(folder: Path, root: Path, ignored: list[Path]) -> dict[str, lis
     for name, files in by_class.items():
         if not any(map(is_image_name, files)):
             refuse_tables(root)
-            what = f"class {name!r} has no images" + (f", only {_extensions(files)}" if files else "")
+            what = f"class {name!r} has no images" + (f", only {_count_extensions(files)}" if files else "")
             raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
-    loose = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
-    ignored += [*loose, *(path for files in by_class.values() for path in files if not is_image_name(path))]
+    outside = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
+    ignored += [*outside, *(path for files in by_class.values() for path in files if not is_image_name(path))]
     return {name: [path for path in files if is_image_name(path)] for name, files in by_class.items()}
 
 
-def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
+def _class_names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
     return tuple(map(str, sorted({x for s in splits.values() for x in flat_labels(s.labels)}, key=str)))
 
 
@@ -282,11 +292,11 @@ def _load_stored(source: NamedSource, requested: Sequence[str] | None) -> Datase
         f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or images "
         f"(train/CLASS/*.jpg) into DIR/{source.folder}, and set GLASSFORMER_DATA=DIR"
     )
-    return _load_path(find_folder(source.folder, fix, where=""), None, _Labels(), requested)
+    return _load_path(find_folder(source.folder, fix, where=""), None, _ImageLabels(), requested)
 
 
 def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Dataset:
-    """scikit-learn's digits, scaled from 0 - 16 to 0 - 255; a random fifth is validation, another is test."""
+    """scikit-learn's digits, scaled from 0-16 to 0-255; a random fifth is validation, and a fifth is test."""
     import numpy as np
     from sklearn.datasets import load_digits
 
@@ -294,11 +304,14 @@ def _load_digits(source: NamedSource, requested: Sequence[str] | None) -> Datase
     pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # [1797, 8, 8]
     labels = [str(label) for label in digits.target.tolist()]
     rest, test = stratified_split(labels, 360, 0)
-    train, held = stratified_split([labels[i] for i in rest], 287, 0)
-    parts = choose_splits({"train": rest[train], "validation": rest[held], "test": test}, requested, "digits")
-    whole = ImageSplit([*pixels], labels, "digits", range(len(labels)))
+    train, validation = stratified_split([labels[i] for i in rest], 287, 0)
+    indices = choose_splits(
+        {"train": rest[train], "validation": rest[validation], "test": test}, requested, "digits"
+    )
+    all_images = ImageSplit([*pixels], labels, "digits", range(len(labels)))
     splits = {
-        name: replace(whole.select(index.tolist()), origin=f"digits/{name}") for name, index in parts.items()
+        name: replace(all_images.select(index.tolist()), origin=f"digits/{name}")
+        for name, index in indices.items()
     }
     return Dataset("digits", splits, tuple(map(str, range(10))))
 

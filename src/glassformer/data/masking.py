@@ -186,7 +186,7 @@ class MaskedStream:
         order = np.argsort(-self.lengths, kind="stable")
         return [(-1, index) for index in cut(order, self.lengths, BatchSettings(0, batch_tokens))]
 
-    def cut(self, index: tuple[int, np.ndarray], rank: int, size: int) -> tuple[int, np.ndarray] | None:
+    def shard(self, index: tuple[int, np.ndarray], rank: int, size: int) -> tuple[int, np.ndarray] | None:
         """The chunks of a batch that process ``rank`` of ``size`` computes, with masks of its own."""
         epoch, chosen = index
         rows = divided(self.lengths[chosen], size)[rank]

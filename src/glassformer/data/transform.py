@@ -1,6 +1,6 @@
-"""Image preprocessing for training, evaluation and serving: resize, crop, normalize.
+"""Image preprocessing: resize, crop, normalize.
 
-Resizing and cropping use 8-bit pixels, as in Hugging Face's image processors. So images in memory take one
+Resizing and cropping use 8-bit pixels, as in Hugging Face's image processors. So images in memory need one
 byte per value, and are normalized when they are used.
 """
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 Fit = Literal["squash", "crop", "squash-crop"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # numbers of Pillow and of the Hub
-MOST_SIDE = 4_096  # maximum side in pixels in a settings file
-MOST_SHORTER = 8  # maximum ratio of the shorter side after resizing and the side of the crop
-MOST_VALUE = 10_000  # maximum mean and std; std is at least its inverse
-RANGE = "image_range"  # our additional key in the settings file
+# Limits of a settings file:
+MAX_SIDE = 4_096  # pixels
+MAX_SHORTER_RATIO = 8  # ratio of the shorter side after resizing to the side of the crop
+MAX_STATISTIC = 10_000  # of mean and std; std is at least the inverse of this limit
+RANGE_KEY = "image_range"  # a key of the settings file that transformers does not have
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -43,7 +44,7 @@ class ImageTransform:
             ``shorter``, then crop the center; ``squash-crop``: resize both sides to ``shorter``, then crop.
         channels: 3, or 1 for gray.
         image_range: the value of white for images of more than 8 bits that do not state it: a number, or
-            "full" (65,535) if the training images leave no doubt; None: unknown.
+            "full" (65,535) if the training images show that this is right; None: unknown.
 
     Raises:
         ConfigError: a size below 1, or mean and std that do not match the channels.
@@ -70,12 +71,12 @@ class ImageTransform:
             what = f"a shorter side of {self.shorter} pixels is too small for a crop of {self.size}"
             raise ConfigError(what, where="resize")
 
-    def picture(
+    def read(
         self, source: Any, where: str = "picture", brightest: BrightestPixel | None = None
     ) -> np.ndarray:
         """One image as uint8 ``[C, H, W]``; for ``brightest`` see ``open_image``."""
         image = open_image(source, where, self.image_range, brightest)
-        image = self._scaled(image.convert("L") if self.channels == 1 else image)
+        image = self._resize(image.convert("L") if self.channels == 1 else image)
         if self.fit != "squash":
             (height, width), (w, h) = self.size, image.size
             top, left = (h - height) // 2, (w - width) // 2
@@ -83,53 +84,50 @@ class ImageTransform:
         array = np.asarray(image, dtype=np.uint8)
         return array[None].copy() if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
-    def _scaled(self, image: Image) -> Image:
+    def _resize(self, image: Image) -> Image:
         from PIL import Image as pil
 
         width, height = image.size
-        side = self.shorter or max(self.size)  # before a crop
+        short_side = self.shorter or max(self.size)  # before a crop
         if self.fit == "squash":
-            wanted = (self.size[1], self.size[0])
+            new_size = (self.size[1], self.size[0])
         elif self.fit == "squash-crop":
-            wanted = (side, side)
+            new_size = (short_side, short_side)
         else:
-            short, long = sorted(image.size)
-            other = int(side * long / short)
-            wanted = (side, other) if width <= height else (other, side)
-        if wanted == image.size:
+            long_side = int(short_side * max(image.size) / min(image.size))
+            new_size = (short_side, long_side) if width <= height else (long_side, short_side)
+        if new_size == image.size:
             return image
-        return image.resize(wanted, pil.Resampling(RESAMPLE[self.interpolation]), reducing_gap=None)
+        return image.resize(new_size, pil.Resampling(RESAMPLE[self.interpolation]), reducing_gap=None)
 
-    def _scale(self, device: torch.device) -> Iterator[Tensor]:
+    def _mean_and_std(self, device: torch.device) -> Iterator[Tensor]:
         """Mean and standard deviation ``[C, 1, 1]``."""
         return (torch.tensor(values, device=device).view(-1, 1, 1) for values in (self.mean, self.std))
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """Normalize ``[B, C, H, W]``, uint8 or floats from 0 to 1, to fp32 by mean and standard deviation."""
         scale = 255.0 if pixels.dtype == torch.uint8 else 1.0
-        mean, std = self._scale(pixels.device)
+        mean, std = self._mean_and_std(pixels.device)
         return (pixels.float() - scale * mean) / (scale * std)
 
-    def pixels_of(self, values: Tensor) -> np.ndarray:
+    def denormalize(self, values: Tensor) -> np.ndarray:
         """Convert normalized values ``[C, H, W]`` back to uint8 ``[H, W, C]``."""
-        mean, std = self._scale(values.device)
+        mean, std = self._mean_and_std(values.device)
         raw = (values.float() * std + mean).clamp(0.0, 1.0) * 255.0
         return raw.round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
 
-    def wider(self) -> ImageTransform:
+    def without_crop(self) -> ImageTransform:
         """The transform without the final crop, for random crops in training."""
         if self.fit == "squash" or not self.shorter:
             return self
         return replace(self, size=(self.shorter, self.shorter))
 
-    # --- the Hub's file --------------------------------------------------------------------------
-
     def to_hub(self) -> dict[str, Any]:
         """The content of ``preprocessor_config.json``."""
         height, width = self.size
-        crop = self.fit != "squash"
+        is_cropped = self.fit != "squash"
         side = self.shorter or max(self.size)
-        processor, scaled = {
+        processor, resized = {
             "squash": ("ViTImageProcessor", {"height": height, "width": width}),
             "crop": ("CLIPImageProcessor", {"shortest_edge": side}),
             "squash-crop": ("DeiTImageProcessor", {"height": side, "width": side}),
@@ -137,22 +135,22 @@ class ImageTransform:
         return {
             "image_processor_type": processor,
             "do_resize": True,
-            "size": scaled,
+            "size": resized,
             "resample": RESAMPLE[self.interpolation],
-            "do_center_crop": crop,
-            **({"crop_size": {"height": height, "width": width}} if crop else {}),
+            "do_center_crop": is_cropped,
+            **({"crop_size": {"height": height, "width": width}} if is_cropped else {}),
             "do_rescale": True,
             "rescale_factor": 1 / 255,
             "do_normalize": True,
             "image_mean": list(self.mean),
             "image_std": list(self.std),
             "do_convert_rgb": self.channels == 3,
-            RANGE: self.image_range,
+            RANGE_KEY: self.image_range,
         }
 
     @staticmethod
     def from_hub(
-        settings: dict[str, Any], where: str = "preprocessor_config.json", before: ImageRange = None
+        settings: dict[str, Any], where: str = "preprocessor_config.json", default_range: ImageRange = None
     ) -> ImageTransform:
         """The transform of a ``preprocessor_config.json``, of any version of transformers.
 
@@ -163,7 +161,7 @@ class ImageTransform:
             ConfigError: an unsupported step.
         """
         try:
-            return _read_settings({RANGE: before, **settings}, where)
+            return _from_settings({RANGE_KEY: default_range, **settings}, where)
         except ConfigError:
             raise
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -171,12 +169,12 @@ class ImageTransform:
             raise ConfigError(what, where=where, fix="Download it again") from None
 
 
-# Unsupported steps: by their setting, and by image processors that apply them by default.
-FOREIGN_STEPS = (
+# Keys of unsupported steps, and image processors that apply an unsupported step by default.
+UNSUPPORTED_KEYS = (
     *("do_flip_channel_order", "do_pad", "crop_pct", "do_grayscale", "rescale_offset", "do_color_quantize"),
     *("do_thumbnail", "do_align_long_axis", "do_crop_margin", "do_image_splitting", "keep_aspect_ratio"),
 )
-FOREIGN_KINDS = {
+UNSUPPORTED_STEPS = {
     "ConvNext": "crop_pct",
     "PoolFormer": "crop_pct",
     "Levit": "a scale of 256/224 before its crop",
@@ -186,61 +184,68 @@ FOREIGN_KINDS = {
 }
 
 
-def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
-    size, crop_size = settings.get("size", 224), settings.get("crop_size")
+def _from_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     names = {number: name for name, number in RESAMPLE.items()}
-    if (number := settings.get("resample", 2)) not in names:
-        raise ConfigError(f"resample = {number!r} is not supported", where=where)
+    if (resample := settings.get("resample", 2)) not in names:
+        raise ConfigError(f"resample = {resample!r} is not supported", where=where)
     processor = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "ViT")
-    wanted = ("resample", "image_mean", "image_std") if settings.get("do_normalize", True) else ("resample",)
-    if not processor.startswith("ViT") and (missing := [key for key in wanted if key not in settings]):
+    is_normalized = settings.get("do_normalize", True)
+    required = ("resample", "image_mean", "image_std") if is_normalized else ("resample",)
+    if not processor.startswith("ViT") and (missing := [key for key in required if key not in settings]):
         what = f"{missing[0]} is missing, and the default of a {processor} differs from that of a ViT"
         raise ConfigError(what, where=where, fix="Write it into the file")
-    for key in FOREIGN_STEPS:
+    for key in UNSUPPORTED_KEYS:
         if settings.get(key):
             raise ConfigError(f"{key} = {settings[key]!r} is not supported", where=where)
-    for name, step in FOREIGN_KINDS.items():
+    for name, step in UNSUPPORTED_STEPS.items():
         if processor.startswith(name) and settings.get(step, True):
             raise ConfigError(f"{step}, a step of {processor}, is not supported", where=where)
     if not settings.get("do_resize", True):
         raise ConfigError("images that are not resized are not supported", where=where)
-    rescaled = settings.get("do_rescale", True)
-    if rescaled and abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
+    is_rescaled = settings.get("do_rescale", True)
+    if is_rescaled and abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
         raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
-    normal = settings.get("do_normalize", True)
-    mean, std = (settings.get(key, 0.5) for key in ("image_mean", "image_std"))
-    mean, std = (3 * (x,) if isinstance(x, int | float) else x for x in (mean, std))  # one for all channels
-    crop = bool(settings.get("do_center_crop", False))
-    squash = processor.startswith("DeiT") if isinstance(size, int) else "shortest_edge" not in size
-    shortest = size if isinstance(size, int) else size.get("shortest_edge")
-    if not squash and not crop and not isinstance(size, int):
-        raise ConfigError("a shortest edge without a crop gives images of many sizes", where=where)
-    if squash and crop:
-        shortest, other = _pair(size, where)
-        if shortest != other:
+
+    size, is_cropped = settings.get("size", 224), bool(settings.get("do_center_crop", False))
+    if isinstance(size, int):
+        shorter, is_squashed = size, processor.startswith("DeiT")
+    else:
+        shorter, is_squashed = size.get("shortest_edge"), "shortest_edge" not in size
+        if not is_squashed and not is_cropped:
+            raise ConfigError("a shortest edge without a crop gives images of many sizes", where=where)
+    if is_squashed and is_cropped:
+        shorter, other = _height_and_width(size, where)
+        if shorter != other:
             raise ConfigError("a crop after scaling to a rectangle is not supported", where=where)
-    cut, side = _pair(crop_size if crop else size, where), int(shortest) if crop else 0
-    if not all(1 <= n <= MOST_SIDE for n in (*cut, side or 1)):
-        raise ConfigError(f"{cut} is not a size up to {MOST_SIDE:,} pixels", where=where)
+    final_size = _height_and_width(settings.get("crop_size") if is_cropped else size, where)
+    shorter = int(shorter) if is_cropped else 0
+    if not all(1 <= side <= MAX_SIDE for side in (*final_size, shorter or 1)):
+        raise ConfigError(f"{final_size} is not a size up to {MAX_SIDE:,} pixels", where=where)
+
+    mean, std = (settings.get(key, 0.5) for key in ("image_mean", "image_std"))
+    mean, std = (3 * [x] if isinstance(x, int | float) else x for x in (mean, std))
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
-    if not all(abs(m) <= MOST_VALUE for m in mean) or not all(1 / MOST_VALUE <= s <= MOST_VALUE for s in std):
+    top = MAX_STATISTIC
+    if not all(abs(m) <= top for m in mean) or not all(1 / top <= s <= top for s in std):
         what = f"mean {mean} and std {std} are out of range"
-        fix = f"Use a mean up to {MOST_VALUE:,}, and a std from {1 / MOST_VALUE:g}"
-        raise ConfigError(what, where=where, fix=fix)
-    if side > MOST_SHORTER * max(cut):
-        raise ConfigError(f"a shorter side of {side:,} pixels is too large for a crop of {cut}", where=where)
-    white: Any = settings.get(RANGE)
-    given = isinstance(white, int | float) and not isinstance(white, bool)
-    if (given and not 0 < white < math.inf) or not (given or white in (None, "full")):
-        raise ConfigError(f"{RANGE} = {white!r} is neither a number above 0 nor full", where=where)
-    mean, std = (mean, std) if normal else ((0.0,) * len(mean), (1.0,) * len(mean))
-    if not rescaled:  # then they refer to 0 - 255, and ours to 0 - 1
+        raise ConfigError(what, where=where, fix=f"Use a mean up to {top:,}, and a std from {1 / top:g}")
+    if shorter > MAX_SHORTER_RATIO * max(final_size):
+        what = f"a shorter side of {shorter:,} pixels is too large for a crop of {final_size}"
+        raise ConfigError(what, where=where)
+    white: Any = settings.get(RANGE_KEY)
+    is_number = isinstance(white, int | float) and not isinstance(white, bool)
+    if (is_number and not 0 < white < math.inf) or not (is_number or white in (None, "full")):
+        raise ConfigError(f"{RANGE_KEY} = {white!r} is neither a number above 0 nor full", where=where)
+    if not is_normalized:
+        mean, std = (0.0,) * len(mean), (1.0,) * len(mean)
+    if not is_rescaled:  # the file's mean and std are for values from 0 to 255, ours for 0 to 1
         mean, std = tuple(m / 255 for m in mean), tuple(s / 255 for s in std)
-    fit, how = ("squash-crop" if squash else "crop") if crop else "squash", names[number]
-    return ImageTransform(cut, fit, side, how, mean, std, len(mean), white)  # type: ignore[arg-type]  # its names
+    fit: Fit = ("squash-crop" if is_squashed else "crop") if is_cropped else "squash"
+    interpolation: Any = names[resample]
+    return ImageTransform(final_size, fit, shorter, interpolation, mean, std, len(mean), white)
 
 
-def _pair(size: Any, where: str) -> tuple[int, int]:
+def _height_and_width(size: Any, where: str) -> tuple[int, int]:
     if isinstance(size, int):
         return size, size
     if isinstance(size, dict) and {"height", "width"} <= size.keys():
@@ -258,8 +263,8 @@ class PixelTable:
         return len(self.pixels)
 
 
-def read_pictures(
-    pictures: Sequence[Any],
+def read_images(
+    images: Sequence[Any],
     transform: ImageTransform,
     origin: str = "images",
     rows: Sequence[int] | None = None,
@@ -270,28 +275,28 @@ def read_pictures(
     Raises:
         DataError: an image is unreadable; the message has its file or position.
     """
-    out = np.empty((len(pictures), transform.channels, *transform.size), np.uint8)
-    for i, source in enumerate(pictures):
-        out[i] = transform.picture(source, image_name(source, origin, i, rows), brightest)
+    out = np.empty((len(images), transform.channels, *transform.size), np.uint8)
+    for i, source in enumerate(images):
+        out[i] = transform.read(source, image_name(source, origin, i, rows), brightest)
     return PixelTable(out)
 
 
-def read_to_train(
-    pictures: Sequence[Any], transform: ImageTransform, wide: bool
+def read_training_images(
+    images: Sequence[Any], transform: ImageTransform, skip_crop: bool
 ) -> tuple[PixelTable, ImageTransform]:
-    """Read training images; also returns the transform with the ``image_range`` determined by them.
+    """Read training images; return them and the transform with the ``image_range`` that they determine.
 
     Args:
-        wide: skip the final crop, since augmentation crops.
+        skip_crop: skip the final crop, since augmentation crops.
 
     Raises:
         DataError: an image is unreadable, or all images of more than 8 bits would be nearly black.
     """
     brightest = BrightestPixel()
-    table = read_pictures(pictures, transform.wider() if wide else transform, brightest=brightest)
+    table = read_images(images, transform.without_crop() if skip_crop else transform, brightest=brightest)
     transform = replace(transform, image_range=brightest.resolve_range(transform.image_range))
-    if (most := int(table.pixels.max())) < DARK:
-        what = f"the brightest pixel of {len(table):,} training images is {most} of 255: they look black"
+    if (max_value := int(table.pixels.max())) < DARK:
+        what = f"the brightest pixel of {len(table):,} training images is {max_value} of 255: they look black"
         fix = f"set the value of white with image_range={likely_white(brightest.pixel)}"
         warnings.warn(f"{what}; {fix}" if brightest.pixel else what, DimImagesWarning, stacklevel=2)
     return table, transform

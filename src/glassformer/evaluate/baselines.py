@@ -82,9 +82,9 @@ def word_features(train: Sequence[Any], *other_texts: Sequence[Any]) -> list[Any
 def pixels(images: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
     """Pixels of images scaled to 16 x 16, from 0 to 1, ``[n, channels * 256]``; ``image_range``: see
     ``open_image``."""
-    from glassformer.data.transform import ImageTransform, read_pictures
+    from glassformer.data.transform import ImageTransform, read_images
 
-    table = read_pictures(images, ImageTransform((side, side), image_range=image_range))
+    table = read_images(images, ImageTransform((side, side), image_range=image_range))
     return table.pixels.reshape(len(images), -1).astype(np.float32) / 255
 
 

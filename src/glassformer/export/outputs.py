@@ -28,7 +28,7 @@ from glassformer.data.tagged import load_tagged
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import TextPair, cleaned_sides
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.data.transform import RANGE
+from glassformer.data.transform import RANGE_KEY
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.data.windows import OVERLAP, encode_questions, encode_words
 from glassformer.errors import ConfigError, NotForThisModelError
@@ -403,7 +403,7 @@ class ImageLabels(Labels):
     def about(self) -> dict[str, Any]:
         t = self.clf.transform_
         scale = {"fit": t.fit, "shorter": t.shorter or max(t.size), "resample": t.to_hub()["resample"]}
-        return super().about() | {"size": list(t.size), **scale, RANGE: t.image_range}
+        return super().about() | {"size": list(t.size), **scale, RANGE_KEY: t.image_range}
 
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         pixels = np.stack([self.clf.pixels(x) for x in samples])

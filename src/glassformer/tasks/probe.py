@@ -29,7 +29,7 @@ from glassformer.data.image_batching import evaluation_pixels
 from glassformer.data.in_memory import as_targets
 from glassformer.data.label_kinds import match_known_labels
 from glassformer.data.label_sets import are_booleans
-from glassformer.data.transform import read_pictures
+from glassformer.data.transform import read_images
 from glassformer.errors import (
     BadValueError,
     CheckpointError,
@@ -305,7 +305,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         table = parts[0] @ parts[1].T / (norms[0] * norms[1])
         score = float(parts[0].sum(0) @ parts[1].sum(0)) / (norms[0] * norms[1])
         grid = tuple(opened.model_.config.embedding.grid)
-        seen = read_pictures([a, b], opened.transform_)
+        seen = read_images([a, b], opened.transform_)
         urls = tuple(picture_url(_shown(pixels)) for pixels in seen.pixels)
         names = [str(x) if isinstance(x, str | Path) else name for x, name in ((a, "first"), (b, "second"))]
         return ImageSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each

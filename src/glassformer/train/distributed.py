@@ -184,9 +184,9 @@ class SharedStream:
         return self.stream.steps(epoch)
 
     def pack(self, index: Any) -> Share:
-        own = self.stream.cut(index, self.rank, self.size)
+        own = self.stream.shard(index, self.rank, self.size)
         idle = own is None
-        return Share(self.stream.pack(self.stream.cut(index, 0, self.size) if idle else own), idle)
+        return Share(self.stream.pack(self.stream.shard(index, 0, self.size) if idle else own), idle)
 
 
 class ModelWithObjective(nn.Module):

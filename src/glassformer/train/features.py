@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.batching import TextBatch
-from glassformer.data.image_batching import Draw, ImageStream
+from glassformer.data.image_batching import BatchDraw, ImageStream
 from glassformer.data.text import Windows
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, GlassformerError
@@ -153,7 +153,7 @@ class ImageFeatureStream(ImageStream):
 
     features: Tensor
 
-    def pack(self, index: Draw) -> FeatureBatch:
+    def pack(self, index: BatchDraw) -> FeatureBatch:
         packing = Packing.uniform(len(index.index), self.tokens, self.device)
         return FeatureBatch(self.features[torch.from_numpy(index.index)], packing, index.index)
 
@@ -248,7 +248,7 @@ def train_on_image_features(
     train = ImageFeatureStream(
         s.table,
         s.transform,
-        s.changes,
+        s.augmentation,
         s.tokens,
         s.batch_size,
         s.accumulate,

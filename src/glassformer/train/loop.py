@@ -66,7 +66,7 @@ class Stream(Steps, Protocol):
         """One packed batch; it has a ``packing``."""
         ...
 
-    def cut(self, index: Any, rank: int, size: int) -> Any:
+    def shard(self, index: Any, rank: int, size: int) -> Any:
         """The rows of a batch that process ``rank`` of ``size`` computes; None if there are none."""
         ...
 
@@ -104,7 +104,7 @@ class TextStream:
         """The tokens in GPU memory; None if they do not fit."""
         return ResidentTable.of(self.table, self.device) if fits(self.device, self.table.ids.nbytes) else None
 
-    def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
+    def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         rows = divided(self.table.lengths[index], size)[rank]
         return index[rows] if len(rows) else None
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from glassformer.config import label_text, nearest
 from glassformer.data.augment import Mixed, one_hot
 from glassformer.data.batching import PairBatch, TextBatch
-from glassformer.data.image_batching import ImageBatch, SeenBatch
+from glassformer.data.image_batching import ImageBatch, MaskedImageBatch
 from glassformer.data.masking import MaskedBatch
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import BadValueError, ConfigError
@@ -378,8 +378,8 @@ class MaskedPatchLoss:
     """Mean squared error over the masked patches of each image, summed over images (He et al., 2022);
     ``correct`` is the explained share of their variance."""
 
-    def __call__(self, model: nn.Module, batch: SeenBatch) -> StepLoss:
-        losses = model.losses(batch.pixels, batch.seen)  # type: ignore[operator]  # a MaskedAutoencoder
+    def __call__(self, model: nn.Module, batch: MaskedImageBatch) -> StepLoss:
+        losses = model.losses(batch.pixels, batch.visible)  # type: ignore[operator]  # a MaskedAutoencoder
         return StepLoss(losses.sum(), (1.0 - losses.detach()).sum(), len(losses))
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from glassformer.data.copies import digest
 from glassformer.data.image import check_images, is_record
-from glassformer.data.image_batching import Changes, ImageStream
-from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
+from glassformer.data.image_batching import AugmentSettings, ImageStream
+from glassformer.data.transform import ImageTransform, PixelTable, read_images, read_training_images
 from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.evaluate.predict import predict_images
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
@@ -104,14 +104,14 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def pixels(self, example: Any, where: str = "picture") -> np.ndarray:
         """The pixels of one example that the model reads, ``[C, H, W]`` uint8."""
-        return self.transform_.picture(example, where)
+        return self.transform_.read(example, where)
 
     def encode(self, examples: Sequence[Any]) -> PixelTable:
-        return read_pictures(examples, self.transform_)
+        return read_images(examples, self.transform_)
 
     def _training_table(self, examples: Sequence[Any]) -> PixelTable:
         wide = self.augment not in ("none", "shift")
-        table, self.transform_ = read_to_train(examples, self.transform_, wide)
+        table, self.transform_ = read_training_images(examples, self.transform_, wide)
         return table
 
     def _is_from_scratch(self) -> bool:
@@ -122,7 +122,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def _stream(self, fit: Fit) -> ImageStream:
         image: ImageConfig = fit.configs["image"]
-        changes = Changes(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
+        changes = AugmentSettings(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
         return ImageStream(
             fit.table,
             self.transform_,

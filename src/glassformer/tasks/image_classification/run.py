@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.augment import KINDS, SEVERITIES, corrupt
+from glassformer.data.augment import CORRUPTIONS, SEVERITIES, corrupt
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.label_sets import flat_labels
-from glassformer.data.transform import read_pictures
+from glassformer.data.transform import read_images
 from glassformer.evaluate.baselines import pixel_features, pixel_logistic
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
@@ -83,14 +83,14 @@ def robustness(clf: ImageClassifier, split: ImageSplit, count: Count = no_progre
     """Accuracy and macro F1 on images with each kind of change, one record per severity."""
     import torch
 
-    table = read_pictures(split.images, clf.transform_, split.origin, split.rows)
+    table = read_images(split.images, clf.transform_, split.origin, split.rows)
     targets = clf.targets(split.labels or [], split.origin, split.rows)
     model = clf.predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
-    changes = len(KINDS) * len(SEVERITIES)
+    changes = len(CORRUPTIONS) * len(SEVERITIES)
     with computing(clf.threads), count("changed images", len(split) * changes) as progress:
-        for kind in KINDS:
+        for kind in CORRUPTIONS:
             out[kind] = []
             for severity in SEVERITIES:
                 changed = corrupt(table, kind, severity, seed=0)

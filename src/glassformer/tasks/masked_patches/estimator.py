@@ -19,15 +19,15 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.copies import digest
 from glassformer.data.image import check_images, is_record
 from glassformer.data.image_batching import (
-    MASKS,
-    Changes,
+    MASK_SEED,
+    AugmentSettings,
     ImageStream,
     PatchStream,
+    draw_visible_patches,
     evaluation_pixels,
-    seen_patches,
 )
 from glassformer.data.splits import random_split
-from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
+from glassformer.data.transform import ImageTransform, PixelTable, read_images, read_training_images
 from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
 from glassformer.finite import finite
@@ -130,9 +130,9 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         image, model = as_classifiers(fit.configs["image"], fit.configs["model"])
         self.transform_ = build_transform(image, model, fit.resumed)
         wide = image.augment not in ("none", "shift")
-        table, self.transform_ = read_to_train(fit.examples, self.transform_, wide)
+        table, self.transform_ = read_training_images(fit.examples, self.transform_, wide)
         images = fit.validation
-        return table, None if images is None else read_pictures(images, self.transform_, "validation")
+        return table, None if images is None else read_images(images, self.transform_, "validation")
 
     def _build(self, fit: Fit) -> MaskedAutoencoder:
         return build_autoencoder(fit.configs["model"], self.transform_)
@@ -144,7 +144,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         pictures = ImageStream(
             fit.table,
             self.transform_,
-            Changes(image.augment, image.flip),
+            AugmentSettings(image.augment, image.flip),
             num_visible + patches.num_prefix,
             fit.train.batch_size,
             fit.train.accumulate,
@@ -162,7 +162,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     def _metrics(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
         n = math.prod(model.config.embedding.grid)
-        visible = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
+        visible = draw_visible_patches(len(table), n, seen_count(n, self.mask_share), [0, MASK_SEED])
         total = 0.0
         with computing():
             for start in range(0, len(table), BATCH):
@@ -182,7 +182,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             DataError: no images, or an unreadable one.
         """
         model = self.predictor()
-        table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
+        table = read_images(check_images(self.rows_of(pictures)), self.transform_)
         metrics = self._metrics(model, table, next(model.parameters()).device)
         finite(np.array(list(metrics.values())), "losses")
         return metrics
@@ -202,10 +202,10 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
             seed: random seed for the choice of patches.
         """
         model = self.predictor()
-        table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
+        table = read_images(check_images(self.rows_of(pictures)), self.transform_)
         c, device = model.config.embedding, next(model.parameters()).device
         n = math.prod(c.grid)
-        visible = seen_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASKS])
+        visible = draw_visible_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASK_SEED])
         out = []
         with computing():
             for i in range(len(table)):
@@ -216,7 +216,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
                 is_masked = torch.ones(1, n, 1, device=device, dtype=torch.bool)
                 is_masked[0, visible_here[0]] = False
                 rows = torch.where(is_masked, answer, target) * std + mean  # [1, n, P]
-                painted = self.transform_.pixels_of(join_patches(rows, c.grid, c.patch_size, c.channels)[0])
+                painted = self.transform_.denormalize(join_patches(rows, c.grid, c.patch_size, c.channels)[0])
                 picture = table.pixels[i].transpose(1, 2, 0)
                 height, width = painted.shape[:2]  # patches may not cover the border
                 restored = picture.copy()
@@ -228,7 +228,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
         """Embed images without masking: the mean over all patches, ``[n, D]`` fp32."""
         model = self.predictor()
-        table = read_pictures(check_images(self.rows_of(pictures)), self.transform_)
+        table = read_images(check_images(self.rows_of(pictures)), self.transform_)
         device, first = next(model.parameters()).device, model.config.embedding.num_prefix
         out = []
         with computing():

@@ -113,7 +113,7 @@ class PairStream:
         batch = pack_texts(self.table, np.concatenate([index, index + self.examples]), self.device)
         return TextBatch(batch.ids, batch.segments, batch.packing, index)
 
-    def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
+    def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         raise ConfigError("the pairs of a batch are compared in one process", where="torchrun")
 
 
@@ -341,5 +341,5 @@ class LabelStream:
         batch = pack_texts(self.table, index, self.device)
         return TextBatch(batch.ids, batch.segments, batch.packing, index)
 
-    def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
+    def shard(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         raise ConfigError("the texts of a batch are compared in one process", where="torchrun")
