@@ -20,7 +20,7 @@ from torch import Tensor
 import glassformer as gf
 from glassformer.data.corpus import europe_splits
 from glassformer.explain.heads import attention_statistics
-from glassformer.explain.methods import subject_of
+from glassformer.explain.methods import make_subject
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.packing import Packing
 
@@ -67,8 +67,8 @@ def embedding_share(clf) -> float:
     return sum(p.numel() for p in part) / sum(p.numel() for p in whole)
 
 
-tokens = [len(subject_of(text, t)) for t in test_x[: budget(20, 300)]]
-patches = len(subject_of(image, images[0]))
+tokens = [len(make_subject(text, t)) for t in test_x[: budget(20, 300)]]
+patches = len(make_subject(image, images[0]))
 groups({"sentences": {n: tokens.count(n) for n in range(5, 25)}}, title="sentences of each length", xlabel="tokens")  # fmt: skip
 answer("modalities", shortest=min(tokens), longest=max(tokens), patches=patches, text=embedding_share(text),
        image=embedding_share(image), words=text.tokenizer_.get_vocab_size())  # fmt: skip
@@ -105,8 +105,8 @@ usual = max(
 )  # one length, so that maps differ by what is read and not by how much
 alike = [t for t, n in zip(test_x, tokens) if n == usual][:20]
 small = {
-    "text": attention_statistics([subject_of(text, t) for t in alike]),
-    "images": attention_statistics([subject_of(image, images[i]) for i in test_p[:20]]),
+    "text": attention_statistics([make_subject(text, t) for t in alike]),
+    "images": attention_statistics([make_subject(image, images[i]) for i in test_p[:20]]),
 }
 groups(small, title="two small models, one seed")
 if file := recorded("lab-maps"):

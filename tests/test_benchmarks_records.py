@@ -10,7 +10,7 @@ import pytest
 
 from glassformer import TextClassifier
 from glassformer.errors import ConfigError
-from glassformer.explain.methods import OF_LAYERS
+from glassformer.explain.methods import NETWORK_METHODS
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.run import run_task
 
@@ -200,8 +200,8 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     assert code == 0
     assert result["max_length"] == 11
     assert result["counter_examples"]["searched"] == 5
-    assert {*result["methods"]} - {*OF_LAYERS} == {"captum: integrated gradients", "captum: occlusion"}
-    for method in OF_LAYERS:
+    assert {*result["methods"]} - {*NETWORK_METHODS} == {"captum: integrated gradients", "captum: occlusion"}
+    for method in NETWORK_METHODS:
         row = result["methods"][method]
         assert row.keys() >= METHOD_KEYS
         assert {*row["stability"]} == {"synonym", "typo"}

@@ -30,7 +30,7 @@ from glassformer.errors import GlassformerError, InputError
 from glassformer.explain.alignment import picture as alignment_picture
 from glassformer.explain.architecture import Block
 from glassformer.explain.architecture import draw as draw_blocks
-from glassformer.explain.sheets import as_file, heads, pictures
+from glassformer.explain.svg_grids import heads, pictures, to_svg_file
 from glassformer.report.charts import bar_panels, confusion_matrix, learning_curves
 from glassformer.report.published import headline
 from glassformer.report.tables import confusions
@@ -203,7 +203,7 @@ def architecture(run: GalleryRun) -> Drawn:
     blocks = [Block.from_dict(block) for block in run.metrics["architecture"]]
     names = ", ".join(f"{b.repeat} times {b.name}" if b.repeat > 1 else b.name for b in blocks)
     total = sum(b.parameters for b in blocks)
-    content = as_file(draw_blocks(blocks, "layers"))
+    content = to_svg_file(draw_blocks(blocks, "layers"))
     return Drawn(content.encode(), f"Boxes from input to output: {names}; {total:,} parameters", run.told())
 
 
@@ -227,7 +227,7 @@ def maps(run: GalleryRun) -> Drawn:
 def alignment(run: GalleryRun) -> Drawn:
     """What each word of the first example's translation was read from."""
     example = json.loads(run.file("alignments.json").read_text(encoding="utf-8"))["examples"][0]
-    content = as_file(alignment_picture(example["source"], example["target"], example["weights"]))
+    content = to_svg_file(alignment_picture(example["source"], example["target"], example["weights"]))
     text, said = " ".join(str(example["text"]).split()), " ".join(str(example["translation"]).split())
     alt = "A table: a row a token of the German translation, a column a token of the English text, dark near a diagonal"
     return Drawn(content.encode(), alt, f"“{text}” → “{said}”. {run.told()}")

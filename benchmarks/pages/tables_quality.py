@@ -323,7 +323,7 @@ def explained_run(result: dict[str, Any]) -> str:
         )
         verdict = said.split(":")[0].replace(" the faithfulness test", "")
         rows.append((f"`{method}`", *cells, f"{row['seconds']['mean']:.2f}", verdict))
-    under = "".join(f"Gap, {faithfulness.HIDING[by]} | " for by in ways)
+    under = "".join(f"Gap, {faithfulness.MASKING_NAMES[by]} | " for by in ways)
     under += "Deletion of best order | Insertion of best order | " if ways else ""
     under += "Passes weight randomization | " if noise else ""
     under += "".join(f"Stability: {change} | " for change in changes)
@@ -354,7 +354,7 @@ def explained_run(result: dict[str, Any]) -> str:
         for peer, by_operator in row.items()
     ]
     if compared:
-        head = "".join(f" | {faithfulness.HIDING[by]}" for by in ways)
+        head = "".join(f" | {faithfulness.MASKING_NAMES[by]}" for by in ways)
         lines += [
             "",
             "The same inputs, our gap minus the gap of a peer:",

@@ -38,9 +38,9 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError
 from glassformer.explain import faithfulness, heads, sanity
-from glassformer.explain.faithfulness import SAME
-from glassformer.explain.methods import OF_LAYERS, explain, methods_for, subject_of
-from glassformer.explain.orders import extremes, normalized
+from glassformer.explain.faithfulness import MIN_DIFFERENCE
+from glassformer.explain.methods import NETWORK_METHODS, explain, make_subject, methods_for
+from glassformer.explain.orders import deletion_bounds, normalize_metrics
 from glassformer.explain.subject import Subject, run_rows
 from glassformer.tasks.load import load
 
@@ -82,7 +82,7 @@ def peers(subject: Any) -> dict[str, Callable[[], np.ndarray]]:
 
 def same_budget(subject: Subject) -> np.ndarray:
     """Our ``shapley`` of single tokens with as many evaluations as SHAP's partition explainer."""
-    pairs = max(1, BUDGET // (2 * max(len(subject.hideable), 1)))
+    pairs = max(1, BUDGET // (2 * max(len(subject.maskable_indices), 1)))
     return explain(subject, method="shapley", unit="token", pairs=pairs, maps=False).scores
 
 
@@ -92,7 +92,7 @@ def owen(subject: Subject) -> np.ndarray:
     from shap.maskers import Masker
     from shap.maskers._text import partition_tree
 
-    chosen, scores = subject.hideable, np.zeros(len(subject))
+    chosen, scores = subject.maskable_indices, np.zeros(len(subject))
     if len(chosen) < 2:
         return scores
     tree = partition_tree([subject.shown["tokens"][i] for i in chosen], [])
@@ -125,7 +125,7 @@ def judge_inputs(
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
     for number in range(len(done), len(inputs)):
-        subject = replace(subject_of(clf, inputs[number]), judge=clf.predictor())
+        subject = replace(make_subject(clf, inputs[number]), predictor=clf.predictor())
         scores, seconds, errors = {}, {}, {}
         all_methods = number < slow_count
         for method in (name for name in methods if all_methods or name not in MANY_PASSES):
@@ -134,25 +134,25 @@ def judge_inputs(
             scores[method], seconds[method] = e.scores, time.perf_counter() - started
             if e.error is not None:
                 errors[method] = e.error
-        agree = faithfulness.agreement(scores, subject.hideable if subject.grid is None else None)
+        agree = faithfulness.agreement(scores, subject.maskable_indices if subject.grid is None else None)
         for name, attribute in (peers(subject) if with_peers and all_methods else {}).items():
             started = time.perf_counter()
             found = attribute()
             seconds[name] = time.perf_counter() - started
-            scores[name] = found if subject.grid is None else found[subject.hideable]
+            scores[name] = found if subject.grid is None else found[subject.maskable_indices]
         judged = {
-            by: faithfulness.metrics_of(subject, scores, draws=draws, seed=number, by=by)
+            by: faithfulness.compare_with_random(subject, scores, draws=draws, seed=number, by=by)
             for by in subject.operators
         }
         first = subject.operators[0]
-        bounds = extremes(subject, subject.target, first)
+        bounds = deletion_bounds(subject, subject.target, first)
         record = {
             "figures": judged[first],
             "gaps": {
                 by: {name: one["insertion"] - one["deletion"] for name, one in found.items()}
                 for by, found in judged.items()
             },
-            "normalized": {name: normalized(one, *bounds) for name, one in judged[first].items()},
+            "normalized": {name: normalize_metrics(one, *bounds) for name, one in judged[first].items()},
             "span": bounds[1] - bounds[0],
             "seconds": seconds, "errors": errors, "tokens": len(subject), "agreement": agree,
         }  # fmt: skip
@@ -165,8 +165,8 @@ def judge_inputs(
 
 
 def own_methods(clf: Any) -> list[str]:
-    """The methods that fit the model, in the order of ``OF_LAYERS``."""
-    return [name for name in OF_LAYERS if name in methods_for(clf.model_)]
+    """The methods that fit the model, in the order of ``NETWORK_METHODS``."""
+    return [name for name in NETWORK_METHODS if name in methods_for(clf.model_)]
 
 
 def completeness(judged: list[dict[str, Any]]) -> dict[str, float]:
@@ -192,7 +192,7 @@ def under_operators(judged: list[dict[str, Any]], method: str) -> dict[str, Any]
     """By how much a method's gap between insertion and deletion exceeds that of random orders, for each way
     of hiding; and its deletion and insertion between the worst and the best order, where orders differ."""
     judged = [j for j in judged if method in j["seconds"] or method == "random"]
-    told = [j for j in judged if j["span"] > SAME]
+    told = [j for j in judged if j["span"] > MIN_DIFFERENCE]
     return {
         "operators": {
             by: faithfulness.summary(np.array([j["gaps"][by][method] - j["gaps"][by]["random"] for j in judged]))
@@ -226,7 +226,7 @@ def against_peers(judged: list[dict[str, Any]]) -> dict[str, Any]:
 
 def head_part(clf: Any, inputs: list[Any], labels: list[Any]) -> dict[str, Any]:
     """Where heads look, and what is lost without each."""
-    figures = heads.head_statistics([subject_of(clf, x) for x in inputs])
+    figures = heads.head_statistics([make_subject(clf, x) for x in inputs])
     lost = heads.ablation(clf, inputs, labels)
     return {
         "n": len(inputs), "figures": {k: np.round(v, 4).tolist() for k, v in figures.items()},
@@ -292,7 +292,7 @@ def rounded(value: Any) -> Any:
     out=lambda options: RESULTS / f"explain-{options.name or options.run.resolve().name}.json",
     data="imdb",
     methods=dict(
-        nargs="+", default=[], choices=OF_LAYERS, help="only these, without peers: for large models"
+        nargs="+", default=[], choices=NETWORK_METHODS, help="only these, without peers: for large models"
     ),
     count=(500, "inputs for the table"),
     slow_count=(int, "inputs for methods of many passes and for peers; default: as many as --count"),
@@ -323,14 +323,14 @@ def main(args: Any) -> dict[str, Any]:
         [str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length, *args.methods]
     )
     key = hashlib.sha256(asked.encode()).hexdigest()[:12]
-    methods = [method for method in own_methods(clf) if method in (args.methods or OF_LAYERS)]
+    methods = [method for method in own_methods(clf) if method in (args.methods or NETWORK_METHODS)]
     work = args.work / f"explain-{name}-{key}.jsonl"
     slow_count = args.count if args.slow_count is None else args.slow_count
     judged = judge_inputs(clf, inputs, work, args.draws, methods, not args.methods, slow_count)
     rows = faithfulness.table([j["figures"] for j in judged])
 
     noise = {}
-    subjects = [subject_of(clf, x) for x in inputs[: args.noise]]
+    subjects = [make_subject(clf, x) for x in inputs[: args.noise]]
     for method in methods if args.noise else ():
         # A fixed number of points: under noise, completeness is not what is asked for.
         options = {"steps": 32, "max_steps": 32} if method == "integrated_gradients" else {}

@@ -32,7 +32,7 @@ from benchmarks.quality.lab_fits import (
     reviews,
 )
 from glassformer.explain.heads import attention_statistics
-from glassformer.explain.methods import subject_of
+from glassformer.explain.methods import make_subject
 
 INPUTS = 100  # that each model is looked into on
 
@@ -45,7 +45,7 @@ def of_text(seed: int) -> dict[str, float]:
     right = np.asarray(clf.predict([texts[i] for i in judged])) == y[judged]
     found = []
     for i in judged:
-        subject = subject_of(clf, texts[i])
+        subject = make_subject(clf, texts[i])
         found += [subject] if len(subject) == TEXT["max_length"] else []
         if len(found) == INPUTS:
             break
@@ -59,7 +59,7 @@ def of_pictures(seed: int) -> dict[str, float]:
     right = fitted(clf, rows, judged)
     return {
         "accuracy": float(right.mean()),
-        **attention_statistics([subject_of(clf, decoded(i)) for i in judged[:INPUTS]]),
+        **attention_statistics([make_subject(clf, decoded(i)) for i in judged[:INPUTS]]),
     }
 
 

@@ -26,17 +26,17 @@ from glassformer.cli.explain import parse_options
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.compare import accuracy_of, bootstrap_means, bootstrap_p, bounds
 from glassformer.explain import faithfulness
-from glassformer.explain.methods import default_method, explain, subject_of
+from glassformer.explain.methods import default_method, explain, make_subject
 
 
 def half_masked(clf: Any, texts: list[str], seed: int) -> np.ndarray:
     """Predicted labels ``[n]`` of texts, each with a random half of its tokens masked."""
     rng, judge, out = np.random.default_rng(seed), clf.predictor(), []
     for text in texts:
-        subject = replace(subject_of(clf, text), judge=judge)
+        subject = replace(make_subject(clf, text), predictor=judge)
         keep = np.ones((1, len(subject)), bool)
-        hideable = subject.hideable
-        keep[0, rng.permutation(hideable)[: len(hideable) // 2]] = False
+        maskable_indices = subject.maskable_indices
+        keep[0, rng.permutation(maskable_indices)[: len(maskable_indices) // 2]] = False
         out.append(subject.classes[int(subject.logits(keep).argmax())])
     return np.array(out)
 
@@ -46,9 +46,9 @@ def explained(clf: Any, texts: list[str]) -> dict[str, list[float]]:
     judge, method = clf.predictor(), default_method(clf)
     found: dict[str, list[float]] = {"gap": [], "beyond": []}
     for number, text in enumerate(texts):
-        subject = replace(subject_of(clf, text), judge=judge)
+        subject = replace(make_subject(clf, text), predictor=judge)
         scores = {method: explain(subject, method=method, maps=False).scores}
-        figures = faithfulness.metrics_of(subject, scores, draws=10, seed=number)
+        figures = faithfulness.compare_with_random(subject, scores, draws=10, seed=number)
         gap, random = (figures[name]["insertion"] - figures[name]["deletion"] for name in (method, "random"))
         found["gap"].append(gap)
         found["beyond"].append(gap - random)

@@ -23,8 +23,8 @@ from benchmarks.harness.command import command
 from benchmarks.harness.results import RESULTS
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.intervals import share_interval
-from glassformer.explain.faithfulness import trust
-from glassformer.explain.methods import default_method, explain, methods_for, subject_of
+from glassformer.explain.faithfulness import check_faithfulness
+from glassformer.explain.methods import default_method, explain, make_subject, methods_for
 from glassformer.explain.sanity import shuffled
 from glassformer.tasks.load import load
 
@@ -37,8 +37,8 @@ def verdicts(clf: Any, texts: list[str], seeds: int = 5) -> dict[str, Any]:
     noise = [[model for _, model in shuffled(clf.model_, seed)][-1] for seed in range(seeds)]
     counts = {kind: {"told": 0, "every": 0, "any": 0} for kind in ("trained", "shuffled", "random")}
     for number, text in enumerate(texts):
-        subject = subject_of(clf, text)
-        other = subject.under(noise[number % seeds])
+        subject = make_subject(clf, text)
+        other = subject.with_model(noise[number % seeds])
         scores = {
             "trained": explain(subject, method=method, maps=False).scores,
             "shuffled": explain(
@@ -47,7 +47,9 @@ def verdicts(clf: Any, texts: list[str], seeds: int = 5) -> dict[str, Any]:
             "random": np.random.default_rng(number).random(len(subject)),
         }
         for kind, own in scores.items():
-            found = trust(replace(subject, judge=judge), own, seed=number)["operators"].values()
+            found = check_faithfulness(replace(subject, predictor=judge), own, seed=number)[
+                "operators"
+            ].values()
             passes = [one["passes"] for one in found if one["passes"] is not None]
             counts[kind]["told"] += bool(passes)
             counts[kind]["every"] += bool(passes) and all(passes)
@@ -82,7 +84,7 @@ def hits(train: list[str], test: list[str], count: int, maskable: bool) -> dict[
     shares = {}
     for method in methods_for(clf.model_):
         first = [
-            max(explain(subject_of(clf, x), method=method, maps=False).words(), key=lambda one: one[1])[0]
+            max(explain(make_subject(clf, x), method=method, maps=False).words(), key=lambda one: one[1])[0]
             for x in with_word
         ]
         share = float(np.mean([word == WORD for word in first]))

@@ -8,14 +8,14 @@ import pytest
 
 from glassformer import ImageClassifier, load
 from glassformer.cli.explain import _formatted
-from glassformer.explain.methods import OF_LAYERS
+from glassformer.explain.methods import NETWORK_METHODS
 
 from .tiny import sentences, settings, write_csv
 
 TEXT = "the film number 3 has a splendid ending"
 
 
-@pytest.mark.parametrize("method", OF_LAYERS)
+@pytest.mark.parametrize("method", NETWORK_METHODS)
 def test_every_method_prints_a_table(ok, trained, method):
     result = ok("explain", trained, TEXT, "--method", method)
     assert method in result.out

@@ -9,7 +9,7 @@ import torch
 from glassformer import TextClassifier
 from glassformer.errors import InputError
 from glassformer.explain import backward
-from glassformer.explain.backward import Rules, spelled_out
+from glassformer.explain.backward import Rules, stepwise_forward
 from glassformer.explain.methods import explain, methods_for
 from glassformer.explain.subject import run_rows, text_subject
 from glassformer.families import FAMILIES
@@ -42,7 +42,7 @@ def test_the_pass_spelled_out_has_the_encoder_s_values(name):
     packing = Packing((5, 3, 1))
     x = torch.randn(9, model.width, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
-        found, wanted = spelled_out(model.encoder, x, packing, PLAIN_RULES), model.encoder(x, packing)
+        found, wanted = stepwise_forward(model.encoder, x, packing, PLAIN_RULES), model.encoder(x, packing)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
@@ -90,7 +90,7 @@ def test_every_family_s_logit_is_shared_out_whole(name):
             p.add_(0.2 * torch.randn_like(p))
     rows = torch.randn(7, model.width, requires_grad=True)
     rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), backward._by_slope, None)
-    states = spelled_out(model.encoder, rows, Packing((7,)), rules)
+    states = stepwise_forward(model.encoder, rows, Packing((7,)), rules)
     logit = backward._linear_answer(model, states, Packing((7,)))[0, 1]
     wanted = float(run_rows(model, rows, Packing((7,))).logits[0, 1].detach())
     biases = [p for key, p in model.named_parameters() if key.endswith("bias") and "embeddings" not in key]

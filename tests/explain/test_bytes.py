@@ -6,7 +6,7 @@ from glassformer import TextClassifier
 from glassformer.data.text import bpe_tokenizer
 from glassformer.errors import ConfigError
 from glassformer.explain.render import page
-from glassformer.explain.result import tokens_of
+from glassformer.explain.result import tokenize
 
 TEXTS = ["a wonderful film", "a dull film", "it was not dull", "wonderful , it was not"] * 4
 LABELS = ["pos", "neg"] * 8
@@ -22,7 +22,7 @@ def clf(tmp_path_factory):
 
 
 def test_words_not_bytes(clf):
-    tokens = tokens_of(clf, "a wonderful, dull film")
+    tokens = tokenize(clf, "a wonderful, dull film")
     assert len(tokens) > 10  # pieces
     assert tokens.words.max() == 4
     for method in ("attention", "occlusion", "gradient_x_input"):

@@ -11,8 +11,8 @@ from scipy.stats import spearmanr
 
 from glassformer.errors import InputError
 from glassformer.explain import faithfulness as f
-from glassformer.explain.methods import OF_LAYERS, explain
-from glassformer.explain.render import trust_picture
+from glassformer.explain.methods import NETWORK_METHODS, explain
+from glassformer.explain.render import faithfulness_svg
 from glassformer.explain.subject import Subject, text_subject
 
 from .test_gradients import LinearModel
@@ -32,7 +32,7 @@ def linear_subject(n=11, weight=None):
 def test_one_explanation_beside_random_orders_as_judge_has_it():
     subject, values = linear_subject()
     told = f.trust(subject, values, target=1, draws=7, seed=3)
-    judged = f.metrics_of(subject, {"truth": values}, target=1, draws=7, seed=3)
+    judged = f.compare_with_random(subject, {"truth": values}, target=1, draws=7, seed=3)
     assert told["figures"] == pytest.approx(judged["truth"])
     assert told["random"]["figures"] == pytest.approx(judged["random"])
     curve = f.curves(subject, values, 1)
@@ -62,7 +62,7 @@ def test_curves_are_the_probabilities_of_what_is_left():
     counts = [0, *(max(1, round(s * 11)) for s in f.SHARES[1:])]
     np.testing.assert_allclose(curve.deletion, [sigmoid(values[order[c:]].sum()) for c in counts], atol=1e-6)
     np.testing.assert_allclose(curve.insertion, [sigmoid(values[order[:c]].sum()) for c in counts], atol=1e-6)
-    figures = curve.figures()
+    figures = curve.metrics()
     x = np.array(f.SHARES)
     assert figures["deletion"] == pytest.approx(np.trapezoid(curve.deletion, x))
     few = [1, 2, 3, 4, 6]  # the places of 1, 5, 10, 20 and 50 %
@@ -76,7 +76,7 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     for seed in range(30):
         subject, values = linear_subject(weight=rng.normal(0, 1, 13))
         judged.append(
-            f.metrics_of(
+            f.compare_with_random(
                 subject, {"truth": values, "lie": -values, "coin": rng.random(13)}, target=1, seed=seed
             )
         )
@@ -152,15 +152,15 @@ def test_a_random_order_passes_rarely_and_the_truth_always():
 
 def test_every_method_can_be_judged(tiny):
     subject = text_subject(tiny, "it was wonderful , not a dull film")
-    scores = {m: explain(subject, method=m).scores for m in OF_LAYERS}
-    judged = f.metrics_of(subject, scores, draws=2)
-    assert judged.keys() == {*OF_LAYERS, "random"}
+    scores = {m: explain(subject, method=m).scores for m in NETWORK_METHODS}
+    judged = f.compare_with_random(subject, scores, draws=2)
+    assert judged.keys() == {*NETWORK_METHODS, "random"}
     assert all(np.isfinite(list(figures.values())).all() for figures in judged.values())
-    again = f.metrics_of(subject, scores, draws=2)
+    again = f.compare_with_random(subject, scores, draws=2)
     assert again == judged
-    alone = f.curves(subject, scores["occlusion"], subject.target).figures()
+    alone = f.curves(subject, scores["occlusion"], subject.target).metrics()
     assert alone == pytest.approx(judged["occlusion"], abs=1e-9)
-    pairs = f.agreement(scores, subject.hideable)
+    pairs = f.agreement(scores, subject.maskable_indices)
     assert pairs["rollout"]["rollout"] == pytest.approx(1.0)
     assert pairs["rollout"]["occlusion"] == pairs["occlusion"]["rollout"]
 
@@ -198,12 +198,13 @@ def test_the_curves_of_a_number_lie_on_its_page():
     subject, values = linear_subject()
     told = f.trust(subject, values, target=1, draws=3)
     assert "number" not in told
-    assert 'aria-label="The probability in the deletion test (first parts hidden), compared' in trust_picture(
-        told
+    assert (
+        'aria-label="The probability in the deletion test (first parts hidden), compared'
+        in faithfulness_svg(told)
     )
     curves = {name: [400 + 9 * y for y in told[name]] for name in ("deletion", "insertion")}
     drawn = {name: [400 + 9 * y for y in told["random"][name]] for name in ("deletion", "insertion")}
-    page = trust_picture(told | curves | {"random": told["random"] | drawn, "number": True})
+    page = faithfulness_svg(told | curves | {"random": told["random"] | drawn, "number": True})
     assert 'aria-label="The number in the insertion test' in page
     heights = [
         float(pair.split(",")[1]) for line in re.findall(r'points="([^"]*)"', page) for pair in line.split()

@@ -7,7 +7,7 @@ import torch
 
 from glassformer import TextClassifier
 from glassformer.errors import InputError
-from glassformer.explain.methods import OF_LAYERS, explain, methods_for
+from glassformer.explain.methods import NETWORK_METHODS, explain, methods_for
 from glassformer.explain.render import page
 from glassformer.explain.subject import Subject, attention_maps, text_subject
 from glassformer.models.backbone import Backbone
@@ -180,7 +180,7 @@ def test_maps_that_no_answer_went_through_have_no_gradient(kind):
     clf = TextClassifier(**settings | ({"attention_window": 2} if kind == "local" else {})).fit(TEXTS, LABELS)
     # Windows are masks of scores, which go the way step by step.
     no_way = ("attention_gradient", *(("gim", "decomposition") if kind == "linear" else ()))
-    assert {*methods_for(clf.model_)} == {*OF_LAYERS} - {*no_way}
+    assert {*methods_for(clf.model_)} == {*NETWORK_METHODS} - {*no_way}
     for method in methods_for(clf.model_):
         assert len(clf.explain(TEXT, method=method).scores)
     with pytest.raises(InputError, match=f"has {kind} attention, whose maps no gradient reaches"):

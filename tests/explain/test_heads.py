@@ -1,4 +1,4 @@
-"""Heads whose habits are known, a head that is silenced, and a map that misleads on purpose."""
+"""Heads whose habits are known, a head that is ablated_head, and a map that misleads on purpose."""
 
 import numpy as np
 import pytest
@@ -69,16 +69,16 @@ def test_a_silenced_head_gives_nothing_and_comes_back(tiny):
     before = layer.out.weight.detach().clone()
     x = torch.randn(5, 22, generator=torch.Generator().manual_seed(0))
     whole = layer(x, Packing((5,)))
-    with heads.silenced(model, 1, 0):
+    with heads.ablated_head(model, 1, 0):
         first = layer(x, Packing((5,)))
-    with heads.silenced(model, 1, 1):
+    with heads.ablated_head(model, 1, 1):
         second = layer(x, Packing((5,)))
     torch.testing.assert_close(first + second - layer.out.bias, whole)
     assert torch.equal(layer.out.weight, before)
-    with pytest.raises(ZeroDivisionError), heads.silenced(model, 1, 0):
+    with pytest.raises(ZeroDivisionError), heads.ablated_head(model, 1, 0):
         raise ZeroDivisionError
     assert torch.equal(layer.out.weight, before)
-    with pytest.raises(InputError, match="no head 2 in layer 0"), heads.silenced(model, 0, 2):
+    with pytest.raises(InputError, match="no head 2 in layer 0"), heads.ablated_head(model, 0, 2):
         pass
 
 
@@ -93,7 +93,7 @@ def test_ablation(tiny):
     assert found["interval"].shape == (3, 2, 2)
     assert len(done) == 6
     true = before[np.arange(4), [1, 0, 1, 0]]
-    with heads.silenced(tiny.predictor(), 2, 1):
+    with heads.ablated_head(tiny.predictor(), 2, 1):
         without = tiny.predict_proba(texts)[np.arange(4), [1, 0, 1, 0]]
     assert found["probability_lost"][2, 1] == pytest.approx((true - without).mean())
     with pytest.raises(InputError, match="'meh' was not seen"):

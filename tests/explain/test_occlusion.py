@@ -7,7 +7,7 @@ import torch
 
 from glassformer.errors import InputError
 from glassformer.explain.methods import explain
-from glassformer.explain.occlusion import drops, windows
+from glassformer.explain.occlusion import mean_decrease, windows
 from glassformer.explain.subject import run_rows, text_subject
 from glassformer.packing import Packing
 
@@ -33,9 +33,9 @@ def test_a_patch_that_decides_is_found():
     def predict(keep):
         return np.stack([np.zeros(len(keep)), (keep * values).sum((1, 2))], 1)
 
-    falls, scores = drops(predict, windows((5, 7), (1, 1), (1, 1)), 1)
+    falls, scores = mean_decrease(predict, windows((5, 7), (1, 1), (1, 1)), 1)
     np.testing.assert_array_equal(scores, values)
-    falls, scores = drops(predict, windows((5, 7), (3, 3), (1, 1)), 1)
+    falls, scores = mean_decrease(predict, windows((5, 7), (3, 3), (1, 1)), 1)
     assert falls.max() == 11.0
     assert scores[3, 2] == 11.0  # every window over it
     assert scores[0, 6] == 0

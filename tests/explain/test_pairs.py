@@ -9,7 +9,7 @@ import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.errors import InputError
 from glassformer.explain.cross import cross
-from glassformer.explain.methods import OF_LAYERS
+from glassformer.explain.methods import NETWORK_METHODS
 from glassformer.explain.subject import text_subject
 
 COLORS = ("red", "blue", "green")
@@ -25,7 +25,7 @@ def clf():
     return gf.TextClassifier("encoder-mini", **SETTINGS).fit(PAIRS * 3, SAME * 3)
 
 
-@pytest.mark.parametrize("method", [*OF_LAYERS])
+@pytest.mark.parametrize("method", [*NETWORK_METHODS])
 def test_every_method_scores_words_of_both_sides(method, clf):
     e = clf.explain(PAIR, method=method)
     assert e.text == "the red one\na red one here"

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from glassformer.explain import faithfulness, orders
-from glassformer.explain.methods import OF_LAYERS, explain, explain_input
-from glassformer.explain.subject import picture_subject
+from glassformer.explain.methods import NETWORK_METHODS, explain, explain_input
+from glassformer.explain.subject import image_subject
 from glassformer.models.backbone import Backbone
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead
@@ -63,7 +63,7 @@ def picture():
     return np.random.default_rng(0).integers(0, 255, (3, 11, 13)).astype(np.uint8)  # 2 x 3 patches and a rest
 
 
-@pytest.mark.parametrize("method", OF_LAYERS)
+@pytest.mark.parametrize("method", NETWORK_METHODS)
 def test_every_method_scores_the_grid(clf, picture, method):
     e = explain_input(clf, picture, method=method, maps=True)
     assert e.scores.shape == (2, 3)
@@ -97,18 +97,18 @@ def test_integrated_gradients_are_complete(clf, picture):
 
 
 def test_pictures_are_judged_like_texts(clf, picture):
-    subject = picture_subject(clf, picture)
+    subject = image_subject(clf, picture)
     scores = {m: explain(subject, method=m).scores for m in ("rollout", "occlusion")}
-    judged = faithfulness.metrics_of(subject, scores)
+    judged = faithfulness.compare_with_random(subject, scores)
     assert judged.keys() == {"rollout", "occlusion", "random"}
     assert faithfulness.agreement(scores)["rollout"]["rollout"] == pytest.approx(1.0)
     assert np.isfinite(subject.logits(np.eye(7, dtype=bool), "delete")).all()
 
 
 def test_orders_of_patches_lie_between_the_best_and_the_worst(clf, picture):
-    subject = picture_subject(clf, picture)
-    lowest, highest = orders.extremes(subject, subject.target, by="mean")
+    subject = image_subject(clf, picture)
+    lowest, highest = orders.deletion_bounds(subject, subject.target, by="mean")
     scores = explain(subject, method="occlusion", by="mean").scores
-    figures = faithfulness.curves(subject, scores, subject.target, "mean").figures()
+    figures = faithfulness.curves(subject, scores, subject.target, "mean").metrics()
     assert lowest < figures["deletion"] < highest
-    assert 0.5 < orders.normalized(figures, lowest, highest)["deletion"] < 1.05
+    assert 0.5 < orders.normalize_metrics(figures, lowest, highest)["deletion"] < 1.05

@@ -51,7 +51,8 @@ def test_the_explained_label_stays_under_noise(tiny):
     subject = text_subject(tiny, TEXTS[0])
     for _, model in sanity.shuffled(tiny.model_):
         assert (
-            explain(subject.under(model), method="gradient_x_input").target == subject.classes[subject.target]
+            explain(subject.with_model(model), method="gradient_x_input").target
+            == subject.classes[subject.target]
         )
 
 

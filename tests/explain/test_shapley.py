@@ -20,7 +20,7 @@ def subject():
 
 def exact(subject, target):
     """By the definition, over all sets of words."""
-    words = subject.words[subject.hideable]
+    words = subject.words[subject.maskable_indices]
     n = int(words.max()) + 1
     value = {}
     for size in range(n + 1):

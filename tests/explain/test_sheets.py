@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.errors import InputError
 from glassformer.explain.render import Explanation
-from glassformer.explain.sheets import as_file, heads, heat_of, pictures
+from glassformer.explain.svg_grids import heads, heat_colors, pictures, to_svg_file
 
 
 def of_text(tokens=("[CLS]", "<a>", "b")) -> Explanation:
@@ -24,7 +24,7 @@ def of_picture(target=None, label="cat & dog") -> Explanation:
 
 
 def test_a_page_s_drawing_stands_alone():
-    svg = as_file(
+    svg = to_svg_file(
         '<svg viewBox="0 0 30 20"><rect fill="var(--sheet, #ffffff)"/><text fill="var(--ink, #16212a)">x</text></svg>'
     )
     root = ET.fromstring(svg)
@@ -33,7 +33,7 @@ def test_a_page_s_drawing_stands_alone():
     assert (ground.get("width"), ground.get("height"), ground.get("fill")) == ("30", "20", "#ffffff")
     assert (rect.get("fill"), text.get("fill")) == ("#ffffff", "#16212a")
     with pytest.raises(ValueError, match="no viewBox"):
-        as_file("<svg></svg>")
+        to_svg_file("<svg></svg>")
 
 
 def test_heads_have_a_map_each():
@@ -55,13 +55,13 @@ def test_what_is_no_map_of_a_text_is_refused():
 
 
 def test_heat_is_signed_where_a_label_is_explained():
-    signed = heat_of(np.array([[1.0, -2.0, 0.0]]), signed=True)
+    signed = heat_colors(np.array([[1.0, -2.0, 0.0]]), signed=True)
     assert signed.shape == (1, 3, 4)
     assert signed[0, :, 3].tolist() == [100, 200, 0]
     assert signed[0, 0, :3].tolist() != signed[0, 1, :3].tolist()
-    looked = heat_of(np.array([[1.0, -2.0, 0.0]]), signed=False)
+    looked = heat_colors(np.array([[1.0, -2.0, 0.0]]), signed=False)
     assert looked[0, :, 3].tolist() == [200, 0, 133]
-    assert heat_of(np.zeros((2, 3)), signed=True)[..., 3].max() == 0
+    assert heat_colors(np.zeros((2, 3)), signed=True)[..., 3].max() == 0
 
 
 def test_a_row_a_picture_and_a_column_an_explanation():

@@ -11,7 +11,7 @@ import torch
 
 import glassformer as gf
 from glassformer.data.transform import IMAGENET_MEAN, IMAGENET_STD, ImageTransform
-from glassformer.explain.methods import OF_LAYERS
+from glassformer.explain.methods import NETWORK_METHODS
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.families import FAMILIES
@@ -68,7 +68,7 @@ def test_tuned_whole_by_lora_and_by_its_head(name, tmp_path):
 def test_patches_are_explained_and_maps_shown(name, tmp_path):
     clf = gf.ImageClassifier(str(put(name, tmp_path / "hub")), **SMALL).fit(PICTURES, LABELS)
     tokens = clf.model_.config.embedding.num_tokens
-    for method in OF_LAYERS:
+    for method in NETWORK_METHODS:
         found = clf.explain(PICTURES[1], method=method, maps=True)
         assert found.scores.shape == (2, 2)
         assert np.abs(found.scores).max() > 0

@@ -8,7 +8,7 @@ import torch
 from tests.shaken import shaken
 
 from glassformer.errors import ConfigError, ShapeError
-from glassformer.explain.subject import rows_read
+from glassformer.explain.subject import pooling_weights
 from glassformer.models.backbone import ModelOutput
 from glassformer.nn import ClassificationHead, MaskedLMHead, make_pooling
 from glassformer.nn.encoder import EncoderConfig
@@ -90,9 +90,9 @@ def test_patches_alone_with_paper_and_pencil():
     assert two(x, packing).tolist() == two.padded(padded, mask).tolist() == [[9, 9, 8, 8]] * 2
     assert two.padded(padded[:1], None).tolist() == [[9, 9, 8, 8]]
     out = ModelOutput(packing)
-    np.testing.assert_array_equal(rows_read(pooling, out, 4), [0, 0, 0.5, 0.5])
-    np.testing.assert_array_equal(rows_read(both, out, 4), [0.5, 0, 0.25, 0.25])
-    np.testing.assert_array_equal(rows_read(two, out, 4), [0.5, 0.5, 0, 0])
+    np.testing.assert_array_equal(pooling_weights(pooling, out, 4), [0, 0, 0.5, 0.5])
+    np.testing.assert_array_equal(pooling_weights(both, out, 4), [0.5, 0, 0.25, 0.25])
+    np.testing.assert_array_equal(pooling_weights(two, out, 4), [0.5, 0.5, 0, 0])
     assert torch.equal(pooling(wanted, packing), wanted)  # cached features
 
 
@@ -137,7 +137,7 @@ def test_a_learned_query_with_paper_and_pencil():
     alone = torch.stack([x[:2], torch.stack([x[2], 99 + x[2]])])
     mask = torch.tensor([[True, True], [True, False]])
     torch.testing.assert_close(pooling.padded(alone, mask), wanted)
-    read = rows_read(pooling, ModelOutput(Packing((2,)), states=x[:2]), 2)
+    read = pooling_weights(pooling, ModelOutput(Packing((2,)), states=x[:2]), 2)
     np.testing.assert_allclose(read, [0.75, 0.25], rtol=1e-6)
 
 

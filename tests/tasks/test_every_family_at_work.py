@@ -19,7 +19,7 @@ from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.explain.methods import OF_LAYERS, methods_for
+from glassformer.explain.methods import NETWORK_METHODS, methods_for
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.export.outputs import random_words
@@ -162,7 +162,7 @@ def test_words_are_explained_whole(name, tmp_path):
     clf = gf.TextClassifier(str(put(name, tmp_path / "hub")), **SMALL).fit(TEXTS, LABELS)
     # No gradient reaches the maps of layers with a window.
     local = clf.model_.config.encoder.attention == "local"
-    assert {*OF_LAYERS} - {*methods_for(clf.model_)} == ({"attention_gradient"} if local else set())
+    assert {*NETWORK_METHODS} - {*methods_for(clf.model_)} == ({"attention_gradient"} if local else set())
     for method in methods_for(clf.model_):
         found = clf.explain("a warm dullish film", method=method, maps=True)
         words = dict(found.words())

@@ -12,7 +12,7 @@ from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import PUNCTUATION, check_words, word_positions, words_with_punctuation
 from glassformer.errors import CheckpointError, DataError, InputError
-from glassformer.explain.rows import word_index
+from glassformer.explain.token_subjects import word_index
 from glassformer.export.onnx_folder import SCRIPTS
 from glassformer.tasks.task import TINY
 

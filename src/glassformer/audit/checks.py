@@ -26,7 +26,7 @@ from glassformer.evaluate.calibrate import calibration_error, calibration_interv
 from glassformer.evaluate.compare import mcnemar
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.metrics import percent
-from glassformer.explain.faithfulness import HIDING, MIN_INPUTS
+from glassformer.explain.faithfulness import MASKING_NAMES, MIN_INPUTS
 from glassformer.explain.methods import default_method, explain_input
 from glassformer.train.callbacks import Count, no_progress
 
@@ -531,7 +531,7 @@ def faithfulness(p: Predicted, count: Count = no_progress, most: int = MIN_INPUT
         "operators": table,
         "maskable": bool(getattr(p.clf, "maskable", False)),
     }
-    weak = [HIDING[name] for name, counts in passed.items() if np.mean(counts) < 0.5]
+    weak = [MASKING_NAMES[name] for name, counts in passed.items() if np.mean(counts) < 0.5]
     findings = []
     if weak:
         message = f"fewer than half of the explanations by {method} pass the faithfulness test with parts "

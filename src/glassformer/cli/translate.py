@@ -56,9 +56,9 @@ def align(
     folder: str | Path, arguments: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
 ) -> list[Alignment]:
     """Translate a few texts, and write a page (or JSON) with the alignment of each word to ``path``."""
-    from glassformer.explain.alignment import check_name, save_alignments
+    from glassformer.explain.alignment import check_output_path, save_alignments
 
-    check_name(path)
+    check_output_path(path)
     check_new_file(path, "--align")
     translator, rows = _load_with_rows(folder, arguments, text_column)
     texts = usable(rows)

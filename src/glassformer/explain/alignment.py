@@ -1,4 +1,4 @@
-"""Word alignments of a translation from cross-attention, and their plots."""
+"""Word alignments of translations from cross-attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import BadValueError, DataError, OutputPathError
-from glassformer.explain.view import inert
+from glassformer.explain.heatmap import escape_text, heatmap_svg
 from glassformer.finite import json_text
 from glassformer.outputs import write_text
 
@@ -19,9 +19,7 @@ BRAND = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><rect x="2" y="8" width="13" height="13" rx="2.5"/>'
     '<rect x="9" y="3" width="13" height="13" rx="2.5"/></svg>'
 )
-CELL, CHARACTER = 22, 7.2  # pixels per square, and per letter
-# Colors: variables of our pages; elsewhere, as in a notebook, the fallback.
-INK, SHADE = "var(--ink, currentColor)", "var(--train, #b8741a)"
+COLOR = "var(--train, #b8741a)"  # a variable of our pages; elsewhere, as in a notebook, the fallback
 
 
 @dataclass(frozen=True)
@@ -56,23 +54,23 @@ class Alignment:
         return f"<div>{picture(self.source, self.target, self.weights.tolist())}</div>"
 
 
-def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
+def save_alignments(alignments: Sequence[Alignment], path: str | Path) -> Path:
     """As ``Alignment.save``, for several alignments: one page, or a JSON array.
 
     Raises:
-        InputError: see ``check_name``.
+        InputError: see ``check_output_path``.
     """
-    path = check_name(path)
+    path = check_output_path(path)
     if path.suffix.lower() == ".json":
-        values = [one.to_dict() for one in found]
-        text = json_text(values if len(found) > 1 else values[0], indent=2) + "\n"
+        values = [alignment.to_dict() for alignment in alignments]
+        text = json_text(values if len(values) > 1 else values[0], indent=2) + "\n"
     else:
-        text = page(found)
+        text = page(alignments)
     write_text(path, text)
     return path
 
 
-def check_name(path: str | Path) -> Path:
+def check_output_path(path: str | Path) -> Path:
     """``path`` as a Path, after checking it.
 
     Raises:
@@ -86,7 +84,7 @@ def check_name(path: str | Path) -> Path:
     return path
 
 
-def page(found: Sequence[Alignment]) -> str:
+def page(alignments: Sequence[Alignment]) -> str:
     """An HTML page with the plot of each alignment, its text and its translation."""
     from glassformer.explain.render import asset, policy
 
@@ -94,8 +92,9 @@ def page(found: Sequence[Alignment]) -> str:
     figures = "".join(
         '<figure class="alignment"><div class="scroll" tabindex="0">'
         f"{picture(one.source, one.target, one.weights.tolist())}</div>"
-        f'<figcaption dir="auto">{_text(one.text)}<br>{_text(one.translation)}</figcaption></figure>'
-        for one in found
+        f'<figcaption dir="auto">{escape_text(one.text)}<br>{escape_text(one.translation)}</figcaption>'
+        "</figure>"
+        for one in alignments
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -125,45 +124,17 @@ def picture(
 
     Args:
         weights: ``[T, S]`` from 0 to 1.
-        origin: where the weights come from, for error messages.
+        origin: the file of the weights, for error messages.
 
     Raises:
         DataError: the shape of the weights does not match the tokens.
     """
     if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
         raise DataError(f"weights are not {len(target)} by {len(source)}", where=origin, fix="Train again")
-    left = CHARACTER * max(map(len, target), default=1) + 8
-    top = CHARACTER * max(map(len, source), default=1) + 8
-    width, height = left + CELL * len(source) + 8, top + CELL * len(target) + 4
-    parts: list[str] = []
-    for s, token in enumerate(source):
-        x = left + CELL * (s + 0.5)
-        parts.append(
-            f'<text transform="translate({x + 4:.1f} {top - 6:.1f}) rotate(-90)" fill="{INK}">'
-            f"{_text(token)}</text>"
-        )
-    for t, (token, row) in enumerate(zip(target, weights, strict=True)):
-        y = top + CELL * t
-        parts.append(
-            f'<text x="{left - 6:.1f}" y="{y + 15:.1f}" text-anchor="end" fill="{INK}">{_text(token)}</text>'
-        )
-        parts += [
-            f'<rect x="{left + CELL * s + 1:.1f}" y="{y + 1:.1f}" width="{CELL - 2}" height="{CELL - 2}" '
-            'rx="2" '
-            f'fill="{SHADE}" fill-opacity="{_share(weight):.3f}"><title>{_text(source[s])} → {_text(token)}: '
-            f"{_share(weight):.1%}</title></rect>"
-            for s, weight in enumerate(row)
-        ]
-    return (
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'aria-label="Alignment of {len(target)} target tokens with {len(source)} source tokens" '
-        f'font-size="12">{"".join(parts)}</svg>'
-    )
 
+    def cell(t: int, s: int) -> tuple[str, str, str]:
+        share = min(max(float(weights[t][s] or 0.0), 0.0), 1.0)
+        return COLOR, f"{share:.3f}", f"{source[s]} → {target[t]}: {share:.1%}"
 
-def _text(token: Any) -> str:
-    return escape(inert(str(token)))
-
-
-def _share(weight: Any) -> float:
-    return min(max(float(weight or 0.0), 0.0), 1.0)
+    label = f"Alignment of {len(target)} target tokens with {len(source)} source tokens"
+    return heatmap_svg(target, source, cell, label)

@@ -1,7 +1,7 @@
-"""Architecture diagrams of models, from input to logits, at two levels of detail.
+"""Architecture diagrams of models.
 
-``blocks`` describes the modules: type, output shape and number of parameters, which sum to the model's total.
-``draw`` renders them as SVG; colors come from the page.
+``blocks`` describes the modules from input to logits: type, output shape and number of parameters. ``draw``
+renders the blocks as SVG, with the colors of the page.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Block:
     name: str
     about: str = ""  # description with sizes
     shape: str = ""  # output shape, in the letters of types.py
-    parameters: int = 0  # of all repeats together
+    parameters: int = 0  # total over all repeats
     repeat: int = 1
-    residual: int = 0  # number of parts, up to this one, that the residual connection skips
+    residual: int = 0  # number of parts, up to this part, that the residual connection skips
     parts: list[Block] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,82 +61,82 @@ ORDER = (
 def blocks(model: nn.Module) -> list[Block]:
     """The blocks of a model in the order of the forward pass; shared parameters are counted once.
 
-    Unknown kinds of models are listed by their modules in the order of creation.
+    The modules of an unknown kind of model are in the order of their creation.
     """
     children = {name: child for name, child in model._modules.items() if child is not None}
     if getattr(model, "fixed", False):
-        return _linear(model)
+        return _linear_blocks(model)
     if "embeddings" not in children or "encoder" not in children:
-        return [_plain(name, child, Known()) for name, child in model.named_children()]
-    known, translates = Known(), "decoder" in children
+        return [_module_block(name, child, Counted()) for name, child in model.named_children()]
+    counted, is_translator = Counted(), "decoder" in children
     children = {name: children[name] for name in sorted(children.keys() & set(ORDER), key=ORDER.index)}
-    shapes = _shapes(model, translates)
-    found = []
+    shapes = _output_shapes(model, is_translator)
+    result = []
     for name, child in children.items():
         shape = shapes.get(name, "")
         if hasattr(child, "layers"):
-            found.append(_layers(name, child, shape, known))
+            result.append(_layers_block(name, child, shape, counted))
             if (relative := getattr(child, "relative", None)) is not None:
-                shape_of = "[2 S, D]" if isinstance(relative, DistanceTable) else "[H, 2 T - 1]"
-                found.append(_plain("relative positions", relative, known, shape_of))
+                table_shape = "[2 S, D]" if isinstance(relative, DistanceTable) else "[H, 2 T - 1]"
+                result.append(_module_block("relative positions", relative, counted, table_shape))
             if isinstance(child.final_norm, nn.LayerNorm):
-                found.append(_plain("final norm", child.final_norm, known, shape))
+                result.append(_module_block("final norm", child.final_norm, counted, shape))
         elif name == "target_embeddings":
-            found.append(_plain(name, child, known, shape, "target tokens [N] come in here"))
+            result.append(_module_block(name, child, counted, shape, "target tokens [N] come in here"))
         else:
-            found.append(_plain(name, child, known, shape))
+            result.append(_module_block(name, child, counted, shape))
         if name == "encoder" and "head" in children and "pooling" not in children:
-            found.append(_pooled(model))
-    if translates:
-        found.append(_output(model, known))
-    return found
+            result.append(_pooling_block(model))
+    if is_translator:
+        result.append(_output_block(model, counted))
+    return result
 
 
-def _linear(model: Any) -> list[Block]:
+def _linear_blocks(model: Any) -> list[Block]:
     """The blocks of a linear model: features and head."""
     features = Block("features", "weighted words and n-grams of characters", "[N]")
     if model.reads == "images":
         features = Block("features", "edges and colors of cells", f"[N, {model.config.embedding.d_model}]")
-    return [features, _plain("head", model.head, Known(), f"[B, {_outputs(model.head)}]")]
+    return [features, _module_block("head", model.head, Counted(), f"[B, {_num_outputs(model.head)}]")]
 
 
-class Known:
-    """The parameters that are already counted in a block."""
+class Counted:
+    """The parameters that a block already counts."""
 
     def __init__(self) -> None:
-        self.seen: set[int] = set()
+        self.ids: set[int] = set()
 
-    def new(self, module: nn.Module) -> int:
+    def count_new(self, module: nn.Module) -> int:
         """The number of parameters of ``module`` that are not counted yet."""
-        return sum(p.numel() for p in module.parameters() if id(p) not in self.seen)
+        return sum(p.numel() for p in module.parameters() if id(p) not in self.ids)
 
     def add(self, module: nn.Module) -> None:
-        self.seen |= {id(p) for p in module.parameters()}
+        self.ids |= {id(p) for p in module.parameters()}
 
 
-def _pooled(model: Any) -> Block:
+def _pooling_block(model: Any) -> Block:
     """The pooling block of a recurrent or convolutional classifier without a pooling module."""
     how = "largest value" if isinstance(model.encoder, nn.ModuleList) else "last state of each direction"
     return Block("pooling", how, f"[B, {model.head.d_model}]")
 
 
-def _shapes(model: Any, translates: bool) -> dict[str, str]:
-    """The output shape of each child, in the letters of types.py; in translators M is the source, N
-    the target.
+def _output_shapes(model: Any, is_translator: bool) -> dict[str, str]:
+    """The output shape of each child, in the letters of types.py.
+
+    For translators, M is the number of source tokens and N the number of target tokens.
     """
-    d, wide = _row_widths(model)
-    if translates:
-        encoded = dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")
+    d, output_width = _row_widths(model)
+    if is_translator:
         return (
-            encoded
+            dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")
             | dict.fromkeys(("target_embeddings", "decoder", "attention", "combine"), f"[N, {d}]")
             | {"bridge": f"[B, {d}]"}
         )
-    pooled = getattr(getattr(model, "pooling", None), "width", wide)  # of pairs apart both sides
-    out = {"embeddings": f"[N, {d}]", "encoder": f"[N, {wide}]", "pooling": f"[B, {pooled}]"}
+    pooled = getattr(getattr(model, "pooling", None), "width", output_width)
+    out = {"embeddings": f"[N, {d}]", "encoder": f"[N, {output_width}]", "pooling": f"[B, {pooled}]"}
     out |= {"mlm": "[N, V]", "nsp": "[B, 2]"}
     head = getattr(model, "head", None)
-    return out if head is None else out | {"head": f"[B, {_outputs(head)}]"}
+    return out if head is None else out | {"head": f"[B, {_num_outputs(head)}]"}
 
 
 def _row_widths(model: Any) -> tuple[int, int]:
@@ -150,73 +150,75 @@ def _row_widths(model: Any) -> tuple[int, int]:
     return embedding.d_model, model.head.d_model
 
 
-def _output(model: Any, known: Known) -> Block:
+def _output_block(model: Any, counted: Counted) -> Block:
     """The output layer of a translator, tied to the target embeddings or separate."""
     weight, bias = model.output_layer()
-    tied = model.output is None
-    about = (
-        "target table, transposed, and a bias" if tied else f"linear {weight.shape[1]} → {weight.shape[0]}"
-    )
-    own = 0 if id(weight) in known.seen else weight.numel()
-    return Block("logits", about, "[N, V]", own + bias.numel())
+    if model.output is None:
+        about = "target table, transposed, and a bias"
+    else:
+        about = f"linear {weight.shape[1]} → {weight.shape[0]}"
+    num_weights = 0 if id(weight) in counted.ids else weight.numel()
+    return Block("logits", about, "[N, V]", num_weights + bias.numel())
 
 
-def _layers(name: str, stack: Any, shape: str, known: Known) -> Block:
+def _layers_block(name: str, stack: Any, shape: str, counted: Counted) -> Block:
     """The block of an encoder or decoder, with the parts of one layer and the number of layers."""
     c, layer = stack.config, stack.layers[0]
-    past = 2 if c.norm == "pre" else 1  # with pre-norm the residual connection also skips the norm
+    residual = 2 if c.norm == "pre" else 1  # with pre-norm, the residual connection also skips the norm
     heads = f"{c.num_heads} heads of {c.d_model // c.num_heads}"
     if c.attention != "full":
-        reach = f", {c.attention_window} places on either side" if c.attention == "local" else ""
-        heads += f", {c.attention}{reach}"
+        window = f", {c.attention_window} places on either side" if c.attention == "local" else ""
+        heads += f", {c.attention}{window}"
     branches = [("self-attention", layer.attention, heads)]
     if hasattr(layer, "cross"):
         branches.append(("cross-attention", layer.cross, f"{heads}, over the encoder's rows"))
-    inside = f"{c.d_model} → {c.d_ff} → {c.d_model}, {layer.feed_forward.activation}"
-    branches.append(("feed-forward", layer.feed_forward, inside))
+    widths = f"{c.d_model} → {c.d_ff} → {c.d_model}, {layer.feed_forward.activation}"
+    branches.append(("feed-forward", layer.feed_forward, widths))
     parts = []
-    for number, (what, module, about) in enumerate(branches, 1):
-        branch, norm = (
-            _part(what, module, known, about, past),
-            _part("norm", getattr(layer, f"norm{number}"), known),
-        )
-        if scale := known.new(getattr(layer, f"scale{number}", nn.Identity())):
+    for number, (branch_name, module, about) in enumerate(branches, 1):
+        branch = _part(branch_name, module, counted, about, residual)
+        norm = _part("norm", getattr(layer, f"norm{number}"), counted)
+        if scale := counted.count_new(getattr(layer, f"scale{number}", nn.Identity())):
             branch = replace(branch, about=f"{branch.about}; scaled", parameters=branch.parameters + scale)
         parts += [norm, branch] if c.norm == "pre" else [branch, norm]
     about = f"{c.norm}-norm, d_model {c.d_model}, {c.num_heads} heads, d_ff {c.d_ff}"
-    made = Block(f"{name} layer", about, shape, known.new(stack.layers), c.num_layers, parts=parts)
-    known.add(stack.layers)
-    return made
+    total = counted.count_new(stack.layers)
+    counted.add(stack.layers)
+    return Block(f"{name} layer", about, shape, total, c.num_layers, parts=parts)
 
 
-def _part(name: str, module: nn.Module, known: Known, about: str = "", residual: int = 0) -> Block:
-    new = known.new(module)
-    shared = "" if new or not _count(module) else "shared with the source: "
-    return Block(name, shared + (about or _about(module)), "", new, residual=residual)
+def _part(name: str, module: nn.Module, counted: Counted, about: str = "", residual: int = 0) -> Block:
+    num_new = counted.count_new(module)
+    shared = "" if num_new or not _has_parameters(module) else "shared with the source: "
+    return Block(name, shared + (about or _describe(module)), "", num_new, residual=residual)
 
 
-def _plain(name: str, module: nn.Module, known: Known, shape: str = "", about: str = "") -> Block:
+def _module_block(name: str, module: nn.Module, counted: Counted, shape: str = "", about: str = "") -> Block:
     children = {} if hasattr(module, "rnn") else dict(module.named_children())
-    parts = [_part(_words(module, key), child, known) for key, child in children.items() if _count(child)]
-    total = known.new(module)
+    parts = [
+        _part(
+            f"filter {int(key) + 1}" if isinstance(module, nn.ModuleList) else key.replace("_", " "),
+            child,
+            counted,
+        )
+        for key, child in children.items()
+        if _has_parameters(child)
+    ]
+    total = counted.count_new(module)
     own = total - sum(part.parameters for part in parts)
-    if own and parts:  # parameters of the module itself
+    if own and parts:  # parameters that belong to no child
         parts.append(Block("own parameters", "", "", own))
     if not about:
-        about = _about(module) if not parts else type(module).__name__
-    known.add(module)
+        about = _describe(module) if not parts else type(module).__name__
+    counted.add(module)
     return Block(name.replace("_", " "), about, shape, total, parts=parts)
 
 
-def _words(module: nn.Module, key: str) -> str:
-    return f"filter {int(key) + 1}" if isinstance(module, nn.ModuleList) else key.replace("_", " ")
-
-
-def _about(module: nn.Module) -> str:
+def _describe(module: nn.Module) -> str:
     if isinstance(rnn := getattr(module, "rnn", module), nn.RNNBase):
-        ways = "bidirectional " if rnn.bidirectional else ""
+        directions = "bidirectional " if rnn.bidirectional else ""
         layers = f", {rnn.num_layers} layers" if rnn.num_layers > 1 else ""
-        return f"{ways}{type(rnn).__name__}, {rnn.input_size} → {rnn.hidden_size}{layers}"
+        return f"{directions}{type(rnn).__name__}, {rnn.input_size} → {rnn.hidden_size}{layers}"
     if isinstance(conv := getattr(module, "conv", module), nn.Conv1d):
         return f"{conv.out_channels} filters over {conv.kernel_size[0]} tokens"
     if isinstance(module, nn.Linear):
@@ -231,41 +233,41 @@ def _about(module: nn.Module) -> str:
     return type(module).__name__
 
 
-def _outputs(head: nn.Module) -> int | str:
+def _num_outputs(head: nn.Module) -> int | str:
     linear = [m for m in head.modules() if isinstance(m, nn.Linear)]
     return linear[-1].out_features if linear else "C"
 
 
-def _count(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())
+def _has_parameters(module: nn.Module) -> bool:
+    return any(p.numel() for p in module.parameters())
 
 
 # --- the diagram --------------------------------------------------------------------------------
 
 
-def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "tokens [N]") -> str:
-    """An ``<svg>`` element with a box per block, and with ``detail="layers"`` the parts of each.
+def draw(blocks: Sequence[Block], detail: Detail = "blocks", *, source: str = "tokens [N]") -> str:
+    """An ``<svg>`` element with one box per block; ``detail="layers"`` adds the parts of each block.
 
-    It uses the CSS variables ``--ink``, ``--muted``, ``--rule``, ``--sheet`` and ``--held`` of the page, or
-    light colors without them. It contains no style attributes, scripts or links.
+    The colors are the CSS variables ``--ink``, ``--muted``, ``--rule``, ``--sheet`` and ``--held`` of the
+    page, or light colors if the page does not define them. The element has no style attributes, scripts or
+    links.
     """
     out: list[str] = []
     y = 34
     arrows = [_text(WIDTH / 2, 16, source, "muted", "middle"), _arrow(20, y)]  # drawn last, above the boxes
-    for block in found:
-        y = _block(out, block, y, open_=detail == "layers")
+    for block in blocks:
+        y = _draw_block(out, block, y, with_parts=detail == "layers")
         arrows.append(_arrow(y + 4, y + GAP - 2))
         y += GAP
     out += arrows
-    total = sum(block.parameters for block in found)
+    total = sum(block.parameters for block in blocks)
     out.append(_text(WIDTH / 2, y + 12, f"{total:,} parameters in all", "ink", "middle", bold=True))
     title = "From input to output: " + ", ".join(
-        f"{b.repeat} times {b.name}" if b.repeat > 1 else b.name for b in found
+        f"{b.repeat} times {b.name}" if b.repeat > 1 else b.name for b in blocks
     )
     return (
         f'<svg viewBox="0 0 {WIDTH} {y + 24}" role="img" aria-label="{escape(title)}" '
-        'font-family="sans-serif" '
-        f'font-size="13">{"".join(out)}</svg>'
+        f'font-family="sans-serif" font-size="13">{"".join(out)}</svg>'
     )
 
 
@@ -275,8 +277,9 @@ def picture(model: nn.Module, detail: Detail = "layers", *, source: str = "token
     return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
 
-def _block(out: list[str], block: Block, y: int, open_: bool) -> int:
-    parts = block.parts if open_ else []
+def _draw_block(out: list[str], block: Block, y: int, with_parts: bool) -> int:
+    """Append the shapes of a block to ``out``; returns the bottom of the block."""
+    parts = block.parts if with_parts else []
     height = BOX + (PART + 6) * len(parts) + (6 if parts else 0)
     x, width = 90, WIDTH - 180
     for k in range(min(block.repeat, 3) - 1, 0, -1):  # repeated blocks are drawn as a stack
@@ -321,8 +324,8 @@ def _box(x: float, y: float, width: float, height: float, line: str, opacity: fl
 
 def _text(x: float, y: float, text: str, color: str, anchor: str = "start", bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
-    place = f'x="{x:g}" y="{y:g}" fill="{_color(color)}" text-anchor="{anchor}"{weight}'
-    return f"<text {place}>{escape(text)}</text>"
+    attributes = f'x="{x:g}" y="{y:g}" fill="{_color(color)}" text-anchor="{anchor}"{weight}'
+    return f"<text {attributes}>{escape(text)}</text>"
 
 
 def _arrow(top: float, bottom: float) -> str:

@@ -1,4 +1,4 @@
-"""Attention weights, attention rollout, and gradient-weighted attention."""
+"""Attention weights, attention rollout and gradient-weighted attention."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from glassformer.errors import BadValueError, InputError, counted
 from glassformer.explain.result import Scores
-from glassformer.explain.subject import Subject, attention_maps, rows_read, run_rows, whole_map
+from glassformer.explain.subject import Subject, attention_maps, join_maps, pooling_weights, run_rows
 from glassformer.nn.trace import Trace
 
 Fusion = Literal["mean", "max", "min"]
@@ -23,9 +23,9 @@ def attention(subject: Subject, *, layer: int = -1, head: int | None = None) -> 
         head: head number; None: the mean over heads.
     """
     maps, reads = attention_maps(subject)
-    layer = _number(layer, len(maps), "layer")
-    chosen = maps[layer].mean(0) if head is None else maps[layer, _number(head, maps.shape[1], "head")]
-    return Scores(reads @ chosen, maps, reads, settings={"layer": layer, "head": head})
+    layer = _check_index(layer, len(maps), "layer")
+    weights = maps[layer].mean(0) if head is None else maps[layer, _check_index(head, maps.shape[1], "head")]
+    return Scores(reads @ weights, maps, reads, settings={"layer": layer, "head": head})
 
 
 def attention_rollout(
@@ -43,11 +43,12 @@ def rollout(
 ) -> np.ndarray:
     """The share of each input token in each output row: attention weights ``[L, H, T, T]`` -> ``[T, T]``.
 
-    It is the product over layers of ``(1 - residual) A + residual I``, where A fuses the heads.
+    The result is the product over layers of ``(1 - residual) A + residual I``, where A fuses the heads.
 
     Args:
         residual: share of the residual connection, in [0, 1]; 0.5 in the paper.
-        fusion: how heads are fused: mean (as in the paper), max or min; the latter two are normalized.
+        fusion: how heads are fused: mean (as in the paper), max or min. The rows of max and min are
+            normalized.
         discard: share of the smallest weights of each fused map that are set to 0, in [0, 1).
 
     Raises:
@@ -83,26 +84,25 @@ def attention_gradient(subject: Subject, target: int) -> Scores:
         out = run_rows(subject.model, rows, subject.packing(), Trace(attentions=True))
         assert out.trace is not None
         assert out.logits is not None
-        weights = [own for layer in out.trace.attentions for own in layer]  # [H, T_i, T_i]
+        weights = [weights for layer in out.trace.attentions for weights in layer]  # [H, T_i, T_i]
         slopes = torch.autograd.grad(out.logits[0, target], weights)
     eye = np.eye(len(subject))
     relevance = eye
     texts = len(subject.parts)
     layers = [slice(i, i + texts) for i in range(0, len(weights), texts)]
-    weights, slopes = ([whole_map(maps[i]) for i in layers] for maps in (weights, slopes))  # L x [H, T, T]
+    weights, slopes = ([join_maps(maps[i]) for i in layers] for maps in (weights, slopes))  # L x [H, T, T]
     for weight, slope in zip(weights, slopes, strict=True):
-        mixed = (weight.detach() * slope).clamp(min=0).mean(0).double().cpu().numpy()
-        relevance = relevance + mixed @ relevance
+        weighted = (weight.detach() * slope).clamp(min=0).mean(0).double().cpu().numpy()
+        relevance = relevance + weighted @ relevance
     with torch.no_grad():
-        reads = rows_read(subject.model.pooling, out, len(subject))
+        reads = pooling_weights(subject.model.pooling, out, len(subject))
     maps = np.stack([weight.detach().float().cpu().numpy() for weight in weights])
     return Scores(reads @ (relevance - eye), maps, reads)
 
 
-def _number(wanted: int, count: int, what: str) -> int:
-    if not -count <= wanted < count:
+def _check_index(index: int, count: int, what: str) -> int:
+    """The index counted from 0; negative indices count from the end."""
+    if not -count <= index < count:
         fix = f"Use {what}=0" if count == 1 else f"Use {what}=0 to {count - 1}, or -1 for the last"
-        raise InputError(
-            f"no {what} {wanted}: the model has {counted(count, what)}", where="explain", fix=fix
-        )
-    return wanted % count
+        raise InputError(f"no {what} {index}: the model has {counted(count, what)}", where="explain", fix=fix)
+    return index % count

@@ -1,15 +1,14 @@
 """Gradient x input with modified backward passes.
 
-The forward pass of the encoder is repeated here step by step, so that a method can treat parts of it as
-constants or rescale their gradients:
+This module repeats the forward pass of the encoder step by step, so that a method can treat parts of it as
+constants or rescale their gradients.
 
-gim             Standard deviations in layer norms are constants, the backward pass of the softmax has a
-higher
-                temperature, and the factors of a product share its gradient (Edin et al., 2025).
+gim             Standard deviations in layer norms are constants. The backward pass of the softmax has a
+                higher temperature. The factors of a product share its gradient (Edin et al., 2025).
 decomposition   Attention weights, standard deviations in layer norms and ``f(h) / h`` of activations are
                 constants. The rest is linear, so gradient x input is the exact contribution of a token to the
-                logit, up to the biases (DecompX, Modarressi et al., 2023; here for the logit only, in one
-                backward pass, without distributing biases over tokens).
+                logit, up to the biases (DecompX, Modarressi et al., 2023). Unlike DecompX, it decomposes only
+                the logit, in one backward pass, and does not distribute biases over tokens.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.explain.result import Scores
-from glassformer.explain.subject import OutputsAt, Subject
+from glassformer.explain.subject import SingleOutputModel, Subject
 from glassformer.nn.cheaper import LocalAttention
 from glassformer.nn.disentangled import DisentangledAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
@@ -44,7 +44,8 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
     """Gradient x input with the three changes of Gradient Interaction Modifications (Edin et al., 2025).
 
     Args:
-        temperature: of the softmax in the backward pass; above 1, saturated weights have gradients too.
+        temperature: temperature of the softmax in the backward pass. Above 1, saturated attention weights
+            also have gradients.
 
     Raises:
         InputError: a temperature of 0 or below.
@@ -61,10 +62,10 @@ def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
 def decomposition(subject: Subject, target: int) -> Scores:
     """Exact contributions of the tokens to the logit, with all factors as constants (DecompX).
 
-    The scores of all tokens, with special ones, and ``settings["biases"]`` sum to the logit.
+    The scores of all tokens, including special tokens, and ``settings["biases"]`` sum to the logit.
     """
-    rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), _by_slope, None)
-    scores, logit = _gradient_x_input(subject, target, rules, _linear_answer)
+    rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), _linearized, None)
+    scores, logit = _gradient_x_input(subject, target, rules, _linear_logits)
     return Scores(scores, settings={"biases": logit - float(scores.sum())})
 
 
@@ -81,25 +82,31 @@ class Rules:
 
     Args:
         weights: attention scores ``[H, T, T]`` -> weights.
-        shares: factors of the gradients of queries, keys and values.
+        qkv_factors: factors of the gradients of queries, keys and values.
         activation: activation ``f`` and its input ``h`` -> ``f(h)``.
         gate: factor of the gradient of both factors of a gated network; None: the gate is a constant.
     """
 
     weights: Callable[[Tensor], Tensor]
-    shares: tuple[float, float, float]
+    qkv_factors: tuple[float, float, float]
     activation: Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
     gate: float | None
 
 
-def _gradient_x_input(subject: Subject, target: int, rules: Rules, answer: Callable[..., Tensor]) -> Any:
-    """Scores ``[T]`` in fp64 and the logit; ``answer`` computes logits from model, states and packing."""
+def _gradient_x_input(
+    subject: Subject, target: int, rules: Rules, compute_logits: Callable[..., Tensor]
+) -> tuple[np.ndarray, float]:
+    """Scores ``[T]`` in fp64, and the logit.
+
+    Args:
+        compute_logits: function of model, states and packing.
+    """
     model: Any = subject.model
     packing = subject.packing()
     rows = subject.rows.detach().to(next(model.encoder.parameters()).dtype).clone().requires_grad_()
     with torch.enable_grad():
-        states = spelled_out(model.encoder, rows, packing, rules)
-        logit = answer(model, states, packing)[0, target]
+        states = stepwise_forward(model.encoder, rows, packing, rules)
+        logit = compute_logits(model, states, packing)[0, target]
         (slopes,) = torch.autograd.grad(logit, rows)
     return (slopes * rows.detach()).double().sum(1).cpu().numpy(), float(logit.detach())
 
@@ -107,52 +114,54 @@ def _gradient_x_input(subject: Subject, target: int, rules: Rules, answer: Calla
 # --- the forward pass ---------------------------------------------------------------------------------
 
 
-def spelled_out(encoder: Any, x: Tensor, packing: Packing, rules: Rules) -> Tensor:
+def stepwise_forward(encoder: Any, x: Tensor, packing: Packing, rules: Rules) -> Tensor:
     """``Encoder.forward`` in evaluation mode, step by step, with the changes of ``rules``."""
     bias = None if encoder.relative is None else encoder.relative(packing.max_length)
     for layer in encoder.steps:
-        a = _attended(layer.attention, _normed(layer.norm1, x) if layer.pre_norm else x, packing, bias, rules)
-        x = x + layer.scale1(a)
+        attended = _attention(
+            layer.attention, _layer_norm(layer.norm1, x) if layer.pre_norm else x, packing, bias, rules
+        )
+        x = x + layer.scale1(attended)
         if layer.pre_norm:
-            x = x + layer.scale2(_fed(layer.feed_forward, _normed(layer.norm2, x), rules))
+            x = x + layer.scale2(_feed_forward(layer.feed_forward, _layer_norm(layer.norm2, x), rules))
         else:
-            x = _normed(layer.norm1, x)
-            x = _normed(layer.norm2, x + layer.scale2(_fed(layer.feed_forward, x, rules)))
-    return _normed(encoder.final_norm, x)
+            x = _layer_norm(layer.norm1, x)
+            x = _layer_norm(layer.norm2, x + layer.scale2(_feed_forward(layer.feed_forward, x, rules)))
+    return _layer_norm(encoder.final_norm, x)
 
 
-def _attended(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, rules: Rules) -> Tensor:
+def _attention(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, rules: Rules) -> Tensor:
     q, k, v = attention.project(x)
-    placed = (*attention.rotate(q, k, packing), v)
-    qkv = (_shared(t, share) for t, share in zip(placed, rules.shares, strict=True))
+    rotated = (*attention.rotate(q, k, packing), v)
+    qkv = (_scale_gradient(t, factor) for t, factor in zip(rotated, rules.qkv_factors, strict=True))
     out = []
-    for q, k, v in zip(*(t.split(packing.lengths) for t in qkv), strict=True):  # of each sequence, [T, H, K]
+    for q, k, v in zip(*(t.split(packing.lengths) for t in qkv), strict=True):  # per sequence, [T, H, K]
         if isinstance(attention, DisentangledAttention):
-            assert bias is not None, "the encoder has a table"
+            assert bias is not None, "an encoder with disentangled attention has a distance table"
             scores = attention.scores(q.transpose(0, 1)[None], k.transpose(0, 1)[None], bias)[0]
         else:
             scores = torch.einsum("thk,shk->hts", q, k) * q.shape[-1] ** -0.5
             if bias is not None:
                 scores = scores + expand_bias(bias, len(q), len(k))
         if isinstance(attention, LocalAttention):
-            places = torch.arange(len(q), device=q.device)
-            scores = scores.masked_fill((places - places[:, None]).abs() > attention.window, -torch.inf)
+            positions = torch.arange(len(q), device=q.device)
+            is_outside = (positions - positions[:, None]).abs() > attention.window
+            scores = scores.masked_fill(is_outside, -torch.inf)
         out.append(torch.einsum("hts,shk->thk", rules.weights(scores), v))
     return attention.out(torch.cat(out).flatten(1))
 
 
-def _fed(network: Any, x: Tensor, rules: Rules) -> Tensor:
+def _feed_forward(network: Any, x: Tensor, rules: Rules) -> Tensor:
     if isinstance(network, GatedFeedForward):
         gate, up = network.up(x).chunk(2, -1)
         gate = network.apply_gate(gate)
-        product = (
-            gate.detach() * up if rules.gate is None else _shared(gate, rules.gate) * _shared(up, rules.gate)
-        )
-        return network.down(product)
+        if rules.gate is None:
+            return network.down(gate.detach() * up)
+        return network.down(_scale_gradient(gate, rules.gate) * _scale_gradient(up, rules.gate))
     return network.down(rules.activation(ACTIVATIONS[network.activation], network.up(x)))
 
 
-def _normed(norm: nn.Module, x: Tensor) -> Tensor:
+def _layer_norm(norm: nn.Module, x: Tensor) -> Tensor:
     """Layer norm with its standard deviation as a constant."""
     if not isinstance(norm, nn.LayerNorm):
         return x
@@ -162,20 +171,20 @@ def _normed(norm: nn.Module, x: Tensor) -> Tensor:
     return x if norm.bias is None else x + norm.bias
 
 
-def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
+def _linear_logits(model: Any, states: Tensor, packing: Packing) -> Tensor:
     """Logits ``[B, C]`` that are linear in the states up to biases."""
-    if isinstance(model, OutputsAt):
-        return model.chosen(_linear_answer(model.model, states, packing), packing.first_rows)
+    if isinstance(model, SingleOutputModel):
+        return model.select(_linear_logits(model.model, states, packing), packing.first_rows)
     if model.spans is not None:
         if (dense := model.spans.dense) is None:
             return model.spans(states)
-        hidden = _by_slope(ACTIVATIONS[model.spans.activation], dense(states))
-        return model.spans.out(_normed(model.spans.norm, hidden))
+        hidden = _linearized(ACTIVATIONS[model.spans.activation], dense(states))
+        return model.spans.out(_layer_norm(model.spans.norm, hidden))
     if isinstance(model.pooling, Pooler):
-        pooled = _by_slope(torch.tanh, model.pooling.dense(first_rows(states, packing)))
+        pooled = _linearized(torch.tanh, model.pooling.dense(first_rows(states, packing)))
         return _linear_head(model.head, pooled)
     if isinstance(model.pooling, FirstNormPooling):
-        return _linear_head(model.head, _normed(model.pooling.norm, first_rows(states, packing)))
+        return _linear_head(model.head, _layer_norm(model.pooling.norm, first_rows(states, packing)))
     if isinstance(model.pooling, UnitPooling):
         pooled, scaled = model.pooling.pooling(states, packing), model.pooling(states, packing)
         pooled = pooled * (scaled.norm(dim=1) / pooled.norm(dim=1)).detach()[:, None]
@@ -186,19 +195,19 @@ def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
 def _linear_head(head: Any, pooled: Tensor) -> Tensor:
     if head.hidden is None or head.activation == "none":
         return head(pooled)
-    hidden = _by_slope(ACTIVATIONS[head.activation], head.hidden(pooled))
-    return head.out(hidden if head.norm is None else _normed(head.norm, hidden))
+    hidden = _linearized(ACTIVATIONS[head.activation], head.hidden(pooled))
+    return head.out(hidden if head.norm is None else _layer_norm(head.norm, hidden))
 
 
 # --- the backward pass --------------------------------------------------------------------------------
 
 
-def _shared(x: Tensor, share: float) -> Tensor:
-    """``x`` with its gradient scaled by ``share``."""
-    return x if share == 1 else share * x + ((1 - share) * x).detach()
+def _scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """``x`` with its gradient scaled by ``factor``."""
+    return x if factor == 1 else factor * x + ((1 - factor) * x).detach()
 
 
-def _by_slope(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
+def _linearized(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
     """``f(h)`` computed as ``h`` times the constant ``f(h) / h``."""
     slope = torch.where(h == 0, 0.0, f(h) / torch.where(h == 0, 1.0, h))
     return h * slope.detach()

@@ -1,4 +1,4 @@
-"""Counterfactual explanations: a minimal set of word changes that changes the prediction."""
+"""Counterfactual explanations: few word changes that change the prediction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import BadValueError, InputError, UnknownLabelError
-from glassformer.explain.methods import subject_of
+from glassformer.explain.methods import make_subject
 from glassformer.explain.result import word_spans
 
 Edits = dict[int, str]  # word number -> replacement; "": deleted
@@ -25,7 +25,7 @@ class Counterfactual:
         text: the edited text.
         changes: (word, replacement) in text order; an empty replacement means that the word was deleted.
         label, probability: prediction for ``text``.
-        before: predicted label of the original text.
+        before: the predicted label of the original text.
     """
 
     text: str
@@ -48,12 +48,12 @@ def counterfactual(
 ) -> Counterfactual | None:
     """Search for the fewest word changes that change the prediction of a text.
 
-    A beam search over the words whose deletion lowers the probability of the predicted label most. Each of
-    them may be deleted or replaced by proposals of the language model. Once the prediction changes,
-    unnecessary changes are reverted one by one (after Ross et al., 2021, who edit spans with T5).
+    A beam search changes the words whose deletion lowers the probability of the predicted label most. It
+    deletes a word, or replaces the word by a proposal of the language model. Unnecessary changes are reverted
+    one by one at the end (after Ross et al., 2021, who edit spans with T5).
 
     Args:
-        clf: a fitted classifier of single texts with one label each.
+        clf: a fitted classifier of single texts that predicts one label per text.
         language_model: a fitted ``MaskedLM``, ideally for similar texts; None: words are only deleted.
         target: the label to reach; None: any other label.
         most: maximum number of changes.
@@ -62,10 +62,10 @@ def counterfactual(
         width: beam width.
 
     Returns:
-        The counterfactual; None if none with at most ``most`` changes was found.
+        The counterfactual; None if the search found no counterfactual with at most ``most`` changes.
 
     Raises:
-        InputError: a pair of texts, a text without words, a label that the classifier does not know.
+        InputError: a pair of texts, a text without words, or an unknown label.
     """
     if isinstance(text, TextPair) or clf.kind_.is_multilabel or not clf.kind_.labels_given:
         what = "a pair of texts" if isinstance(text, TextPair) else "several labels or numbers"
@@ -77,44 +77,47 @@ def counterfactual(
     labels = clf.classes_.tolist()
     if target is not None and target not in labels:
         raise UnknownLabelError(f"no label {target!r}", where="target", fix=f"Use one of {labels}")
-    subject = subject_of(clf, clf.examples_of([text])[0])
-    shown, spans = subject.shown["text"], word_spans(subject.words, subject.shown["offsets"])
+    subject = make_subject(clf, clf.examples_of([text])[0])
+    original, spans = subject.shown["text"], word_spans(subject.words, subject.shown["offsets"])
     if not spans:
         raise InputError("the text has no words", where="counterfactual", fix="Give a longer text")
     before = clf.predict([text])[0]
     if before == target:
         raise BadValueError(f"the text is already predicted as {target!r}", where="target", fix="Use another")
-    own = labels.index(before)
+    before_index = labels.index(before)
 
-    def rank(edits: Sequence[Edits]) -> tuple[np.ndarray, list[bool]]:
-        """Score of each edited text ``[M]`` (higher is closer to the target), and whether it
-        reaches the target.
+    def evaluate(candidates: Sequence[Edits]) -> tuple[np.ndarray, list[bool]]:
+        """The score of each edited text ``[M]``, and whether the edited text reaches the target.
+
+        A higher score is closer to the target.
         """
-        p = clf.predict_proba([_edited(shown, spans, one) for one in edits])
+        p = clf.predict_proba([_apply_edits(original, spans, edits) for edits in candidates])
         predicted = clf.decide(p)
         if target is None:
-            return -p[:, own], (predicted != before).tolist()
-        return p[:, labels.index(target)] - p[:, own], (predicted == target).tolist()
+            return -p[:, before_index], (predicted != before).tolist()
+        return p[:, labels.index(target)] - p[:, before_index], (predicted == target).tolist()
 
-    chosen = [0]
+    editable = [0]
     if len(spans) > 1:
-        without, _ = rank([{i: ""} for i in range(len(spans))])
-        chosen = np.argsort(-without, kind="stable")[:words].tolist()
-    options = {i: ["", *_proposals(language_model, shown, spans, i, proposals)] for i in chosen}
-    states: list[Edits] = [{}]
+        scores, _ = evaluate([{i: ""} for i in range(len(spans))])
+        editable = np.argsort(-scores, kind="stable")[:words].tolist()
+    replacements = {i: ["", *_proposals(language_model, original, spans, i, proposals)] for i in editable}
+    beam: list[Edits] = [{}]
     for _ in range(most):
-        edits = [one | {i: new} for one in states for i in chosen if i not in one for new in options[i]]
-        edits = [
-            one for one in edits if len(one) < len(spans) or any(one.values())
-        ]  # at least one word is left
-        if not edits:
+        candidates = [
+            edits | {i: new} for edits in beam for i in editable if i not in edits for new in replacements[i]
+        ]
+        # At least one word is left.
+        candidates = [edits for edits in candidates if len(edits) < len(spans) or any(edits.values())]
+        if not candidates:
             break
-        score, turned = rank(edits)
-        order = np.argsort(-score, kind="stable").tolist()
-        done = next((edits[i] for i in order if turned[i]), None)
-        if done is not None:
-            return _result(clf, shown, spans, _needed(done, lambda one: rank([one])[1][0]), before)
-        states = [edits[i] for i in order[:width]]
+        scores, reached = evaluate(candidates)
+        order = np.argsort(-scores, kind="stable").tolist()
+        best = next((candidates[i] for i in order if reached[i]), None)
+        if best is not None:
+            edits = _necessary_edits(best, lambda fewer: evaluate([fewer])[1][0])
+            return _result(clf, original, spans, edits, before)
+        beam = [candidates[i] for i in order[:width]]
     return None
 
 
@@ -126,24 +129,23 @@ def _proposals(
         return []
     start, stop = spans[i]
     encoded = language_model.tokenizer_.encode(text, add_special_tokens=False)
-    half = max(language_model.max_length // 2 - 4, 1)  # tokens of context on either side
-    first = [place[0] for place in encoded.offsets if place[1] <= start][-half:]
-    last = [place[1] for place in encoded.offsets if place[0] >= stop][:half]
-    near = text[first[0] if first else start : start] + MASK + text[stop : last[-1] if last else stop]
-    words = [word.strip() for word, _ in language_model.fill(near, top=count + 1)]
+    num_context = max(language_model.max_length // 2 - 4, 1)  # tokens of context on either side
+    starts = [a for a, b in encoded.offsets if b <= start][-num_context:]
+    stops = [b for a, b in encoded.offsets if a >= stop][:num_context]
+    masked = text[starts[0] if starts else start : start] + MASK + text[stop : stops[-1] if stops else stop]
+    words = [word.strip() for word, _ in language_model.fill(masked, top=count + 1)]
     return [word for word in words if word.lower() != text[start:stop].lower()][:count]
 
 
-def _needed(edits: Edits, turned: Callable[[Edits], bool]) -> Edits:
-    """The edits without unnecessary ones."""
+def _necessary_edits(edits: Edits, reaches_target: Callable[[Edits], bool]) -> Edits:
     for i in list(edits):
-        fewer = {place: new for place, new in edits.items() if place != i}
-        if fewer and turned(fewer):
+        fewer = {word: new for word, new in edits.items() if word != i}
+        if fewer and reaches_target(fewer):
             edits = fewer
     return edits
 
 
-def _edited(text: str, spans: Sequence[tuple[int, int]], edits: Edits) -> str:
+def _apply_edits(text: str, spans: Sequence[tuple[int, int]], edits: Edits) -> str:
     """The text with the edits applied; the space before a deleted word is deleted too."""
     for i in sorted(edits, reverse=True):
         start, stop = spans[i]
@@ -157,8 +159,8 @@ def _edited(text: str, spans: Sequence[tuple[int, int]], edits: Edits) -> str:
 def _result(
     clf: Any, text: str, spans: Sequence[tuple[int, int]], edits: Edits, before: Any
 ) -> Counterfactual:
-    new = _edited(text, spans, edits)
-    p = clf.predict_proba([new])
+    edited = _apply_edits(text, spans, edits)
+    p = clf.predict_proba([edited])
     label = clf.decide(p)[0]
     changes = [(text[slice(*spans[i])], edits[i]) for i in sorted(edits)]
-    return Counterfactual(new, changes, label, float(p[0, clf.classes_.tolist().index(label)]), before)
+    return Counterfactual(edited, changes, label, float(p[0, clf.classes_.tolist().index(label)]), before)

@@ -1,4 +1,4 @@
-"""Interactions between the words of a text pair, and attention between its texts.
+"""Interactions between the words of a text pair.
 
 The contribution of a word is the decrease of the target's logit if the word is masked. The interaction of
 word i of the first text with word j of the second is the part of j's contribution that depends on i:
@@ -12,36 +12,41 @@ al., 2020) without averaging over other masked words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from glassformer.errors import InputError
+from glassformer.explain.heatmap import heatmap_svg
 from glassformer.explain.result import word_spans
 from glassformer.explain.subject import Subject, attention_maps
 from glassformer.explain.view import short_names
 
-MOST = 48  # maximum number of words per text, those with the largest contributions
-SHOWN = 8  # number of listed pairs
+MAX_WORDS = 48  # maximum number of words per text; the words with the largest contributions are used
+NUM_STRONGEST = 8  # number of listed pairs
 
 
 def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict[str, Any]:
     """Interactions of all words of a text pair, from about ``W1 x W2`` variants of the input.
 
     Args:
-        target: number of the label; None: the predicted one.
+        target: index of the label; None: the predicted label.
         by: replacement of masked words, as in ``Subject.logits``.
 
     Returns:
-        Plain values for JSON: ``first`` and ``second`` (words), ``contributions`` and ``alone`` (of each
-        side's words: as the input stands, and with the other side hidden), ``interactions`` ``[W1, W2]``,
-        ``first_reads_second`` ``[W1, W2]`` and ``second_reads_first`` ``[W2, W1]`` (attention, the mean of
-        all layers and heads; None of a model without), ``strongest`` (pairs of words, the largest
-        interaction first) and ``left_out`` (words beyond ``MOST`` of a side).
+        Plain values for JSON.
+
+        - ``first``, ``second``: the words of each text.
+        - ``contributions``, ``alone``: the contributions of these words, to the whole pair and with the
+          other text masked.
+        - ``interactions``: ``[W1, W2]``.
+        - ``first_reads_second`` ``[W1, W2]``, ``second_reads_first`` ``[W2, W1]``: attention weights, mean
+          over all layers and heads; None for models without attention between both texts.
+        - ``strongest``: the pairs of words with the largest interactions.
+        - ``left_out``: number of words beyond ``MAX_WORDS`` per text.
 
     Raises:
-        InputError: the input is no pair, or one of its sides has no word.
+        InputError: the input is not a pair, or one of its texts has no word.
     """
     sides = subject.shown.get("sides")
     if sides is None:
@@ -54,56 +59,59 @@ def cross(subject: Subject, target: int | None = None, by: str = "mask") -> dict
     if not all(map(len, both)):
         raise InputError("a side of the pair has no word", where="cross", fix="Give longer texts")
 
-    def falls(hidden: np.ndarray, base: np.ndarray | float) -> np.ndarray:
-        """Decrease of the logit from ``base`` if the words ``[M, W]`` are masked: ``[M]``."""
-        keep = np.ones((len(hidden), len(subject)), bool)
-        chosen = words >= 0
-        keep[:, chosen] = ~hidden[:, words[chosen]]
-        return base - subject.logits(keep, by)[:, target]
+    def masked_logits(masked: np.ndarray) -> np.ndarray:
+        """The logit with masked words, for each row of ``[M, W]`` boolean: ``[M]``."""
+        keep = np.ones((len(masked), len(subject)), bool)
+        in_word = words >= 0
+        keep[:, in_word] = ~masked[:, words[in_word]]
+        return subject.logits(keep, by)[:, target]
 
-    one = np.eye(len(spans), dtype=bool)
-    whole = -float(falls(np.zeros((1, len(spans)), bool), 0.0)[0])
-    contributions = falls(one, whole)
+    each_word = np.eye(len(spans), dtype=bool)
+    whole = float(masked_logits(np.zeros((1, len(spans)), bool))[0])
+    contributions = whole - masked_logits(each_word)
     alone = np.zeros(len(spans))
     for own, other in (both, both[::-1]):
-        without = np.isin(np.arange(len(spans)), other)
-        bare = -float(falls(without[None], 0.0)[0])
-        alone[own] = falls(one[own] | without, bare)
-    kept = [rows[np.sort(np.argsort(-np.abs(contributions[rows]), kind="stable")[:MOST])] for rows in both]
-    first, second = kept
-    together = one[first][:, None] | one[second][None]  # [W1, W2, W]
-    joint = falls(together.reshape(-1, len(spans)), whole).reshape(len(first), len(second))
+        other_text = np.isin(np.arange(len(spans)), other)
+        single_text = float(masked_logits(other_text[None])[0])
+        alone[own] = single_text - masked_logits(each_word[own] | other_text)
+    first, second = selected = [
+        rows[np.sort(np.argsort(-np.abs(contributions[rows]), kind="stable")[:MAX_WORDS])] for rows in both
+    ]
+    word_pairs = each_word[first][:, None] | each_word[second][None]  # [W1, W2, W]
+    joint = whole - masked_logits(word_pairs.reshape(-1, len(spans))).reshape(len(first), len(second))
     interactions = contributions[first][:, None] + contributions[second][None] - joint
     names = [text[a:b] for a, b in spans]
-    order = np.argsort(-np.abs(interactions).ravel(), kind="stable")[:SHOWN]
-    places = [divmod(int(i), len(second)) for i in order]
-    reads = _reads(subject, kept)
+    order = np.argsort(-np.abs(interactions).ravel(), kind="stable")[:NUM_STRONGEST]
+    strongest = [divmod(int(i), len(second)) for i in order]
+    attention = _cross_attention(subject, selected)
     return {
         "first": [names[w] for w in first],
         "second": [names[w] for w in second],
         "target": str(subject.classes[target]),
         "by": by,
-        "contributions": {"first": _plain(contributions[first]), "second": _plain(contributions[second])},
-        "alone": {"first": _plain(alone[first]), "second": _plain(alone[second])},
-        "interactions": _plain(interactions),
-        "first_reads_second": None if reads is None else _plain(reads[0]),
-        "second_reads_first": None if reads is None else _plain(reads[1]),
-        "strongest": [[names[first[i]], names[second[j]], float(interactions[i, j])] for i, j in places],
+        "contributions": {"first": _to_list(contributions[first]), "second": _to_list(contributions[second])},
+        "alone": {"first": _to_list(alone[first]), "second": _to_list(alone[second])},
+        "interactions": _to_list(interactions),
+        "first_reads_second": None if attention is None else _to_list(attention[0]),
+        "second_reads_first": None if attention is None else _to_list(attention[1]),
+        "strongest": [[names[first[i]], names[second[j]], float(interactions[i, j])] for i, j in strongest],
         "left_out": int(len(spans) - len(first) - len(second)),
     }
 
 
-def _plain(values: np.ndarray) -> list[Any]:
+def _to_list(values: np.ndarray) -> list[Any]:
     return np.round(values, 6).tolist()
 
 
-def _reads(subject: Subject, kept: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+def _cross_attention(subject: Subject, selected: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
     """Attention of each word to the words of the other text, in both directions; None for a bi-encoder."""
     if not getattr(subject.model, "has_attention", True) or len(subject.parts) > 1:
         return None
     maps, _ = attention_maps(subject)
     mean = maps.mean((0, 1))  # [T, T]
-    first, second = (np.stack([subject.words == w for w in rows]).astype(float) for rows in kept)  # [W, T]
+    first, second = (
+        np.stack([subject.words == w for w in words]).astype(float) for words in selected
+    )  # [W, T]
     rows = [side / side.sum(1, keepdims=True) for side in (first, second)]
     return rows[0] @ mean @ second.T, rows[1] @ mean @ first.T
 
@@ -111,8 +119,8 @@ def _reads(subject: Subject, kept: list[np.ndarray]) -> tuple[np.ndarray, np.nda
 # --- heatmaps -------------------------------------------------------------------------------------
 
 
-CELL, LETTER, LONGEST = 20, 6.6, 18  # pixels per square and per letter; letters of a word
-FOR, AGAINST = "rgb(214 140 30)", "rgb(60 110 200)"
+MAX_LETTERS = 18  # maximum number of letters of a drawn word
+POSITIVE, NEGATIVE = "rgb(214 140 30)", "rgb(60 110 200)"  # colors
 MAPS = (
     (
         "interactions",
@@ -125,38 +133,26 @@ MAPS = (
 )
 
 
-def cross_pictures(found: dict[str, Any]) -> list[tuple[str, str]]:
+def cross_heatmaps(result: dict[str, Any]) -> list[tuple[str, str]]:
     """A title and an SVG for each map in the result of ``cross``."""
-    made = []
+    maps = []
     for key, rows, columns, heading in MAPS:
-        if found[key] is not None:
-            title = heading.format(target=found["target"])
-            made.append((title, squares(found[rows], found[columns], found[key], title)))
-    return made
+        if result[key] is not None:
+            title = heading.format(target=result["target"])
+            maps.append((title, _heatmap(result[rows], result[columns], result[key], title)))
+    return maps
 
 
-def squares(rows: Sequence[str], columns: Sequence[str], table: Sequence[Sequence[float]], title: str) -> str:
+def _heatmap(
+    rows: Sequence[str], columns: Sequence[str], table: Sequence[Sequence[float]], title: str
+) -> str:
     """A heatmap as SVG; opacity is relative to the largest value, negative values are blue."""
-    names = [short_names(side, LONGEST) for side in (rows, columns)]
-    left, top = (LETTER * max(map(len, side)) + 12 for side in names)
-    width, height = left + CELL * len(columns) + 4, top + CELL * len(rows) + 4
+    row_names, column_names = (short_names(names, MAX_LETTERS) for names in (rows, columns))
     peak = max((abs(value) for line in table for value in line), default=0.0) or 1.0
-    parts = [
-        f'<text transform="translate({left + CELL * (i + 0.5) + 4:.0f} {top - 6:.0f}) rotate(-90)">'
-        f"{escape(name)}</text>"
-        for i, name in enumerate(names[1])
-    ]
-    for i, (name, line) in enumerate(zip(names[0], table, strict=True)):
-        y = top + CELL * i
-        parts.append(f'<text x="{left - 6:.0f}" y="{y + 14:.0f}" text-anchor="end">{escape(name)}</text>')
-        for j, value in enumerate(line):
-            about = f"{name} · {names[1][j]}: {value:.4f}"
-            parts.append(
-                f'<rect x="{left + CELL * j:.0f}" y="{y:.0f}" width="{CELL - 1}" height="{CELL - 1}" '
-                f'fill="{FOR if value >= 0 else AGAINST}" fill-opacity="{abs(value) / peak:.3f}">'
-                f"<title>{escape(about)}</title></rect>"
-            )
-    return (
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" font-size="11" '
-        f'fill="currentColor" aria-label="{escape(title, quote=True)}">{"".join(parts)}</svg>'
-    )
+
+    def cell(i: int, j: int) -> tuple[str, str, str]:
+        value = table[i][j]
+        color = POSITIVE if value >= 0 else NEGATIVE
+        return color, f"{abs(value) / peak:.3f}", f"{row_names[i]} · {column_names[j]}: {value:.4f}"
+
+    return heatmap_svg(row_names, column_names, cell, title)

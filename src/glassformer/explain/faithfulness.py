@@ -1,7 +1,8 @@
-"""Tests of faithfulness: do the scores of an explanation match the effect of masking tokens?
+"""Faithfulness of explanations.
 
-Metrics are compared with those of random orders of masking the same tokens; means over
-inputs have 95 % bootstrap intervals. The tests apply to every attribution method, for texts and images.
+An explanation is faithful if masking the tokens with high scores changes the prediction. Its metrics are
+compared with the metrics of random orders of the same tokens. Means over inputs have 95 % bootstrap
+intervals. The tests apply to every attribution method, for texts and images.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from glassformer.explain.subject import Subject
 SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 SMALL_SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 METRICS = ("deletion", "insertion", "comprehensiveness", "sufficiency")
-SAME = 0.005  # smaller differences of probability count as none
+MIN_DIFFERENCE = 0.005  # smaller differences of probability are ignored
 MIN_PARTS = 4  # minimum number of maskable tokens or patches: 4! = 24 orders, more than DRAWS
 DRAWS = 19  # random orders; the probability of beating all of them by chance is 1/20
 MIN_INPUTS = 20  # minimum number of inputs for an interval
-# Ways of masking, for messages.
-HIDING = {
+# The ways of masking as they are named in messages.
+MASKING_NAMES = {
     "mask": "masked",
     "delete": "deleted",
     "unknown": "set to the unknown token",
@@ -37,7 +38,7 @@ HIDING = {
     "pad": "padded",
     "zero": "set to zero",
 }
-BETTER = {"deletion": -1, "insertion": 1, "comprehensiveness": 1, "sufficiency": -1}  # 1: higher is better
+SIGNS = {"deletion": -1, "insertion": 1, "comprehensiveness": 1, "sufficiency": -1}  # 1: higher is better
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,15 @@ class Curves:
     """Deletion and insertion curves: probabilities of the label when the top tokens are masked or shown."""
 
     shares: np.ndarray  # [P] shares of the tokens that may be masked
-    deletion: np.ndarray  # [P] the top tokens are masked
-    insertion: np.ndarray  # [P] only the top tokens are shown
+    deletion: np.ndarray  # [P] probabilities with the top tokens masked
+    insertion: np.ndarray  # [P] probabilities with only the top tokens shown
 
     @property
     def gap(self) -> float:
         """Area under the insertion curve minus area under the deletion curve; higher is more faithful."""
         return float(np.trapezoid(self.insertion - self.deletion, self.shares))
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """The metrics in ``METRICS``: areas under both curves, comprehensiveness and sufficiency."""
         few = np.isin(self.shares, SMALL_SHARES)
         whole = self.deletion[0]
@@ -75,18 +76,18 @@ def curves(subject: Subject, scores: np.ndarray, target: int, by: str = "mask") 
     Raises:
         InputError: the input has no token that may be masked.
     """
-    return _curves(subject, [order_of(subject, scores)], target, by)[0]
+    return _curves(subject, [rank_tokens(subject, scores)], target, by)[0]
 
 
-def order_of(subject: Subject, scores: np.ndarray) -> np.ndarray:
+def rank_tokens(subject: Subject, scores: np.ndarray) -> np.ndarray:
     """Indices of the tokens that may be masked, by descending score; ties in input order."""
     scores = np.asarray(scores, np.float64)
-    flat = scores.ravel() if subject.grid is not None else scores[subject.hideable]
-    return subject.hideable[np.argsort(-flat, kind="stable")]
+    flat = scores.ravel() if subject.grid is not None else scores[subject.maskable_indices]
+    return subject.maskable_indices[np.argsort(-flat, kind="stable")]
 
 
 def _curves(subject: Subject, orders: Sequence[np.ndarray], target: int, by: str) -> list[Curves]:
-    n = len(subject.hideable)
+    n = len(subject.maskable_indices)
     if n == 0:
         raise InputError("nothing in this input can be hidden", where="faithfulness", fix="Give a longer one")
     shares = np.array(SHARES)
@@ -97,12 +98,12 @@ def _curves(subject: Subject, orders: Sequence[np.ndarray], target: int, by: str
             row[0, p, order[:count]] = False
             row[1, p, order[count:]] = False
     distinct, back = np.unique(keep.reshape(-1, len(subject)), axis=0, return_inverse=True)
-    chance = subject.chance(subject.logits(distinct, by))[:, target]
-    values = chance[back.reshape(-1)].reshape(keep.shape[:3])
+    probabilities = subject.logits_to_probabilities(subject.logits(distinct, by))[:, target]
+    values = probabilities[back.reshape(-1)].reshape(keep.shape[:3])
     return [Curves(shares, deletion, insertion) for deletion, insertion in values]
 
 
-def metrics_of(
+def compare_with_random(
     subject: Subject,
     scores: dict[str, np.ndarray],
     *,
@@ -114,16 +115,16 @@ def metrics_of(
     """Metrics of several methods' scores for one input; the key ``random`` has means over random orders."""
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
-    orders = [order_of(subject, s) for s in scores.values()]
-    orders += [rng.permutation(subject.hideable) for _ in range(draws)]
-    figures = [c.figures() for c in _curves(subject, orders, target, by)]
-    drawn = figures[len(scores) :]
-    out = dict(zip(scores, figures, strict=False))
-    out["random"] = {name: float(np.mean([d[name] for d in drawn])) for name in METRICS}
+    orders = [rank_tokens(subject, s) for s in scores.values()]
+    orders += [rng.permutation(subject.maskable_indices) for _ in range(draws)]
+    metrics = [c.metrics() for c in _curves(subject, orders, target, by)]
+    random = metrics[len(scores) :]
+    out = dict(zip(scores, metrics, strict=False))
+    out["random"] = {name: float(np.mean([values[name] for values in random])) for name in METRICS}
     return out
 
 
-def trust(
+def check_faithfulness(
     subject: Subject,
     scores: np.ndarray,
     *,
@@ -134,56 +135,65 @@ def trust(
 ) -> dict[str, Any]:
     """Test one explanation of one input against random orders, for each way of masking ("operator").
 
-    A randomization test (after ICE, arXiv 2603.18579): the explanation passes for an operator if its gap
-    between insertion and deletion curve is larger than that of every random order. With 19 random orders a
-    random explanation passes in one of 20 cases.
+    This is a randomization test (after ICE, arXiv 2603.18579). The explanation passes for an operator if the
+    gap between its insertion and deletion curves is larger than the gap of every random order. With 19 random
+    orders, a random explanation passes in one of 20 cases.
 
     Args:
-        draws: number of random orders, the same for each operator; each needs about 16 variants of the
+        draws: number of random orders, the same for each operator. Each order needs about 16 variants of the
             input.
         by: the operator to test; None: all of ``subject.operators``.
 
     Returns:
-        Plain values for JSON. ``hidden_by``: the first operator. For this operator: ``shares`` ``[P]`` of the
-        tokens; ``deletion`` and ``insertion`` ``[P]``: probabilities, or numbers if ``number`` is True;
-        ``figures``: metrics of these curves; ``random``: curves and metrics as means over ``draws`` orders.
-        ``operators``: ``gap``, ``random`` (mean gap of random orders), ``wins`` (number of beaten orders)
-        and ``passes`` (None: no order makes a difference) for each operator. ``verdict``: text.
+        Plain values for JSON.
+
+        - ``hidden_by``: the first operator; the following curves belong to it.
+        - ``shares``: ``[P]`` shares of masked or shown tokens.
+        - ``deletion``, ``insertion``: ``[P]`` probabilities, or numbers if ``number`` is True.
+        - ``figures``: the metrics of these curves.
+        - ``random``: curves and metrics, as means over ``draws`` random orders.
+        - ``operators``: for each operator ``gap``, ``random`` (mean gap of random orders), ``wins`` (number
+          of random orders with a smaller gap) and ``passes`` (None: all orders have about the same gap).
+        - ``verdict``: a text.
     """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
-    first, parts = order_of(subject, scores), len(subject.hideable)
-    others = (rng.permutation(subject.hideable) for _ in itertools.count())
-    if parts >= MIN_PARTS:
-        others = (order for order in others if (order != first).any())
-    orders = [first, *itertools.islice(others, draws)]
+    explained_order, num_parts = rank_tokens(subject, scores), len(subject.maskable_indices)
+    random_orders = (rng.permutation(subject.maskable_indices) for _ in itertools.count())
+    if num_parts >= MIN_PARTS:
+        random_orders = (order for order in random_orders if (order != explained_order).any())
+    orders = [explained_order, *itertools.islice(random_orders, draws)]
     names = subject.operators if by is None else (by,)
     by_operator = {name: _curves(subject, orders, target, name) for name in names}
-    by, (explained, *drawn) = names[0], by_operator[names[0]]
-    same = SAME * (1.0 if subject.spread is None else subject.spread)
-    operators = {name: _tested(curves, same, parts) for name, curves in by_operator.items()}
+    by, (explained, *random_curves) = names[0], by_operator[names[0]]
+    min_difference = MIN_DIFFERENCE * (1.0 if subject.scale is None else subject.scale)
+    operators = {
+        name: _test_operator(curves, min_difference, num_parts) for name, curves in by_operator.items()
+    }
     mean = Curves(
         explained.shares,
-        np.mean([c.deletion for c in drawn], axis=0),
-        np.mean([c.insertion for c in drawn], axis=0),
+        np.mean([c.deletion for c in random_curves], axis=0),
+        np.mean([c.insertion for c in random_curves], axis=0),
     )
-    figures, random = explained.figures(), mean.figures()  # means of areas are areas of means
+    metrics, random = explained.metrics(), mean.metrics()  # means of areas are areas of means
     return {
         "hidden_by": by,
         "draws": draws,
-        **({} if subject.spread is None else {"number": True}),
+        **({} if subject.scale is None else {"number": True}),
         "shares": explained.shares.tolist(),
         **_rounded_curves(explained),
-        "figures": figures,
+        "figures": metrics,
         "random": {**_rounded_curves(mean), "figures": random},
         "operators": operators,
-        "verdict": verdict_on_one(operators, figures, random, draws, parts, subject.spread),
+        "verdict": verdict_on_one(operators, metrics, random, draws, num_parts, subject.scale),
     }
 
 
-def _tested(curves: Sequence[Curves], same: float, parts: int) -> dict[str, Any]:
+def _test_operator(curves: Sequence[Curves], min_difference: float, num_parts: int) -> dict[str, Any]:
+    """The entry of one operator; the first curve is the explanation's, the rest are random."""
     gap, *random_gaps = (c.gap for c in curves)
-    is_decidable = parts >= MIN_PARTS and max(gap, *random_gaps) - min(gap, *random_gaps) >= same
+    difference = max(gap, *random_gaps) - min(gap, *random_gaps)
+    is_decidable = num_parts >= MIN_PARTS and difference >= min_difference
     wins = sum(gap > random_gap for random_gap in random_gaps)
     passes = wins == len(random_gaps) if is_decidable else None
     return {
@@ -201,8 +211,8 @@ def _rounded_curves(curves: Curves) -> dict[str, list[float]]:
 def interval(values: np.ndarray, *, draws: int = 2000, seed: int = 0) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of ``[n]`` values."""
     values = np.asarray(values, np.float64)
-    pick = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
-    low, high = np.quantile(values[pick].mean(1), [0.025, 0.975])
+    resampled = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
+    low, high = np.quantile(values[resampled].mean(1), [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -213,7 +223,7 @@ def summary(values: np.ndarray) -> dict[str, Any]:
 
 
 def table(results: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
-    """Summarize results of ``metrics_of`` over inputs: each metric of every method, and the gain over random.
+    """Means of the metrics of every method, from the results of ``compare_with_random`` for several inputs.
 
     ``better`` is the paired difference to the random orders of the same input; positive means more faithful.
     The first result has every method; later ones may lack some.
@@ -227,7 +237,7 @@ def table(results: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str,
             random = np.array([result["random"][name] for result in measured])
             out[method][name] = summary(values)
             if method != "random":
-                out[method][name]["better"] = summary(BETTER[name] * (values - random))
+                out[method][name]["better"] = summary(SIGNS[name] * (values - random))
     return out
 
 
@@ -235,8 +245,8 @@ def spearman(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman's rank correlation of two score vectors; 0 if one of them is constant."""
     a, b = _ranks(a), _ranks(b)
     a, b = a - a.mean(), b - b.mean()
-    size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size > 0 else 0.0
+    norm = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / norm if norm > 0 else 0.0
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -251,10 +261,10 @@ def overlap(a: np.ndarray, b: np.ndarray, share: float = 0.2) -> float:
     return len(first & second) / count
 
 
-def agreement(scores: dict[str, np.ndarray], chosen: np.ndarray | None = None) -> dict[str, dict[str, float]]:
-    """Rank correlation of all pairs of methods on one input, over the tokens ``chosen`` (None: all)."""
-    picked = {name: np.ravel(s) if chosen is None else np.ravel(s)[chosen] for name, s in scores.items()}
-    return {a: {b: spearman(picked[a], picked[b]) for b in picked} for a in picked}
+def agreement(scores: dict[str, np.ndarray], tokens: np.ndarray | None = None) -> dict[str, dict[str, float]]:
+    """Rank correlation of all pairs of methods on one input, over the indices ``tokens`` (None: all)."""
+    selected = {name: np.ravel(s) if tokens is None else np.ravel(s)[tokens] for name, s in scores.items()}
+    return {a: {b: spearman(selected[a], selected[b]) for b in selected} for a in selected}
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -278,63 +288,61 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     if gain["n"] < MIN_INPUTS:
         return f"Too few inputs to say: {evidence}."
     if randomized is not None and randomized >= 0.5:
-        doubt = f"it hardly changes when the weights are noise (rank correlation {randomized:.2f})"
-        return f"Fails the faithfulness test: {doubt}, so it cannot show what the model learned; {evidence}."
+        reason = f"it hardly changes when the weights are noise (rank correlation {randomized:.2f})"
+        return f"Fails the faithfulness test: {reason}, so it cannot show what the model learned; {evidence}."
     if len(won) == len(METRICS):
         return f"Passes the faithfulness test: better than random in all four metrics; {evidence}."
     if lost and not won:
         return f"Fails the faithfulness test: worse than random in {' and '.join(lost)}; {evidence}."
     if won:
-        rest = [name for name in METRICS if name not in won]
-        partly = f"better than random in {', '.join(won)}, not in {', '.join(rest)}"
-        return f"Passes the faithfulness test in part: {partly}; {evidence}."
+        not_won = [name for name in METRICS if name not in won]
+        comparison = f"better than random in {', '.join(won)}, not in {', '.join(not_won)}"
+        return f"Passes the faithfulness test in part: {comparison}; {evidence}."
     return f"Fails the faithfulness test: not better than random in any metric; {evidence}."
 
 
 def verdict_on_one(
     operators: Mapping[str, Mapping[str, Any]],
-    figures: Mapping[str, float],
+    metrics: Mapping[str, float],
     random: Mapping[str, float],
     draws: int,
-    parts: int,
-    spread: float | None = None,
+    num_parts: int,
+    scale: float | None = None,
 ) -> str:
     """The verdict on one explanation of one input.
 
     Args:
-        operators: see ``trust``.
-        figures, random: metrics under the first operator, of the explanation and of random orders.
-        draws, parts: number of random orders, and of parts that may be masked.
-        spread: for regression, see ``Subject``; None: probabilities.
+        operators: see ``check_faithfulness``.
+        metrics, random: metrics of the explanation and of random orders, for the first operator.
+        draws, num_parts: number of random orders, and of parts that may be masked.
+        scale: for regression, see ``Subject``; None: probabilities.
     """
-    what = "probability" if spread is None else "number"
+    what = "probability" if scale is None else "number"
     decided = {name: test for name, test in operators.items() if test["passes"] is not None}
-    if parts < MIN_PARTS:
-        return f"The test cannot tell: {parts} tokens or patches can be hidden, {MIN_PARTS} are needed."
+    if num_parts < MIN_PARTS:
+        return f"The test cannot tell: {num_parts} tokens or patches can be hidden, {MIN_PARTS} are needed."
     if not decided:
-        same = SAME * (1.0 if spread is None else spread)
+        min_difference = MIN_DIFFERENCE * (1.0 if scale is None else scale)
         return (
-            f"The test cannot tell: the {what} stays the same within {same:.3g}, whether the "
+            f"The test cannot tell: the {what} stays the same within {min_difference:.3g}, whether the "
             "top-ranked parts or random parts are hidden."
         )
-    passed = [HIDING[name] for name, test in decided.items() if test["passes"]]
-    lost = [HIDING[name] for name, test in decided.items() if not test["wins"]]
+    passed = [MASKING_NAMES[name] for name, test in decided.items() if test["passes"]]
+    lost = [MASKING_NAMES[name] for name, test in decided.items() if not test["wins"]]
     if len(passed) == len(decided):
-        judgment = f"passes the faithfulness test under {len(passed)} of {len(decided)} ways of hiding parts"
+        outcome = f"passes the faithfulness test under {len(passed)} of {len(decided)} ways of hiding parts"
     elif passed:
-        judgment = f"passes the faithfulness test only when parts are {' or '.join(passed)}"
+        outcome = f"passes the faithfulness test only when parts are {' or '.join(passed)}"
     elif len(lost) == len(decided):
-        judgment = "fails the faithfulness test and is worse than random"
+        outcome = "fails the faithfulness test and is worse than random"
     else:
-        judgment = "fails the faithfulness test"
-    fall, random_fall = figures["comprehensiveness"], random["comprehensiveness"]
-    change, random_change = (
-        f"{abs(x):.3f}" if spread is None else f"{abs(x):.4g}" for x in (fall, random_fall)
-    )
-    verbs = ["lowers" if x >= 0 else "raises" for x in (fall, random_fall)]
-    moved = f"by {random_change}" if verbs[0] == verbs[1] else f"{verbs[1]} it by {random_change}"
-    beaten = ", ".join(f"{test['wins']} ({HIDING[name]})" for name, test in decided.items())
+        outcome = "fails the faithfulness test"
+    drops = (metrics["comprehensiveness"], random["comprehensiveness"])
+    change, random_change = (f"{abs(x):.3f}" if scale is None else f"{abs(x):.4g}" for x in drops)
+    verb, random_verb = ("lowers" if x >= 0 else "raises" for x in drops)
+    random_effect = f"by {random_change}" if verb == random_verb else f"{random_verb} it by {random_change}"
+    beaten = ", ".join(f"{test['wins']} ({MASKING_NAMES[name]})" for name, test in decided.items())
     return (
-        f"This explanation {judgment}: hiding the parts that it ranks first {verbs[0]} the {what} "
-        f"by {change}, hiding random parts {moved}; of {draws} random orders it beats {beaten}."
+        f"This explanation {outcome}: hiding the parts that it ranks first {verb} the {what} "
+        f"by {change}, hiding random parts {random_effect}; of {draws} random orders it beats {beaten}."
     )

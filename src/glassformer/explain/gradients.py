@@ -13,8 +13,8 @@ from glassformer.explain.subject import BATCH_TOKENS, Subject, run_rows
 
 def gradient_x_input(subject: Subject, target: int) -> Scores:
     """``sum_d x_d * dy/dx_d`` for each row of the encoder's input."""
-    slopes = _slopes(subject, subject.rows[None], target)[0]
-    return Scores((slopes * subject.rows).double().sum(1).cpu().numpy())
+    gradients = _gradients(subject, subject.rows[None], target)[0]
+    return Scores((gradients * subject.rows).double().sum(1).cpu().numpy())
 
 
 def integrated_gradients(
@@ -51,38 +51,44 @@ def integrated_gradients(
     with torch.inference_mode():
         ends = run_rows(subject.model, torch.cat([subject.rows, start]), subject.packing(2)).logits
     assert ends is not None
-    gap = float(ends[0, target].double() - ends[1, target].double())
-    used = 0
+    difference = float(ends[0, target].double() - ends[1, target].double())
+    num_gradients = 0
     while True:
         total = torch.zeros_like(path, dtype=torch.float64)
-        at, weights = _legendre(steps)
+        positions, weights = _legendre(steps)
         per_batch = max(1, BATCH_TOKENS // len(subject))
         for first in range(0, steps, per_batch):
-            part = slice(first, first + per_batch)
-            points = start + at[part, None, None].to(path) * path  # [m, T, D]
-            slopes = _slopes(subject, points, target)
-            total += torch.einsum("m,mtd->td", weights[part].to(total), slopes.double())
-        used += steps
+            batch = slice(first, first + per_batch)
+            points = start + positions[batch, None, None].to(path) * path  # [m, T, D]
+            gradients = _gradients(subject, points, target)
+            total += torch.einsum("m,mtd->td", weights[batch].to(total), gradients.double())
+        num_gradients += steps
         scores = (total * path).sum(1).cpu().numpy()
-        error = abs(float(scores.sum()) - gap) / max(abs(gap), 1e-12)
-        if error <= tolerance or 2 * steps > max_steps:
+        error = abs(float(scores.sum()) - difference) / max(abs(difference), 1e-12)
+        is_converged = error <= tolerance
+        if is_converged or 2 * steps > max_steps:
             break
         steps *= 2
-    settings = {"baseline": baseline, "steps": steps, "gradients": used, "converged": error <= tolerance}
+    settings = {
+        "baseline": baseline,
+        "steps": steps,
+        "gradients": num_gradients,
+        "converged": is_converged,
+    }
     return Scores(scores, error=error, settings=settings)
 
 
 def _legendre(steps: int) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre points in (0, 1) and their weights, which sum to 1, fp64."""
-    at, weights = np.polynomial.legendre.leggauss(steps)
-    return torch.from_numpy((at + 1) / 2), torch.from_numpy(weights / 2)
+    points, weights = np.polynomial.legendre.leggauss(steps)
+    return torch.from_numpy((points + 1) / 2), torch.from_numpy(weights / 2)
 
 
-def _slopes(subject: Subject, points: Tensor, target: int) -> Tensor:
+def _gradients(subject: Subject, points: Tensor, target: int) -> Tensor:
     """The gradient of the target's logit at each of the points ``[M, T, D]``."""
     rows = points.flatten(0, 1).detach().clone().requires_grad_()
     with torch.enable_grad():
         logits = run_rows(subject.model, rows, subject.packing(len(points))).logits
         assert logits is not None
-        (slopes,) = torch.autograd.grad(logits[:, target].sum(), rows)
-    return slopes.view_as(points)
+        (gradients,) = torch.autograd.grad(logits[:, target].sum(), rows)
+    return gradients.view_as(points)

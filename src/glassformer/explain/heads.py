@@ -1,4 +1,4 @@
-"""Analysis of attention heads: where they attend, what ablation costs, where attention maps mislead."""
+"""Attention heads: statistics, ablation, and misleading attention maps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from glassformer.errors import ConfigError, InputError, UnknownLabelError
 from glassformer.explain.faithfulness import interval
-from glassformer.explain.result import per_word, word_spans
+from glassformer.explain.result import sum_by_word, word_spans
 from glassformer.explain.subject import Subject, attention_maps, text_subject
 from glassformer.nn.int8 import precision_of
 
@@ -21,17 +21,20 @@ SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")
 
 
 def map_statistics(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
-    """Attention statistics of each head for one input, ``[L, H]`` each: means over the rows of the map that
-    belong to words, not to special tokens.
+    """Attention statistics of each head for one input, ``[L, H]`` each.
 
-    ``entropy``: that of a row, divided by that of a uniform row (0: one token, 1: uniform). ``distance``:
-    mean number of tokens between a token and those that it attends to. Shares of the attention to: ``cls``
-    (the first token) and ``sep`` (the last one) if these are special tokens, ``diagonal`` (the token itself),
-    ``previous`` and ``next`` word (for images, patch in reading order), ``same_word`` (its other tokens).
+    Each statistic is the mean over the rows of words, without the rows of special tokens:
+
+    - ``entropy``: entropy of a row divided by the entropy of a uniform row.
+    - ``distance``: mean distance in tokens, weighted by attention.
+    - ``cls``, ``sep``: attention to the first and to the last token, if these are special tokens.
+    - ``diagonal``: attention to the token itself.
+    - ``previous``, ``next``: attention to the adjacent words; for images, to patches in reading order.
+    - ``same_word``: attention to other tokens of the same word.
 
     Args:
         maps: ``[L, H, T, T]``.
-        words: ``[T]``, the word of each token; -1 for special ones.
+        words: ``[T]``, the word of each token; -1 for special tokens.
     """
     t = maps.shape[-1]
     if (words < 0).all():
@@ -41,8 +44,8 @@ def map_statistics(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]
     entropy = -(word_rows * np.log(np.maximum(word_rows, 1e-12))).sum(-1) / max(np.log(t), 1e-12)
     distances = np.abs(rows[:, None] - np.arange(t))
 
-    def share(chosen: np.ndarray) -> np.ndarray:  # [R, T] or [1, T] boolean -> [L, H]
-        return (word_rows * chosen).sum(-1).mean(-1)
+    def share(mask: np.ndarray) -> np.ndarray:  # [R, T] or [1, T] boolean -> [L, H]
+        return (word_rows * mask).sum(-1).mean(-1)
 
     columns = np.arange(t)[None]
     same_word = (words[rows][:, None] == words[None]) & (columns != rows[:, None])
@@ -89,8 +92,11 @@ def attention_statistics(subjects: Sequence[Subject]) -> dict[str, float]:
 
 
 def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
-    """A description of each head ``[L][H]``: the key of ``SHARES`` with the largest share, if that is at
-    least ``least``; otherwise ``broad`` (nearly uniform) or ``mixed``."""
+    """A description of each head ``[L][H]``.
+
+    The description is the key of ``SHARES`` with the largest share if this share is at least ``least``.
+    Otherwise it is ``broad`` (nearly uniform) or ``mixed``.
+    """
     layers, heads = statistics["entropy"].shape
     out = []
     for layer in range(layers):
@@ -108,7 +114,7 @@ def describe(statistics: dict[str, np.ndarray], least: float = 0.4) -> list[list
 
 
 @contextmanager
-def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
+def ablated_head(model: Any, layer: int, head: int) -> Iterator[None]:
     """Context in which the output of one head is zero: its columns of the output projection are set to 0.
 
     Raises:
@@ -118,7 +124,7 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
     heads = model.encoder.config.num_heads
     if not (0 <= layer < len(layers) and 0 <= head < heads):
         raise InputError(
-            f"there is no head {head} in layer {layer}, only {len(layers)} x {heads}", where="silenced"
+            f"there is no head {head} in layer {layer}, only {len(layers)} x {heads}", where="ablated_head"
         )
     weight = layers[layer].attention.out.weight
     width = weight.shape[1] // heads
@@ -153,24 +159,25 @@ def ablation(
         raise ConfigError(what, where="precision", fix="Set precision to auto, fp32 or bf16 first")
     config = model.encoder.config
 
-    def evaluated() -> tuple[np.ndarray, np.ndarray]:
+    def evaluate() -> tuple[np.ndarray, np.ndarray]:
+        """Whether each text is classified correctly, and the probability of its true label."""
         probabilities = clf.predict_proba(list(texts))
-        right = clf.decide(probabilities) == clf.classes_[targets]
-        return right, probabilities[np.arange(len(targets)), targets]
+        is_correct = clf.decide(probabilities) == clf.classes_[targets]
+        return is_correct, probabilities[np.arange(len(targets)), targets]
 
-    right, probability = evaluated()
+    is_correct, probability = evaluate()
     shape = (config.num_layers, config.num_heads)
     accuracy_lost, probability_lost, bounds = np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2))
     for layer, head in np.ndindex(*shape):
-        with silenced(model, layer, head):
-            ablated_right, ablated_probability = evaluated()
-        accuracy_lost[layer, head] = right.mean() - ablated_right.mean()
+        with ablated_head(model, layer, head):
+            is_correct_ablated, ablated_probability = evaluate()
+        accuracy_lost[layer, head] = is_correct.mean() - is_correct_ablated.mean()
         probability_lost[layer, head] = (probability - ablated_probability).mean()
         bounds[layer, head] = interval(probability - ablated_probability)
         if progress is not None:
             progress(1)
     return {
-        "accuracy": float(right.mean()),
+        "accuracy": float(is_correct.mean()),
         "accuracy_lost": accuracy_lost,
         "probability_lost": probability_lost,
         "interval": bounds,
@@ -191,14 +198,14 @@ class CounterExample:
     attended: str  # the most attended word
     attended_share: float  # share of the attention on words
     without_attended: float  # probability of the label when that word is masked
-    decisive: str  # a word that flips the prediction when hidden
+    decisive: str  # a word that changes the prediction when it is masked
     decisive_share: float
     decisive_rank: int  # 1 is the most attended word
-    without_decisive: float
-    flips_to: Any
+    without_decisive: float  # probability of the label when the decisive word is masked
+    flips_to: Any  # the predicted label when the decisive word is masked
 
     def in_words(self) -> str:
-        """The counterexample as a text of two sentences."""
+        """The counterexample as a text."""
         return (
             f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the "
             f"prediction stays {self.label} (probability {self.probability:.2f} before, "
@@ -226,17 +233,17 @@ def counter_examples(
             mean over heads.
         replacement: what masks a word, as ``by`` in ``Subject.logits``.
     """
-    found: list[tuple[float, CounterExample]] = []
+    examples: list[CounterExample] = []
     for text in texts:
-        example = _counter_example(text_subject(clf, text), clf, scores or _last_layer, replacement)
+        example = _counter_example(text_subject(clf, text), clf, scores or _last_layer_attention, replacement)
         if example is not None:
-            found.append((min(example.without_attended, 1 - example.without_decisive), example))
+            examples.append(example)
         if progress is not None:
             progress(1)
-    return [example for _, example in sorted(found, key=lambda pair: -pair[0])]
+    return sorted(examples, key=lambda e: -min(e.without_attended, 1 - e.without_decisive))
 
 
-def _last_layer(subject: Subject) -> np.ndarray:
+def _last_layer_attention(subject: Subject) -> np.ndarray:
     maps, pooling_weights = attention_maps(subject)
     return pooling_weights @ maps[-1].mean(0)
 
@@ -247,10 +254,10 @@ def _counter_example(
     count = int(subject.words.max(initial=-1)) + 1
     if count < 3:
         return None
-    shares = per_word(scores(subject), subject.words)
+    shares = sum_by_word(scores(subject), subject.words)
     shares = shares / max(shares.sum(), 1e-12)
     keep = np.arange(count)[:, None] != subject.words[None]  # [W, T], each variant without one word
-    probabilities = subject.chance(subject.logits(keep, replacement))  # [W, C]
+    probabilities = subject.logits_to_probabilities(subject.logits(keep, replacement))  # [W, C]
     labels = clf.decide(probabilities)
     order = np.argsort(-shares, kind="stable")
     rank = np.empty(count, int)

@@ -1,8 +1,9 @@
-"""Exact explanations of linear models: contributions of n-grams, summed by word.
+"""Exact explanations of linear text models.
 
-The contribution of an n-gram to the logit is its value times its weight. It is distributed over the
-characters of its occurrences in equal shares; shares of characters between two words go to these words. So
-the scores of all words and the bias sum to the logit exactly.
+The contribution of an n-gram to the logit is its value times its weight. The characters of all occurrences of
+the n-gram get equal shares of its contribution, and the score of a word is the sum over its characters. The
+shares of characters between two words go to these words. So the scores of all words and the bias sum to the
+logit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair
 from glassformer.errors import InputError
 from glassformer.explain.result import Scores
-from glassformer.explain.subject import Subject, several_said, spread_of
+from glassformer.explain.subject import Subject, prediction_notes, target_scale
 
 TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")  # words and punctuation, each with a score
 STRONGEST = 5  # number of n-grams in the note
@@ -28,13 +29,14 @@ STRONGEST = 5  # number of n-grams in the note
 
 @dataclass(frozen=True)
 class NgramSubject(Subject):
-    """A text or text pair for a linear model; tokens have no embeddings and are masked by deletion.
+    """A text or text pair for a linear model. Tokens have no embeddings, so masking deletes them.
 
     Args:
         ngrams: the vectorizer.
         sides: the text, or both texts of a pair.
-        spans: ``[T]`` side, start and end of each token.
-        unit, origin: the reported logit is ``unit * logit + origin``; for regressors, in the original unit.
+        spans: ``[T]`` the side, start and end of each token.
+        unit, origin: the reported logit is ``unit * logit + origin``. For regressors, it is a number in the
+            unit of the training targets.
     """
 
     ngrams: Ngrams = field(kw_only=True)
@@ -49,23 +51,23 @@ class NgramSubject(Subject):
             what = f"no baseline {by!r} for a linear model"
             raise InputError(what, where="explain", fix="Use mask or delete")
         rows = self.ngrams.rows([self._without(row) for row in np.asarray(keep, bool)])
-        weight, bias = weights_of(self.model)
+        weight, bias = head_weights(self.model)
         return rows @ weight.T + bias
 
     def _without(self, keep: np.ndarray) -> str:
         """The text or pair without the tokens where ``keep`` is False."""
-        left = [list(side) for side in self.sides]
-        for (side, start, stop), stays in zip(self.spans, keep.tolist(), strict=True):
-            if not stays:
-                left[side][start:stop] = [""] * (stop - start)
-        sides = ["".join(side) for side in left]
+        characters = [list(side) for side in self.sides]
+        for (side, start, stop), is_kept in zip(self.spans, keep.tolist(), strict=True):
+            if not is_kept:
+                characters[side][start:stop] = [""] * (stop - start)
+        sides = ["".join(side) for side in characters]
         return TextPair(*sides) if len(sides) == 2 else sides[0]
 
-    def under(self, model: Any) -> Subject:
+    def with_model(self, model: Any) -> Subject:
         raise InputError("a linear model has no layers to randomize", where="explain", fix="Use an encoder")
 
 
-def weights_of(model: Any) -> tuple[np.ndarray, np.ndarray]:
+def head_weights(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """Weights ``[C, W]`` and biases ``[C]`` of a linear model, fp64."""
     head = model.head.out
     return head.weight.detach().double().cpu().numpy(), head.bias.detach().double().cpu().numpy()
@@ -76,15 +78,15 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
     clf.check_sides([text])
     ngrams: Ngrams = clf.tokenizer_
     sides = text.sides if isinstance(text, TextPair) else (text,)
-    shown = tuple(clean_text(side, ngrams.clean) for side in sides)
-    spans = [(i, *match.span()) for i, side in enumerate(shown) for match in TOKEN.finditer(side)]
-    behind = len(shown[0]) + len(JOINT)
-    weight, bias = weights_of(clf.model_)
+    cleaned = tuple(clean_text(side, ngrams.clean) for side in sides)
+    spans = [(i, *match.span()) for i, side in enumerate(cleaned) for match in TOKEN.finditer(side)]
+    second_start = len(cleaned[0]) + len(JOINT)
+    weight, bias = head_weights(clf.model_)
     logits = ngrams.rows([text]) @ weight.T + bias
     probabilities = clf.chances(logits)[0]
     target = clf.kind_.explain_target(probabilities, clf.threshold_)
     label = clf.kind_.target_name(target, probabilities, clf.classes_)
-    number = not clf.kind_.labels_given
+    is_number = not clf.kind_.labels_given
     return NgramSubject(
         clf.model_,
         Tensor(),
@@ -95,46 +97,49 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
         probabilities,
         temperature=clf.temperature_,
         to_probabilities=clf.chances,
-        spread=spread_of(clf, label),
+        scale=target_scale(clf, label),
         shown={
-            "text": JOINT.join(shown),
-            "tokens": [shown[side][start:stop] for side, start, stop in spans],
-            "offsets": [(start + side * behind, stop + side * behind) for side, start, stop in spans],
+            "text": JOINT.join(cleaned),
+            "tokens": [cleaned[side][start:stop] for side, start, stop in spans],
+            "offsets": [
+                (start + side * second_start, stop + side * second_start) for side, start, stop in spans
+            ],
             "word_ids": np.arange(len(spans)),
             "label": label,
-            "number": number,
-            "notes": several_said(clf, probabilities),
-            **({"sides": np.array([side for side, _, _ in spans], int)} if len(shown) == 2 else {}),
+            "number": is_number,
+            "notes": prediction_notes(clf, probabilities),
+            **({"sides": np.array([side for side, _, _ in spans], int)} if len(cleaned) == 2 else {}),
         },
         ngrams=ngrams,
-        sides=shown,
+        sides=cleaned,
         spans=spans,
-        unit=clf.kind_.unit if number else 1.0,
-        origin=clf.kind_.mean if number else 0.0,
+        unit=clf.kind_.unit if is_number else 1.0,
+        origin=clf.kind_.mean if is_number else 0.0,
     )
 
 
 def weights(subject: Subject, target: int) -> Scores:
-    """Contributions of the n-grams of a text, summed by word. With the bias they sum to the logit of the
-    target (for regressors, to the number or its logarithm).
+    """Contributions of the n-grams of a text, summed by word.
+
+    The scores and the bias sum to the logit of the target. For regressors, they sum to the number or its
+    logarithm.
     """
     assert isinstance(subject, NgramSubject)
-    weight, bias = (part[target] for part in weights_of(subject.model))
-    parts, strongest = contributions(subject.ngrams, subject.sides, subject.unit * weight)
-    scores = np.array([parts[side][start:stop].sum() for side, start, stop in subject.spans])
-    given = subject.unit * float(bias) + subject.origin
-    settings = {"bias": given, "logit": given + float(scores.sum())}
-    notes = [f"the scores and the bias ({given:+.4f}) add up to {settings['logit']:.4f}"]
+    weight, bias = (values[target] for values in head_weights(subject.model))
+    by_character, strongest = contributions(subject.ngrams, subject.sides, subject.unit * weight)
+    scores = np.array([by_character[side][start:stop].sum() for side, start, stop in subject.spans])
+    bias = subject.unit * float(bias) + subject.origin
+    settings = {"bias": bias, "logit": bias + float(scores.sum())}
+    notes = [f"the scores and the bias ({bias:+.4f}) add up to {settings['logit']:.4f}"]
     if strongest:
-        said = ", ".join(f"{name} {value:+.3f}" for name, value in strongest)
-        notes.append(f"strongest n-grams: {said}")
+        notes.append("strongest n-grams: " + ", ".join(f"{name} {value:+.3f}" for name, value in strongest))
     return Scores(scores, settings=settings, notes=notes)
 
 
 def contributions(
     ngrams: Ngrams, sides: Sequence[str], weight: np.ndarray
 ) -> tuple[list[np.ndarray], list[tuple[str, float]]]:
-    """Contributions of each character to a logit, per text, and the n-grams with the largest contributions.
+    """Contributions of all characters of each text, and the n-grams with the largest contributions.
 
     Args:
         sides: one or two cleaned texts.
@@ -142,54 +147,50 @@ def contributions(
     """
     text = TextPair(*sides) if len(sides) == 2 else sides[0]
     row = ngrams.rows([text])
-    found = {int(f): float(v) * float(weight[f]) for f, v in zip(row.indices, row.data, strict=True)}
-    places = [_places(ngrams, side) for side in sides]
-    out = [np.zeros(len(side)) for side in sides]
-    size = len(ngrams.idf)
-    for feature, value in found.items():
-        part, gram = divmod(feature, size)
+    by_feature = {int(f): float(v) * float(weight[f]) for f, v in zip(row.indices, row.data, strict=True)}
+    occurrences = [_find_occurrences(ngrams, side) for side in sides]
+    by_character = [np.zeros(len(side)) for side in sides]
+    for feature, value in by_feature.items():
+        block, gram = divmod(feature, len(ngrams.idf))
         # Features of a pair: n-grams in the first text, in the second, in both, or in only one of them.
-        owners = [part] if part < 2 else [side for side in (0, 1) if gram in places[side]]
+        owners = [block] if block < 2 else [side for side in (0, 1) if gram in occurrences[side]]
         for owner in owners:
-            spots = places[owner][gram]
-            for shares in spots:
-                for character, share in shares:
-                    out[owner][character] += value * share / len(spots) / len(owners)
-    order = sorted(found, key=lambda f: (-abs(found[f]), f))[:STRONGEST]
-    return out, [(ngrams.name_of(f), found[f]) for f in order]
+            own = occurrences[owner][gram]
+            for occurrence in own:
+                for character, share in occurrence:
+                    by_character[owner][character] += value * share / len(own) / len(owners)
+    order = sorted(by_feature, key=lambda f: (-abs(by_feature[f]), f))[:STRONGEST]
+    return by_character, [(ngrams.name_of(f), by_feature[f]) for f in order]
 
 
-Spot = list[
-    tuple[int, float]
-]  # the characters that an n-gram stands on, each with its share; shares add up to 1
+Occurrence = list[tuple[int, float]]  # the characters of an n-gram with their shares, which sum to 1
 
 
-def _places(ngrams: Ngrams, shown: str) -> dict[int, list[Spot]]:
+def _find_occurrences(ngrams: Ngrams, text: str) -> dict[int, list[Occurrence]]:
     """The occurrences of each n-gram in a cleaned text."""
-    prepared = ngrams.folded(shown)
-    owner = np.repeat(
-        np.arange(len(shown)), [len(ngrams.folded(c)) for c in shown]
-    )  # of each prepared character
-    places: dict[int, list[Spot]] = {}
+    prepared = ngrams.folded(text)
+    # Index in ``text`` of each prepared character.
+    origin = np.repeat(np.arange(len(text)), [len(ngrams.folded(c)) for c in text])
+    occurrences: dict[int, list[Occurrence]] = {}
 
-    def put(gram: int | None, spans: Sequence[tuple[int, int]]) -> None:
+    def add(gram: int | None, spans: Sequence[tuple[int, int]]) -> None:
         if gram is not None:
-            each = [(int(owner[i]), 1 / len(spans) / (b - a)) for a, b in spans for i in range(a, b)]
-            places.setdefault(gram, []).append(each)
+            shares = [(int(origin[i]), 1 / len(spans) / (b - a)) for a, b in spans for i in range(a, b)]
+            occurrences.setdefault(gram, []).append(shares)
 
     words = [match.span() for match in WORD.finditer(prepared)]
     for i, (a, b) in enumerate(words):
-        put(ngrams.number_of_words(prepared[a:b]), [(a, b)])
+        add(ngrams.number_of_words(prepared[a:b]), [(a, b)])
         if i + 1 < len(words):
             c, d = words[i + 1]
-            put(ngrams.number_of_words(f"{prepared[a:b]} {prepared[c:d]}"), [(a, b), (c, d)])
+            add(ngrams.number_of_words(f"{prepared[a:b]} {prepared[c:d]}"), [(a, b), (c, d)])
     for match in re.finditer(r"\S+", prepared):
         a, b = match.span()
         word = f" {match[0]} "
         for n in LENGTHS:
             for i in range(max(1, len(word) - n + 1)):
                 inside = max(a, a + i - 1), min(b, a + i - 1 + n)
-                put(ngrams.number_of_pieces(word[i : i + n]), [inside])
+                add(ngrams.number_of_pieces(word[i : i + n]), [inside])
             if n >= len(word):
                 break
-    return places
+    return occurrences

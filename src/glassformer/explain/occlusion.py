@@ -1,4 +1,4 @@
-"""Occlusion: the decrease of the logit if tokens, words, spans of words or windows of patches are masked."""
+"""Occlusion: the decrease of the logit if parts of the input are masked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unit = Literal["token", "word", "span"]
 def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) -> np.ndarray:
     """All positions of a sliding window on a grid, ``[M, *shape]`` boolean, True inside the window.
 
-    Together they cover the grid; the last window may be cut at the edge.
+    The windows cover the grid; the last window may exceed the edge and is cut.
 
     Raises:
         InputError: a window or stride below 1, or a window larger than the grid.
@@ -33,35 +33,37 @@ def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
         [i * step for i in range(1 + -(-(n - s) // step))]
         for n, s, step in zip(shape, size, stride, strict=True)
     ]
-    places = list(product(*starts))
-    inside = np.zeros((len(places), *shape), bool)
-    for row, place in zip(inside, places, strict=True):
-        row[tuple(slice(a, a + s) for a, s in zip(place, size, strict=True))] = True
+    corners = list(product(*starts))
+    inside = np.zeros((len(corners), *shape), bool)
+    for row, corner in zip(inside, corners, strict=True):
+        row[tuple(slice(a, a + s) for a, s in zip(corner, size, strict=True))] = True
     return inside
 
 
-def drops(
-    predict: Callable[[np.ndarray], np.ndarray], hidden: np.ndarray, target: int
+def mean_decrease(
+    predict: Callable[[np.ndarray], np.ndarray], masked: np.ndarray, target: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Decrease of the target's logit for each variant, and the mean decrease for each position.
 
     Args:
         predict: kept positions ``[M, ...]`` boolean -> logits ``[M, C]``.
-        hidden: ``[M, ...]`` boolean, True where a variant is masked.
+        masked: ``[M, ...]`` boolean, True where a variant is masked.
 
     Returns:
         ``[M]`` and ``[...]``; 0 at positions that are never masked.
     """
-    whole = predict(np.ones((1, *hidden.shape[1:]), bool))[0, target]
-    falls = whole - predict(~hidden)[:, target]  # [M]
-    covered = hidden.sum(0)
-    return falls, np.tensordot(falls, hidden.astype(np.float64), 1) / np.maximum(covered, 1)
+    whole = predict(np.ones((1, *masked.shape[1:]), bool))[0, target]
+    decreases = whole - predict(~masked)[:, target]  # [M]
+    counts = masked.sum(0)
+    return decreases, np.tensordot(decreases, masked.astype(np.float64), 1) / np.maximum(counts, 1)
 
 
-def units_of(subject: Subject, unit: Unit) -> np.ndarray:
-    """The unit number of each token in ``subject.hideable``, from 0; every patch is a unit."""
-    chosen = subject.hideable
-    return np.arange(len(chosen)) if subject.grid is not None or unit == "token" else subject.words[chosen]
+def unit_indices(subject: Subject, unit: Unit) -> np.ndarray:
+    """The unit of each token in ``subject.maskable_indices``, counted from 0; every patch is a unit."""
+    maskable = subject.maskable_indices
+    if subject.grid is not None or unit == "token":
+        return np.arange(len(maskable))
+    return subject.words[maskable]
 
 
 def occlusion(
@@ -76,10 +78,11 @@ def occlusion(
     """Occlusion: the decrease of the target's logit if a part is masked (Zeiler and Fergus, 2014).
 
     Args:
-        unit: what is masked at a time: a token, a word (its tokens share the score), or a span of words. For
-            images, tokens are patches.
-        window: number of units masked together; None: 1, and 3 for spans. For images: patches per side.
-        stride: step from one window to the next; a unit in several windows gets their mean.
+        unit: ``token``, ``word`` (its tokens share the score) or ``span`` (several words). For images, every
+            unit is a patch.
+        window: number of units that are masked together; None: 3 for spans, otherwise 1. For images, the
+            number of patches per side.
+        stride: step from one window to the next. The score of a unit is the mean over its windows.
         by: the replacement: ``mask``, another baseline, or ``delete``.
 
     Raises:
@@ -88,18 +91,18 @@ def occlusion(
     if unit not in ("token", "word", "span"):
         raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")
     size = (3 if unit == "span" else 1) if window is None else window
-    chosen, unit_of = subject.hideable, units_of(subject, unit)
+    maskable, token_units = subject.maskable_indices, unit_indices(subject, unit)
     if subject.grid is not None:
         inside = windows(subject.grid, (size, size), (stride, stride))
         inside = inside.reshape(len(inside), -1)  # [M, P]
     else:
-        count = int(unit_of.max(initial=-1)) + 1
+        count = int(token_units.max(initial=-1)) + 1
         if count == 0:
             return Scores(np.zeros(len(subject)))
         inside = windows((count,), (min(size, count),), (stride,))  # [M, units]
-    hidden = np.zeros((len(inside), len(subject)), bool)
-    hidden[:, chosen] = inside[:, unit_of]
-    _, falls = drops(lambda keep: subject.logits(keep, by), hidden, target)
+    masked = np.zeros((len(inside), len(subject)), bool)
+    masked[:, maskable] = inside[:, token_units]
+    _, decreases = mean_decrease(lambda keep: subject.logits(keep, by), masked, target)
     scores = np.zeros(len(subject))
-    scores[chosen] = falls[chosen] / np.bincount(unit_of)[unit_of]
+    scores[maskable] = decreases[maskable] / np.bincount(token_units)[token_units]
     return Scores(scores, settings={"unit": unit, "window": size, "stride": stride, "by": by})

@@ -1,7 +1,8 @@
-"""HTML of explanations; texts, labels and tokens are escaped everywhere.
+"""HTML of explanations.
 
-``fragment`` is for notebooks: inline styles, no scripts. ``page`` is a self-contained file whose content
-security policy allows only the included style sheet and script.
+``fragment`` is for notebooks and has inline styles and no scripts. ``page`` is a self-contained file. Its
+content security policy allows only the included style sheet and script. All texts, labels and tokens are
+escaped.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.data.text_pairs import JOINT
-from glassformer.errors import BadValueError, OutputPathError
-from glassformer.explain.cross import cross_pictures
+from glassformer.explain.alignment import check_output_path
+from glassformer.explain.cross import cross_heatmaps
 from glassformer.explain.result import ABOUT, Result
 from glassformer.explain.view import certainty, inert, view_of
 from glassformer.finite import json_text
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-RANDOM = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
+SCORES_STROKE = 'stroke="rgb(214 140 30)" stroke-width="2"'
+RANDOM_STROKE = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
 
 
 def fragment(explanation: Result) -> str:
     """HTML for a notebook: the text with words highlighted by their scores, or the image."""
     e = explanation
     method = escape(e.method.replace("_", " "))
-    sure = "" if e.number else f" {certainty(e.probability)} %"
-    head = f"<b>{escape(str(e.label))}</b>{sure} &middot; {method}"
+    probability = "" if e.number else f" {certainty(e.probability)} %"
+    head = f"<b>{escape(str(e.label))}</b>{probability} &middot; {method}"
     if e.target is not None:
         head += f" for <b>{escape(str(e.target))}</b>"
     if e.of_target is not None:
@@ -44,33 +46,32 @@ def fragment(explanation: Result) -> str:
     if e.error is not None:
         head += f" &middot; error {e.error:.1e}"
     notes = "".join(f"<p>{escape(note)}</p>" for note in e.notes)
-    body = _picture(e) if e.image is not None else _words(e)
-    curves = trust_picture(e.trust) if e.trust is not None else ""
+    body = _image_html(e) if e.image is not None else _text_html(e)
+    curves = faithfulness_svg(e.trust) if e.trust is not None else ""
     return f'<div style="line-height:1.7;max-width:70ch"><div>{head}</div>{body}{notes}{curves}</div>'
 
 
-def trust_picture(trust: dict[str, Any]) -> str:
-    """The curves of ``faithfulness.trust`` as two SVGs: ordered by the scores solid, random orders dashed."""
+def faithfulness_svg(trust: dict[str, Any]) -> str:
+    """The curves of ``faithfulness.check_faithfulness`` as two SVGs.
+
+    The curve of the explanation is solid, the curve of random orders is dashed.
+    """
     low, high, quantity = 0.0, 1.0, "probability"
+    random = trust["random"]
     if trust.get("number"):
         quantity = "number"
-        every = [
-            y for own in (trust, trust["random"]) for name in ("deletion", "insertion") for y in own[name]
-        ]
-        low, high = min(every), max(every)
-    found = ""
+        values = [*trust["deletion"], *trust["insertion"], *random["deletion"], *random["insertion"]]
+        low, high = min(values), max(values)
+    svgs = ""
     for name, what in (("deletion", "first parts hidden"), ("insertion", "only first parts shown")):
         lines = ""
-        for values, pen in (
-            (trust["random"][name], RANDOM),
-            (trust[name], 'stroke="rgb(214 140 30)" stroke-width="2"'),
-        ):
+        for values, stroke in ((random[name], RANDOM_STROKE), (trust[name], SCORES_STROKE)):
             points = " ".join(
                 f"{24 + 180 * x:.1f},{104 - 88 * (y - low) / ((high - low) or 1.0):.1f}"
                 for x, y in zip(trust["shares"], values, strict=True)
             )
-            lines += f'<polyline points="{points}" fill="none" {pen}/>'
-        found += (
+            lines += f'<polyline points="{points}" fill="none" {stroke}/>'
+        svgs += (
             '<svg viewBox="0 0 230 122" width="230" role="img" font-size="10" fill="currentColor" '
             f'aria-label="The {quantity} in the {name} test ({what}), compared with {trust["draws"]} random '
             f'orders (dashed)">{lines}'
@@ -80,17 +81,15 @@ def trust_picture(trust: dict[str, Any]) -> str:
             f'<text x="20" y="106" text-anchor="end">{low:.3g}</text>'
             '<text x="24" y="118">0 %</text><text x="204" y="118" text-anchor="end">100 %</text></svg>'
         )
-    return found
+    return svgs
 
 
-def _words(e: Result) -> str:
+def _text_html(e: Result) -> str:
     highest = max(float(abs(e.scores).max()), 1e-12)
     parts, end = [], 0
     for token, (start, stop), score in zip(e.tokens, e.offsets, e.scores, strict=True):
-        if stop <= start:
-            continue  # special tokens are not part of the text
         start = max(start, end)  # tokens that are bytes of one character have the same offsets
-        if stop <= start:
+        if stop <= start:  # special tokens are not part of the text
             continue
         strength = abs(float(score)) / highest
         hue = "214 140 30" if score >= 0 else "60 110 200"
@@ -110,19 +109,18 @@ def _between(e: Result, start: int, stop: int) -> str:
     return text if e.sides is None else text.replace(JOINT, "<br>")
 
 
-def _picture(e: Result) -> str:
+def _image_html(e: Result) -> str:
     view = view_of(e, max_pairs=0)
     width, height = view.size
-    hues = {"h": "rgb(255 178 0)", "n": "rgb(60 110 200)"}
+    colors = {"h": "rgb(255 178 0)", "n": "rgb(60 110 200)"}  # positive and negative scores
     cells = "".join(
-        f'<rect x="{p.x:g}" y="{p.y:g}" width="{p.width:g}" height="{p.height:g}" fill="{hues[p.shade[0]]}" '
-        f'fill-opacity="{0.075 * int(p.shade[1:]):.3f}"/>'
+        f'<rect x="{p.x:g}" y="{p.y:g}" width="{p.width:g}" height="{p.height:g}" '
+        f'fill="{colors[p.shade[0]]}" fill-opacity="{0.075 * int(p.shade[1:]):.3f}"/>'
         for p in view.patches
     )
     return (
-        f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img"><image '
-        f'href="{view.picture}" '
-        f'width="{width}" height="{height}"/>{cells}</svg>'
+        f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img">'
+        f'<image href="{view.picture}" width="{width}" height="{height}"/>{cells}</svg>'
     )
 
 
@@ -150,10 +148,10 @@ def page(explanations: Sequence[Result], title: str = "") -> str:
             has_maps=has_maps,
             about=ABOUT,
             crossed=[
-                [(title, Markup(svg)) for title, svg in (cross_pictures(e.cross) if e.cross else [])]
+                [(title, Markup(svg)) for title, svg in (cross_heatmaps(e.cross) if e.cross else [])]
                 for e in explanations
             ],
-            curves=[Markup(trust_picture(e.trust)) if e.trust is not None else "" for e in explanations],
+            curves=[Markup(faithfulness_svg(e.trust)) if e.trust is not None else "" for e in explanations],
         )
     )
 
@@ -174,16 +172,16 @@ def environment(*folders: Path) -> Environment:
     """The Jinja environment for these folders; every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(folders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["inert"] = lambda value: inert(str(value))
-    made.filters["certainty"] = certainty
-    return made
+    jinja.filters["inert"] = lambda value: inert(str(value))
+    jinja.filters["certainty"] = certainty
+    return jinja
 
 
 def policy(css: str, script: str, *, pictures: bool = False) -> str:
@@ -193,8 +191,8 @@ def policy(css: str, script: str, *, pictures: bool = False) -> str:
         for text in (css, script)
     )
     images = " img-src data:;" if pictures else ""
-    ours = f"style-src {style}; script-src {code}"
-    return f"default-src 'none';{images} {ours}; base-uri 'none'; form-action 'none'"
+    allowed = f"style-src {style}; script-src {code}"
+    return f"default-src 'none';{images} {allowed}; base-uri 'none'; form-action 'none'"
 
 
 # --- the public result ----------------------------------------------------------------------------
@@ -205,17 +203,12 @@ class Explanation(Result):
     """The result of every attribution method; see ``Result`` for the fields."""
 
     def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (scores) or ``.html`` (a self-contained page, with attention maps if there are
-        any).
+        """Write ``.json`` (scores) or ``.html`` (a self-contained page, with attention maps if available).
 
         Raises:
             InputError: another extension, or the folder does not exist.
         """
-        path = Path(path)
-        if path.suffix.lower() not in (".json", ".html"):
-            raise BadValueError("not .json or .html", where=str(path), fix="End the name with one of them")
-        if not path.parent.is_dir():
-            raise OutputPathError("no such folder", where=str(path.parent), fix="Make it first")
+        path = check_output_path(path)
         if path.suffix.lower() == ".json":
             text = json_text(self.to_dict(), indent=2, ascii=True) + "\n"
         else:

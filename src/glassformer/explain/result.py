@@ -1,4 +1,4 @@
-"""``Result``: scores of an explanation, with the tokens or the image that they belong to."""
+"""Results of explanations: scores of tokens or patches."""
 
 from __future__ import annotations
 
@@ -31,63 +31,60 @@ class Tokens:
         return len(self.ids)
 
 
-def tokens_of(clf, text: str) -> Tokens:
-    """The tokens of a text or pair, by the cleaning, tokenizer and length limit of an estimator."""
+def tokenize(clf, text: str) -> Tokens:
+    """The tokens of a text or pair, with the cleaning, tokenizer and length limit of an estimator."""
     if isinstance(text, TextPair):
-        return _tokens_of_pair(clf, text)
-    shown = clean_text(text, clf.clean)
-    encoding = clf.tokenizer_.encode(shown, add_special_tokens=clf.add_special_tokens)
+        return _tokenize_pair(clf, text)
+    cleaned = clean_text(text, clf.clean)
+    encoding = clf.tokenizer_.encode(cleaned, add_special_tokens=clf.add_special_tokens)
     ids = clf.encode([text])[0].tolist()
-    kept = list(range(len(encoding.ids)))
-    if len(ids) < len(kept):  # truncation keeps the final special token
+    indices = list(range(len(encoding.ids)))
+    if len(ids) < len(indices):  # truncation keeps the final special token
         tail = sum(1 for m in reversed(encoding.special_tokens_mask) if m) - encoding.special_tokens_mask[0]
         tail = max(0, min(tail, 1))
-        kept = kept[: len(ids) - tail] + kept[len(kept) - tail :]
-    if not kept:  # a text without a known word counts as one unknown token
+        indices = indices[: len(ids) - tail] + indices[len(indices) - tail :]
+    if not indices:  # a text without a known word counts as one unknown token
         name = clf.tokenizer_.id_to_token(ids[0])
-        return Tokens(shown, [name], [(0, len(shown))], ids, np.zeros(1, int))
-    names = [encoding.tokens[i] for i in kept]
-    offsets = clean_offsets(shown, (encoding.offsets[i] for i in kept))
-    return Tokens(shown, names, offsets, ids, word_ids(encoding, kept, shown))
+        return Tokens(cleaned, [name], [(0, len(cleaned))], ids, np.zeros(1, int))
+    names = [encoding.tokens[i] for i in indices]
+    offsets = clean_offsets(cleaned, (encoding.offsets[i] for i in indices))
+    return Tokens(cleaned, names, offsets, ids, word_ids(encoding, indices, cleaned))
 
 
-def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
+def _tokenize_pair(clf, pair: TextPair) -> Tokens:
     """The tokens of a pair; offsets are in both texts joined by ``JOINT``."""
     first, second = cleaned_sides(pair, clf.clean)
     encoding = clf.tokenizer_.encode(first, second, add_special_tokens=clf.add_special_tokens)
     table = clf.encode([pair])
-    ids, shown, behind = table[0].tolist(), f"{first}{JOINT}{second}", len(first) + len(JOINT)
+    ids, joined, second_start = table[0].tolist(), f"{first}{JOINT}{second}", len(first) + len(JOINT)
     sides = np.array([-1 if side is None else side for side in encoding.sequence_ids], int)
-    kept = _rows_kept(sides, clf.max_length)
-    if ids != [encoding.ids[i] for i in kept]:  # no known word in both texts: one unknown token
-        names, alone = [clf.tokenizer_.id_to_token(ids[0])], np.zeros(1, int)
-        return Tokens(shown, names, [(0, len(shown))], ids, alone, alone, table.segments)
-    places = dict(zip(kept, range(len(kept)), strict=True))  # index in the encoding -> among kept tokens
-    words, offsets, count = np.full(len(ids), -1), [(0, 0)] * len(ids), 0
+    indices = _truncated_indices(sides, clf.max_length)
+    if ids != [encoding.ids[i] for i in indices]:  # no known word in both texts: one unknown token
+        names, zero = [clf.tokenizer_.id_to_token(ids[0])], np.zeros(1, int)
+        return Tokens(joined, names, [(0, len(joined))], ids, zero, zero, table.segments)
+    words, offsets, num_words = np.full(len(ids), -1), [(0, 0)] * len(ids), 0
     for side, text in enumerate((first, second)):
-        rows = [i for i in kept if sides[i] == side]
-        own = word_ids(encoding, rows, text)
-        words[[places[i] for i in rows]] = np.where(own >= 0, own + count, -1)
-        count += int(own.max(initial=-1)) + 1
-        for i, (start, stop) in zip(
-            rows, clean_offsets(text, (encoding.offsets[i] for i in rows)), strict=True
-        ):
-            offsets[places[i]] = (start + side * behind, stop + side * behind) if stop > start else (0, 0)
-    names = [encoding.tokens[i] for i in kept]
-    return Tokens(shown, names, offsets, ids, words, sides[kept], table.segments)
+        positions = [position for position, i in enumerate(indices) if sides[i] == side]
+        own = [indices[position] for position in positions]
+        side_words = word_ids(encoding, own, text)
+        words[positions] = np.where(side_words >= 0, side_words + num_words, -1)
+        num_words += int(side_words.max(initial=-1)) + 1
+        side_offsets = clean_offsets(text, (encoding.offsets[i] for i in own))
+        for position, (start, stop) in zip(positions, side_offsets, strict=True):
+            if stop > start:
+                offsets[position] = (start + side * second_start, stop + side * second_start)
+    names = [encoding.tokens[i] for i in indices]
+    return Tokens(joined, names, offsets, ids, words, sides[indices], table.segments)
 
 
-def _rows_kept(sides: np.ndarray, max_length: int) -> list[int]:
-    """Indices of the tokens of a pair after truncation."""
+def _truncated_indices(sides: np.ndarray, max_length: int) -> list[int]:
+    """Indices of the tokens of a pair that remain after truncation."""
     counts = [int((sides == side).sum()) for side in (0, 1)]
-    room = sides_kept(counts[0], counts[1], max_length - int((sides < 0).sum()))
-    seen, kept = [0, 0], []
-    for i, side in enumerate(sides.tolist()):
-        if side < 0 or seen[side] < room[side]:
-            kept.append(i)
-        if side >= 0:
-            seen[side] += 1
-    return kept
+    limits = sides_kept(counts[0], counts[1], max_length - int((sides < 0).sum()))
+    keep = sides < 0
+    for side, limit in enumerate(limits):
+        keep[np.flatnonzero(sides == side)[:limit]] = True
+    return np.flatnonzero(keep).tolist()
 
 
 def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -101,10 +98,12 @@ def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tupl
     return spans
 
 
-def per_word(scores: np.ndarray, words: np.ndarray) -> np.ndarray:
+def sum_by_word(scores: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Sums of the token scores ``[T]`` by word ``[W]``, without special tokens."""
-    chosen = words >= 0
-    return np.bincount(words[chosen], np.asarray(scores, np.float64)[chosen], minlength=int(words.max()) + 1)
+    in_word = words >= 0
+    return np.bincount(
+        words[in_word], np.asarray(scores, np.float64)[in_word], minlength=int(words.max()) + 1
+    )
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -170,11 +169,10 @@ class Result:
     reads: np.ndarray | None = None  # [T], the share of each output row in the pooled vector
     notes: list[str] = field(default_factory=list)
     name: str = ""  # file name of the input
-    trust: dict[str, Any] | None = None  # result of ``faithfulness.trust``, if requested
-
+    trust: dict[str, Any] | None = None  # result of ``faithfulness.check_faithfulness``, if requested
     word_ids: np.ndarray | None = None  # [T], the word of each token, -1 for special ones
     sides: np.ndarray | None = None  # [T] for pairs: 0 first text, 1 second text, -1 special tokens
-    target_probability: float | None = None  # of ``target``
+    target_probability: float | None = None  # probability of ``target``
     number: bool = False  # regression: ``label`` and ``probability`` are the predicted number
     cross: dict[str, Any] | None = None  # result of ``cross``, if requested
 
@@ -205,20 +203,19 @@ class Result:
         if numbers.max(initial=-1) < 0:
             return []
         spans = word_spans(numbers, self.offsets)
-        scores = per_word(self.scores, numbers)
+        scores = sum_by_word(self.scores, numbers)
         return [(self.text[a:b], float(s)) for (a, b), s in zip(spans, scores, strict=True)]
 
     def words_of(self, side: int) -> list[tuple[str, float]]:
-        """As ``words``, for one text of a pair: 0 the first, 1 the second."""
+        """As ``words``, for one text of a pair: 0 is the first text, 1 the second."""
         if self.sides is None:
             return self.words() if side == 0 else []
-        numbers = self.numbers
-        own = {int(w) for w, s in zip(numbers, self.sides, strict=True) if s == side and w >= 0}
-        return [word for number, word in enumerate(self.words()) if number in own]
+        side_words = {int(w) for w, s in zip(self.numbers, self.sides, strict=True) if s == side and w >= 0}
+        return [word for number, word in enumerate(self.words()) if number in side_words]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without maps and image."""
-        return {
+        values = {
             "text": self.text,
             "tokens": self.tokens,
             "offsets": [list(o) for o in self.offsets],
@@ -233,9 +230,9 @@ class Result:
             "notes": self.notes,
             "name": self.name,
             "trust": self.trust,
-        } | self._of_pairs()
-
-    def _of_pairs(self) -> dict[str, Any]:
-        """Additional values for pairs."""
-        values = {} if self.sides is None else {"sides": self.sides.tolist()}
-        return values | ({} if self.cross is None else {"cross": self.cross})
+        }
+        if self.sides is not None:
+            values["sides"] = self.sides.tolist()
+        if self.cross is not None:
+            values["cross"] = self.cross
+        return values

@@ -1,5 +1,6 @@
-"""Sanity checks of attribution methods: weight randomization, and stability under small changes of
-the input.
+"""Sanity checks of attribution methods.
+
+``randomization`` shuffles the weights of a model; ``stability`` makes small changes to its inputs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ LIMIT = 0.5  # mean rank correlation from which scores count as hardly changed
 # --- weight randomization -------------------------------------------------------------------------
 
 
-def stages(model: Any) -> list[tuple[str, list[nn.Module]]]:
-    """The parts of a model from output to input: head and pooling, then the layers, last one first."""
+def _stages(model: Any) -> list[tuple[str, list[nn.Module]]]:
+    """The parts of a model from output to input: head and pooling, then the layers in reverse order."""
     top = [m for m in (model.head, model.pooling, model.encoder.final_norm) if isinstance(m, nn.Module)]
     layers = list(model.encoder.layers)
     return [("head", top), *((f"layer {i + 1}", [layers[i]]) for i in reversed(range(len(layers))))]
@@ -38,7 +39,7 @@ def shuffled(model: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:
     """
     model = copy.deepcopy(model).eval()
     generator = torch.Generator().manual_seed(seed)
-    for name, modules in stages(model):
+    for name, modules in _stages(model):
         with torch.no_grad():
             for module in modules:
                 for p in module.parameters():
@@ -50,29 +51,28 @@ def shuffled(model: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:
 def randomization(
     subjects: Sequence[Subject], method: str, *, seed: int = 0, **options: Any
 ) -> list[dict[str, Any]]:
-    """Rank correlation of a method's scores with those under cumulatively shuffled weights.
+    """Rank correlation of the scores of the trained model with the scores under shuffled weights.
 
-    The subjects share one model. Each record has the last shuffled part, and the mean rank correlation with
-    the scores of the trained model over the tokens that may be masked, with its interval.
+    The subjects share one model. Weights are shuffled cumulatively. Each record has the last shuffled part
+    and the mean rank correlation over the tokens that may be masked, with its interval.
     """
-    before = [_flat(s, explain(s, method=method, maps=False, **options).scores) for s in subjects]
+
+    def flat_scores(subject: Subject) -> np.ndarray:
+        scores = explain(subject, method=method, maps=False, **options).scores
+        return scores.ravel() if subject.grid is not None else scores[subject.maskable_indices]
+
+    trained = [flat_scores(s) for s in subjects]
     records = []
     for name, model in shuffled(subjects[0].model, seed):
-        after = [
-            _flat(s, explain(s.under(model), method=method, maps=False, **options).scores) for s in subjects
-        ]
-        alike = np.array([spearman(a, b) for a, b in zip(before, after, strict=True)])
-        records.append({"down to": name, **summary(alike)})
+        randomized = [flat_scores(s.with_model(model)) for s in subjects]
+        correlations = np.array([spearman(a, b) for a, b in zip(trained, randomized, strict=True)])
+        records.append({"down to": name, **summary(correlations)})
     return records
 
 
 def passes(records: Sequence[dict[str, Any]]) -> bool:
     """Whether the scores with all weights shuffled differ from those of the trained model."""
     return abs(records[-1]["mean"]) < LIMIT
-
-
-def _flat(subject: Subject, scores: np.ndarray) -> np.ndarray:
-    return scores.ravel() if subject.grid is not None else scores[subject.hideable]
 
 
 # --- stability -------------------------------------------------------------------------------------
@@ -109,49 +109,47 @@ def synonyms() -> dict[str, str]:
 
 
 def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with one word replaced by a synonym, the word and the synonym; None if there is no synonym."""
-    known = synonyms()
-    matches = [m for m in re.finditer(r"[A-Za-z]+", text) if m[0].lower() in known]
+    """The text with one word replaced by a synonym, the word and the synonym; None without known words."""
+    synonym_of = synonyms()
+    matches = [m for m in re.finditer(r"[A-Za-z]+", text) if m[0].lower() in synonym_of]
     if not matches:
         return None
     match = matches[int(rng.integers(len(matches)))]
-    other = known[match[0].lower()]
-    other = other.capitalize() if match[0][0].isupper() else other
-    return text[: match.start()] + other + text[match.end() :], match[0], other
+    synonym = synonym_of[match[0].lower()]
+    synonym = synonym.capitalize() if match[0][0].isupper() else synonym
+    return text[: match.start()] + synonym + text[match.end() :], match[0], synonym
 
 
 def with_typo(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with two adjacent letters of a word swapped, the word and the typo; None if all
-    words are short.
-    """
+    """The text with two adjacent letters of a word swapped, the word and the typo; None for short words."""
     matches = [m for m in re.finditer(r"[A-Za-z]{4,}", text) if len(set(m[0][1:-1])) > 1]
     if not matches:
         return None
     match = matches[int(rng.integers(len(matches)))]
     word = match[0]
-    places = [i for i in range(1, len(word) - 2) if word[i] != word[i + 1]]
-    i = places[int(rng.integers(len(places)))]
-    other = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
-    return text[: match.start()] + other + text[match.end() :], word, other
+    positions = [i for i in range(1, len(word) - 2) if word[i] != word[i + 1]]
+    i = positions[int(rng.integers(len(positions)))]
+    typo = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+    return text[: match.start()] + typo + text[match.end() :], word, typo
 
 
-def with_brightness(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
-    """An image ``[height, width, channels]`` uint8, a fifth darker or brighter, with a description."""
+def with_brightness(image: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
+    """An image ``[height, width, channels]`` uint8, 20 % darker or brighter, with a description."""
     factor = float(rng.choice((0.8, 1.2)))
-    return np.clip(np.rint(picture * factor), 0, 255).astype(np.uint8), "brightness", f"{factor:g}"
+    return np.clip(np.rint(image * factor), 0, 255).astype(np.uint8), "brightness", f"{factor:g}"
 
 
-def with_crop(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
+def with_crop(image: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
     """An image cropped at random to 15/16 of its sides and resized to the full size, with a description."""
     from PIL import Image
 
-    height, width, channels = picture.shape
+    height, width, channels = image.shape
     rows, columns = (max(1, min(side - 1, side * 15 // 16)) for side in (height, width))
     top, left = int(rng.integers(height - rows + 1)), int(rng.integers(width - columns + 1))
-    part = picture[top : top + rows, left : left + columns]
-    plain = part[:, :, 0] if channels == 1 else part
-    back = np.asarray(Image.fromarray(plain).resize((width, height), Image.Resampling.BILINEAR))
-    return back.reshape(picture.shape), "crop", f"{rows} x {columns} at {top}, {left}"
+    crop = image[top : top + rows, left : left + columns]
+    crop = crop[:, :, 0] if channels == 1 else crop
+    resized = np.asarray(Image.fromarray(crop).resize((width, height), Image.Resampling.BILINEAR))
+    return resized.reshape(image.shape), "crop", f"{rows} x {columns} at {top}, {left}"
 
 
 def stability(
@@ -166,57 +164,55 @@ def stability(
 ) -> dict[str, Any]:
     """Rank correlation of the scores before and after a small change of the input that keeps its meaning.
 
-    For texts one word is changed, and the scores of the other words are compared. Texts that cannot be
-    changed, whose number of words changes, or with fewer than three other words are skipped. For images the
+    For texts one word is changed, and the scores of the unchanged words are compared. Texts without a known
+    word, with fewer than three unchanged words, or with a changed number of words are skipped. For images the
     scores of patches are compared by position, after the model's resizing.
 
     Args:
-        change: the change; by default ``with_synonym`` for texts and ``with_crop`` for images; others are
-            ``with_typo`` and ``with_brightness``.
+        change: the change; None: ``with_synonym`` for texts, ``with_crop`` for images. ``with_typo`` and
+            ``with_brightness`` are alternatives.
 
     Returns:
         ``correlation`` (mean, 95 % interval, n), ``label_kept`` (share of inputs with the same prediction),
-        and ``correlation_label_kept`` over those.
+        and ``correlation_label_kept``, the correlation over inputs with the same prediction.
     """
     rng = np.random.default_rng(seed)
     change = change or (with_crop if clf.inputs.has_images else with_synonym)
-    alike: list[float] = []
-    kept: list[bool] = []
-    for one_input in inputs:
-        whole = one_input
+    results: list[tuple[float, bool]] = []
+    for original in inputs:
         if clf.inputs.has_images:
-            whole = np.moveaxis(clf.pixels(one_input), 0, -1)  # uint8 at the model's size
-        changed = change(whole, rng)
+            original = np.moveaxis(clf.pixels(original), 0, -1)  # uint8 at the model's size
+        changed = change(original, rng)
         if changed is not None:
-            one = _alike(clf, whole, changed[0], method, options)
-            if one is not None:
-                alike.append(one[0])
-                kept.append(one[1])
+            result = _compare_scores(clf, original, changed[0], method, options)
+            if result is not None:
+                results.append(result)
         if progress is not None:
             progress(1)
-    values, same = np.array(alike), np.array(kept, bool)
-    if not len(values):
+    if not results:
         return {"correlation": None, "label_kept": None, "correlation_label_kept": None}
+    correlations, has_same_label = (np.array(values) for values in zip(*results, strict=True))
     return {
-        "correlation": summary(values),
-        "label_kept": summary(same.astype(float)),
-        "correlation_label_kept": summary(values[same]) if same.any() else None,
+        "correlation": summary(correlations),
+        "label_kept": summary(has_same_label.astype(float)),
+        "correlation_label_kept": summary(correlations[has_same_label]) if has_same_label.any() else None,
     }
 
 
-def _alike(
-    clf: Any, whole: Any, other: Any, method: str, options: dict[str, Any]
+def _compare_scores(
+    clf: Any, original: Any, changed: Any, method: str, options: dict[str, Any]
 ) -> tuple[float, bool] | None:
     """Rank correlation over the common words or patches, and whether the label is the same; None: skipped."""
-    first = explain_input(clf, whole, method=method, maps=False, **options)
+    first = explain_input(clf, original, method=method, maps=False, **options)
     target = {} if first.target is None else {"target": first.target}
-    second = explain_input(clf, other, method=method, maps=False, **target, **options)
+    second = explain_input(clf, changed, method=method, maps=False, **target, **options)
+    has_same_label = bool(first.label == second.label)
     if first.image is not None:
-        return spearman(first.scores.ravel(), second.scores.ravel()), first.label == second.label
+        return spearman(first.scores.ravel(), second.scores.ravel()), has_same_label
     a, b = first.words(), second.words()
-    same = [i for i in range(min(len(a), len(b))) if a[i][0] == b[i][0]]
-    if len(a) != len(b) or len(same) < 3:
+    if len(a) != len(b):
         return None
-    return spearman(
-        np.array([a[i][1] for i in same]), np.array([b[i][1] for i in same])
-    ), first.label == second.label
+    common = [(x, y) for (word, x), (other, y) in zip(a, b, strict=True) if word == other]
+    if len(common) < 3:
+        return None
+    return spearman(*np.array(common).T), has_same_label

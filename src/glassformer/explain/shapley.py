@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from glassformer.errors import InputError
-from glassformer.explain.occlusion import units_of
+from glassformer.explain.occlusion import unit_indices
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import Subject
 
@@ -27,9 +27,9 @@ def shapley(
     to ``y(input) - y(all masked)`` and need ``2 pairs (units - 1) + 2`` variants of the input.
 
     Args:
-        unit: a token, or a word, whose tokens share its score. For images, tokens are patches.
+        unit: ``token``, or ``word`` (its tokens share the score). For images, every unit is a patch.
         pairs: number of random permutations, each with its reverse.
-        by: replacement of masked parts: ``mask``, another baseline, or ``delete``.
+        by: replacement of masked units: ``mask``, another baseline, or ``delete``.
         seed: random seed of the permutations.
 
     Raises:
@@ -41,8 +41,8 @@ def shapley(
         raise InputError(f"{pairs} pairs of orders", where="shapley", fix="Give 1 or more")
     if seed < 0:
         raise InputError(f"seed {seed}", where="shapley", fix="Give 0 or more")
-    chosen, unit_of = subject.hideable, units_of(subject, unit)
-    count, scores = int(unit_of.max(initial=-1)) + 1, np.zeros(len(subject))
+    maskable, token_units = subject.maskable_indices, unit_indices(subject, unit)
+    count, scores = int(token_units.max(initial=-1)) + 1, np.zeros(len(subject))
     if count == 0:
         return Scores(scores)
     rng = np.random.default_rng(seed)
@@ -50,11 +50,11 @@ def shapley(
     ranks = np.argsort(orders, axis=1)  # [2 pairs, units]: when a unit is shown
     shown = ranks[:, None, :] < np.arange(count + 1)[:, None]  # [2 pairs, units + 1, units]
     keep = np.zeros((shown[..., 0].size, len(subject)), bool)
-    keep[:, chosen] = shown.reshape(-1, count)[:, unit_of]
+    keep[:, maskable] = shown.reshape(-1, count)[:, token_units]
     distinct, back = np.unique(keep, axis=0, return_inverse=True)
     logits = subject.logits(distinct, by)[:, target][back.reshape(-1)].reshape(shown.shape[:2])
-    rises = np.take_along_axis(np.diff(logits, axis=1), ranks, 1)  # [2 pairs, units]
-    scores[chosen] = (rises.mean(0) / np.bincount(unit_of))[unit_of]
+    increases = np.take_along_axis(np.diff(logits, axis=1), ranks, 1)  # [2 pairs, units]
+    scores[maskable] = (increases.mean(0) / np.bincount(token_units))[token_units]
     return Scores(
         scores, settings={"unit": unit, "pairs": pairs, "by": by, "seed": seed, "variants": len(distinct)}
     )

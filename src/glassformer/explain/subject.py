@@ -1,7 +1,6 @@
-"""``Subject``: one input for all attribution methods, with its model, embeddings and baselines.
+"""Inputs of attribution methods.
 
-Texts and images differ only in how a ``Subject`` is created: from tokens with offsets, or from patches on a
-grid.
+A ``Subject`` is one text or image with its model, embeddings and baselines.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from glassformer.config import nearest
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
-from glassformer.explain.result import tokens_of
+from glassformer.explain.result import tokenize
 from glassformer.finite import finite
 from glassformer.models.backbone import ModelOutput
 from glassformer.nn.pairs import PairPooling
@@ -47,15 +46,19 @@ class Subject:
     Args:
         model: in eval mode, with ``encoder`` and ``run_rows``; used for gradients and attention maps.
         rows: ``[T, D]``, the input of the encoder.
-        baselines: name -> function that returns replacement rows ``[T, D]`` for masked tokens; special tokens
-            are kept.
-        words: ``[T]`` the word of each token, or the number of each patch; -1: never masked ([CLS], [SEP]).
-        classes, target: the labels, and the number of the predicted one.
+        baselines: name -> function that returns replacement rows ``[T, D]`` for masked tokens. The rows of
+            special tokens are unchanged.
+        words: ``[T]`` the word of each token, or the index of each patch; -1: never masked ([CLS], [SEP]).
+        classes, target: the labels, and the index of the predicted label.
         probabilities: ``[C]``.
         shown: fields of ``Explanation`` about the input (text, tokens, offsets, or image).
         grid: rows and columns of patches; None for text.
+        temperature: the classifier's calibration temperature.
+        predictor: model that predicts masked variants, such as a faster bf16 copy; None: ``model``.
+        to_probabilities: function that converts logits to probabilities; None: a softmax.
         lengths: lengths of the texts that a bi-encoder encodes separately; (): a single text.
-        judge: model that predicts masked variants; None: ``model``. A bf16 copy is faster on some machines.
+        scale: for regression, about the standard deviation of the target; None for labels.
+        operators: ways of masking for tests of faithfulness.
     """
 
     model: nn.Module
@@ -68,11 +71,11 @@ class Subject:
     shown: dict[str, Any] = field(default_factory=dict)
     grid: tuple[int, int] | None = None
     temperature: Any = 1.0
-    judge: nn.Module | None = None
-    to_probabilities: Callable[[np.ndarray], np.ndarray] | None = None  # None: a softmax
+    predictor: nn.Module | None = None
+    to_probabilities: Callable[[np.ndarray], np.ndarray] | None = None
     lengths: tuple[int, ...] = ()
-    spread: float | None = None  # regression: about the standard deviation of the target; None: labels
-    operators: tuple[str, ...] = ("mask",)  # ways of masking for tests of faithfulness
+    scale: float | None = None
+    operators: tuple[str, ...] = ("mask",)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -87,7 +90,7 @@ class Subject:
         return Packing(self.parts * count, self.rows.device)
 
     @property
-    def hideable(self) -> np.ndarray:
+    def maskable_indices(self) -> np.ndarray:
         """Indices of the tokens that may be masked, in order."""
         return np.flatnonzero(self.words >= 0)
 
@@ -107,29 +110,29 @@ class Subject:
 
         Args:
             keep: ``[M, T]`` boolean, False at masked tokens; special tokens are always kept.
-            by: ``"delete"`` removes the rows (the others keep their positions); the name of a baseline
-                replaces them.
+            by: ``"delete"`` removes the rows of masked tokens, and the remaining rows keep their positions.
+                The name of a baseline replaces the rows.
         """
         keep = np.asarray(keep, bool) | (self.words < 0)
-        model = self.judge or self.model
-        instead = None if by == "delete" else self.baseline(by)
+        model = self.predictor or self.model
+        replacement = None if by == "delete" else self.baseline(by)
         out = []
         per_batch = max(1, BATCH_TOKENS // len(self))
         with torch.inference_mode():
             for start in range(0, len(keep), per_batch):
                 part = torch.from_numpy(keep[start : start + per_batch]).to(self.rows.device)  # [m, T]
-                if instead is None:
+                if replacement is None:
                     part[:, 0] |= ~part.any(1)  # a sequence has at least one row
                     rows = self.rows.expand(len(part), -1, -1)[part]  # [N, D]
-                    kept = torch.stack([own.sum(1) for own in part.split(self.parts, 1)], 1)
-                    packing = Packing(tuple(kept.flatten().tolist()), rows.device)
+                    lengths = torch.stack([text.sum(1) for text in part.split(self.parts, 1)], 1)
+                    packing = Packing(tuple(lengths.flatten().tolist()), rows.device)
                 else:
-                    rows = torch.where(part[:, :, None], self.rows, instead).flatten(0, 1)  # [m*T, D]
+                    rows = torch.where(part[:, :, None], self.rows, replacement).flatten(0, 1)  # [m*T, D]
                     packing = self.packing(len(part))
                 out.append(run_rows(model, rows, packing).logits)
         return torch.cat(out).double().cpu().numpy()
 
-    def chance(self, logits: np.ndarray) -> np.ndarray:
+    def logits_to_probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Logits ``[M, C]`` as probabilities, calibrated like those of the classifier."""
         if self.to_probabilities is not None:
             return self.to_probabilities(logits)
@@ -137,40 +140,42 @@ class Subject:
         exp = np.exp(scaled - scaled.max(1, keepdims=True))
         return exp / exp.sum(1, keepdims=True)
 
-    def under(self, model: nn.Module) -> Subject:
-        """A copy with another model of the same shape, for the same label."""
-        return replace(self, model=model, judge=None)
+    def with_model(self, model: nn.Module) -> Subject:
+        """A copy with another model of the same architecture, for the same label."""
+        return replace(self, model=model, predictor=None)
 
 
-def model_of(clf: Any) -> Any:
-    """The fitted model; a copy if its weights were created in ``torch.inference_mode`` and so have no
-    gradients."""
+def differentiable_model(clf: Any) -> Any:
+    """The fitted model; a copy if its weights were created in ``torch.inference_mode``.
+
+    Such weights cannot have gradients.
+    """
     model = clf.model_.eval()
     return copy.deepcopy(model) if any(w.is_inference() for w in model.parameters()) else model
 
 
-class ReadRows(nn.Module):
-    """A stand-in for a pooling that reads some rows of each sequence."""
+class SelectedRows(nn.Module):
+    """The pooling of a model that reads some rows of each sequence."""
 
     def __init__(self, rows: Sequence[int]):
         super().__init__()
         self.rows = list(rows)
 
 
-class OutputsAt(nn.Module):
+class SingleOutputModel(nn.Module):
     """Wraps a token-level model as one with a single output per sequence.
 
     Args:
         positions: the tokens in each sequence whose outputs are read.
         length: length of every sequence.
-        chosen: outputs ``[N, C]`` and indices of the sequences' first tokens ``[B]`` -> logits ``[B, C]``.
+        select: outputs ``[N, C]`` and indices of the sequences' first tokens ``[B]`` -> logits ``[B, C]``.
     """
 
     def __init__(
-        self, model: Any, positions: Sequence[int], length: int, chosen: Callable[[Tensor, Tensor], Tensor]
+        self, model: Any, positions: Sequence[int], length: int, select: Callable[[Tensor, Tensor], Tensor]
     ):
         super().__init__()
-        self.model, self.pooling, self.length, self.chosen = model, ReadRows(positions), length, chosen
+        self.model, self.pooling, self.length, self.select = model, SelectedRows(positions), length, select
         self.encoder, self.config = model.encoder, model.config
         self.has_attention = getattr(model, "has_attention", True)
 
@@ -183,14 +188,14 @@ class OutputsAt(nn.Module):
         if set(packing.lengths) != {self.length}:
             what = "a word, or an answer, whose text lacks tokens has no place in it"
             raise InputError(what, where="explain", fix="Hide tokens with by=mask, not by=delete")
-        return self._chosen(self.model.run_rows(x, packing, trace), packing)
+        return self._select(self.model.run_rows(x, packing, trace), packing)
 
-    def answer(self, states: Tensor, packing: Packing) -> ModelOutput:
+    def apply_heads(self, states: Tensor, packing: Packing) -> ModelOutput:
         """Logits ``[B, C]`` of states ``[N, D]``."""
-        return self._chosen(self.model.apply_heads(states, packing), packing)
+        return self._select(self.model.apply_heads(states, packing), packing)
 
-    def _chosen(self, out: ModelOutput, packing: Packing) -> ModelOutput:
-        out.logits = self.chosen(out.logits, packing.first_rows)  # type: ignore[arg-type]  # there is a head
+    def _select(self, out: ModelOutput, packing: Packing) -> ModelOutput:
+        out.logits = self.select(out.logits, packing.first_rows)  # type: ignore[arg-type]  # there is a head
         return out
 
 
@@ -201,29 +206,27 @@ def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = N
 
 
 def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """Attention weights of all layers ``[L, H, T, T]``, and the share of each output row in the
-    pooled vector.
-    """
+    """Attention weights of all layers ``[L, H, T, T]``, and the ``pooling_weights`` ``[T]``."""
     with torch.inference_mode():
         out = run_rows(subject.model, subject.rows, subject.packing(), Trace(attentions=True))
-        reads = rows_read(subject.model.pooling, out, len(subject))
+        reads = pooling_weights(subject.model.pooling, out, len(subject))
     assert out.trace is not None
-    return np.stack([whole_map(layer).float().cpu().numpy() for layer in out.trace.attentions]), reads
+    return np.stack([join_maps(layer).float().cpu().numpy() for layer in out.trace.attentions]), reads
 
 
-def whole_map(maps: Sequence[Tensor]) -> Tensor:
-    """Attention maps ``[H, T_i, T_i]`` of separately encoded texts as one block-diagonal map ``[H,
-    T, T]``.
-    """
+def join_maps(maps: Sequence[Tensor]) -> Tensor:
+    """Join attention maps ``[H, T_i, T_i]`` of separately encoded texts to one block-diagonal map."""
     if len(maps) == 1:
         return maps[0]
     return torch.stack([torch.block_diag(*heads) for heads in zip(*maps, strict=True)])
 
 
-def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
-    """The share of each row in the pooled vector, ``[T]``."""
+def pooling_weights(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
+    """The share of each output row of the encoder in the pooled vector, ``[T]``."""
     if isinstance(pooling, PairPooling):  # both texts have the same share
-        return np.concatenate([rows_read(pooling.text_pooling, out, n) for n in out.packing.lengths]) / 2
+        return (
+            np.concatenate([pooling_weights(pooling.text_pooling, out, n) for n in out.packing.lengths]) / 2
+        )
     weights = np.full(length, 1.0 / length)
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
@@ -234,10 +237,10 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
         weights[0] += first
     elif isinstance(pooling, FirstTwoPooling):
         weights[:2], weights[2:] = 0.5, 0.0
-    elif isinstance(pooling, ReadRows):  # one word of a sentence, or two ends of a span
-        read = np.unique(pooling.rows)
+    elif isinstance(pooling, SelectedRows):  # one word of a sentence, or both ends of a span
+        rows = np.unique(pooling.rows)
         weights[:] = 0.0
-        weights[read] = 1.0 / len(read)
+        weights[rows] = 1.0 / len(rows)
     elif isinstance(pooling, AttentionPooling) and out.states is not None:
         weights = torch.softmax(pooling.score(out.states.float()).squeeze(1), 0).cpu().numpy()
     elif isinstance(pooling, MultiHeadPooling) and out.states is not None:
@@ -246,8 +249,8 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     return weights
 
 
-def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
-    """Probabilities ``[C]`` of one input, the number of the label to explain, and the label itself."""
+def _predict_target(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
+    """Probabilities ``[C]`` of one input, the index of the label to explain, and the label itself."""
     finite(logits, "logits")
     if not clf.kind_.single_label:
         probabilities = clf.chances(logits[None].double().cpu().numpy())[0]
@@ -263,54 +266,66 @@ def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
 Baselines = dict[str, Callable[[], Tensor]]
 
 
-def token_rows(
+def embed_tokens(
     clf: Any, model: Any, ids: np.ndarray, words: np.ndarray, segments: np.ndarray | None
 ) -> tuple[Tensor, Baselines]:
     """Embeddings ``[T, D]`` of the tokens of one sequence, and its baselines.
 
-    The baselines replace every token except special ones, with its position embedding kept: ``mask`` by the
-    mask token (or the unknown token if there is none), ``unknown`` by the unknown token, ``pad`` by padding,
-    ``random`` by random tokens. ``zero`` replaces embeddings by zeros.
+    Baselines replace every token except special tokens, and keep the position embeddings. ``mask`` uses the
+    mask token, or the unknown token if the tokenizer has no mask token. ``unknown`` uses the unknown token,
+    ``pad`` the padding token, and ``random`` random tokens. ``zero`` replaces embeddings by zeros.
     """
     device = next(model.parameters()).device
     packing = Packing.uniform(1, len(ids), device)
-    own = torch.from_numpy(np.asarray(ids, np.int64)).to(device)
-    kinds = None if segments is None else torch.from_numpy(np.asarray(segments, np.int64)).to(device)
+    original = torch.from_numpy(np.asarray(ids, np.int64)).to(device)
+    types = None if segments is None else torch.from_numpy(np.asarray(segments, np.int64)).to(device)
     special = torch.from_numpy(words < 0).to(device)
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            return model.embed(ids, packing, kinds)[0].float()  # [T, D]
+            return model.embed(ids, packing, types)[0].float()  # [T, D]
 
-    rows, known = embed(own), Vocabulary.of(clf.tokenizer_)
-    hiding = {"mask": known.unk if known.mask is None else known.mask, "unknown": known.unk, "pad": known.pad}
+    rows, vocab = embed(original), Vocabulary.of(clf.tokenizer_)
+    substitutes = {
+        "mask": vocab.unk if vocab.mask is None else vocab.mask,
+        "unknown": vocab.unk,
+        "pad": vocab.pad,
+    }
     baselines: Baselines = {
-        name: lambda token=token: embed(torch.where(special, own, token))
-        for name, token in hiding.items()
+        name: lambda token=token: embed(torch.where(special, original, token))
+        for name, token in substitutes.items()
         if token is not None
     }
-    baselines["random"] = lambda: embed(torch.where(special, own, _random_pieces(clf, len(ids)).to(device)))
-    return rows, baselines | {"zero": lambda: torch.where(special[:, None], rows, 0.0)}
+    baselines["random"] = lambda: embed(
+        torch.where(special, original, _random_tokens(clf, len(ids)).to(device))
+    )
+    baselines["zero"] = lambda: torch.where(special[:, None], rows, 0.0)
+    return rows, baselines
 
 
-def _random_pieces(clf: Any, count: int) -> Tensor:
+def _random_tokens(clf: Any, count: int) -> Tensor:
     """``count`` random token ids without special tokens, the same in each call."""
-    usual = np.flatnonzero(~Vocabulary.of(clf.tokenizer_).special(clf.tokenizer_))
+    regular = np.flatnonzero(~Vocabulary.of(clf.tokenizer_).special(clf.tokenizer_))
     return torch.from_numpy(
-        np.random.default_rng(0).choice(usual, count) if len(usual) else np.zeros(count, int)
+        np.random.default_rng(0).choice(regular, count) if len(regular) else np.zeros(count, int)
     )
 
 
-def text_operators(clf: Any, *, delete: bool = True) -> tuple[str, ...]:
+def masking_operators(clf: Any, *, delete: bool = True) -> tuple[str, ...]:
     """The ways of masking that differ for a tokenizer; ``delete``: whether tokens may be deleted."""
-    known = Vocabulary.of(clf.tokenizer_)
-    unknown = known.mask is not None and known.unk is not None  # else it is the mask
-    hides = known.mask is not None or known.unk is not None
-    return (*(["mask"] * hides), *(["delete"] * delete), *(["unknown"] * unknown), "random")
+    vocab = Vocabulary.of(clf.tokenizer_)
+    has_mask, has_unknown = vocab.mask is not None, vocab.unk is not None
+    available = {
+        "mask": has_mask or has_unknown,
+        "delete": delete,
+        "unknown": has_mask and has_unknown,  # without a mask token, "mask" uses the unknown token
+        "random": True,
+    }
+    return tuple(name for name, is_available in available.items() if is_available)
 
 
-def logits_of(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
-    """Logits ``[C]`` of one input from its embeddings ``[T, D]``; ``lengths``: see ``Subject``."""
+def compute_logits(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
+    """Logits ``[C]`` of one input from its embeddings ``[T, D]``; see ``Subject`` for ``lengths``."""
     with torch.inference_mode():
         logits = run_rows(model, rows, Packing(lengths or (len(rows),), rows.device)).logits
     assert logits is not None
@@ -318,16 +333,16 @@ def logits_of(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor
 
 
 @computes_gradients
-def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
+def text_subject(clf: Any, text: str) -> Subject:
     """The ``Subject`` of a text for a fitted classifier or regressor."""
-    tokens = tokens_of(clf, text)
-    model = model_of(clf)
-    rows, baselines = token_rows(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
+    tokens = tokenize(clf, text)
+    model = differentiable_model(clf)
+    rows, baselines = embed_tokens(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
     lengths = ()
     if getattr(model.config, "sides", None) and tokens.segments is not None:
         second = int(tokens.segments.sum())
         lengths = len(tokens) - second, second
-    probabilities, target, label = _answered(clf, logits_of(model, rows, lengths))
+    probabilities, target, label = _predict_target(clf, compute_logits(model, rows, lengths))
     classes = clf.classes_.tolist()
     return Subject(
         model,
@@ -338,11 +353,10 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         target,
         probabilities,
         temperature=clf.temperature_,
-        judge=judge,
         to_probabilities=None if clf.kind_.single_label else clf.chances,
         lengths=lengths,
-        spread=spread_of(clf, label),
-        operators=text_operators(clf),
+        scale=target_scale(clf, label),
+        operators=masking_operators(clf),
         shown={
             "text": tokens.text,
             "tokens": tokens.names,
@@ -350,21 +364,21 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
             "word_ids": tokens.words,
             "label": label,
             "number": not clf.kind_.labels_given,
-            "notes": [*several_said(clf, probabilities), *_unread(clf, text)],
+            "notes": [*prediction_notes(clf, probabilities), *_truncation_notes(clf, text)],
             **({} if tokens.sides is None else {"sides": tokens.sides}),
         },
     )
 
 
-def several_said(clf: Any, probabilities: np.ndarray) -> list[str]:
-    """A note on all predicted labels (multi-label), or on abstention."""
+def prediction_notes(clf: Any, probabilities: np.ndarray) -> list[str]:
+    """A note with all predicted labels for multi-label classifiers, or a note that the model abstains."""
     if hasattr(clf, "abstains") and clf.abstains(probabilities[None])[0]:
         return [f"no label is given: its probability is below {clf.abstain_below_:g}"]
     return [f"labels given: {clf.decide(probabilities[None])[0]}"] if clf.kind_.is_multilabel else []
 
 
-def _unread(clf: Any, text: str) -> list[str]:
-    """A note if only a part of a text is explained."""
+def _truncation_notes(clf: Any, text: str) -> list[str]:
+    """A note if only the beginning of a text is explained."""
     if not clf.encode([text]).truncated[0]:
         return []
     if clf.long_texts == "cut" or isinstance(text, TextPair):
@@ -378,7 +392,7 @@ def _unread(clf: Any, text: str) -> list[str]:
 # --- images -------------------------------------------------------------------------------------
 
 
-def spread_of(clf: Any, label: Any) -> float | None:
+def target_scale(clf: Any, label: Any) -> float | None:
     """For regressors, the scale of differences between numbers near ``label``; None for classifiers."""
     kind = clf.kind_
     if kind.labels_given:
@@ -387,16 +401,16 @@ def spread_of(clf: Any, label: Any) -> float | None:
 
 
 @computes_gradients
-def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
+def image_subject(clf: Any, image: Any) -> Subject:
     """The ``Subject`` of an image for a fitted image classifier.
 
-    Baselines, with position embeddings kept: ``mask`` is the mean color of the transform, ``mean`` the mean
+    Baselines keep the position embeddings. ``mask`` is the mean color of the transform, ``mean`` the mean
     color of the image, ``blur`` the image reduced to a 4 x 4 grid, ``shuffle`` the patches in random order.
     ``zero`` replaces embeddings by zeros.
     """
-    model = model_of(clf)
+    model = differentiable_model(clf)
     device = next(model.parameters()).device
-    pixels = np.array(clf.pixels(picture))  # [C, height, width] uint8, of its own
+    pixels = np.array(clf.pixels(image))  # [C, height, width] uint8, a copy
     values = clf.transform_.normalize(torch.from_numpy(pixels)[None].to(device))
     height, width = (int(size) for size in model.config.embedding.patch_size)
     grid = (pixels.shape[1] // height, pixels.shape[2] // width)
@@ -406,13 +420,13 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
             return model.embed(values)[0].float()  # [T, D]
 
     rows = embed(values)
-    fixed = len(rows) - grid[0] * grid[1]  # [CLS] and the like come first
-    words = np.concatenate([np.full(fixed, -1), np.arange(grid[0] * grid[1])])
+    num_special = len(rows) - grid[0] * grid[1]  # [CLS] and register tokens precede the patches
+    words = np.concatenate([np.full(num_special, -1), np.arange(grid[0] * grid[1])])
     special = torch.from_numpy(words < 0).to(device)
-    probabilities, target, label = _answered(clf, logits_of(model, rows))
+    probabilities, target, label = _predict_target(clf, compute_logits(model, rows))
     classes = clf.classes_.tolist()
-    seen = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # what lies in patches
-    image = np.ascontiguousarray(np.repeat(seen, 3, 2) if seen.shape[2] == 1 else seen[:, :, :3])
+    patched = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # without partial patches
+    shown = np.ascontiguousarray(np.repeat(patched, 3, 2) if patched.shape[2] == 1 else patched[:, :, :3])
     return Subject(
         model,
         rows,
@@ -429,18 +443,17 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         probabilities,
         grid=grid,
         temperature=clf.temperature_,
-        judge=judge,
         to_probabilities=None if clf.kind_.single_label else clf.chances,
-        spread=spread_of(clf, label),
+        scale=target_scale(clf, label),
         operators=("mask", "mean", "blur", "shuffle"),
         shown={
             "text": "",
             "tokens": [],
             "offsets": [],
-            "image": image,
+            "image": shown,
             "label": label,
             "number": not clf.kind_.labels_given,
-            "notes": several_said(clf, probabilities),
+            "notes": prediction_notes(clf, probabilities),
         },
     )
 

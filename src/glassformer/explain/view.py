@@ -1,7 +1,7 @@
-"""Attention maps prepared for a page: by word instead of token, as bytes instead of floats.
+"""Attention maps and scores for HTML pages.
 
-The units of a view are words and special tokens, or the patches of an image. Rows of the tokens of a word are
-averaged and columns added, so that rows still sum to 1.
+The units of a view are words and special tokens, or the patches of an image. The rows of a word's tokens are
+averaged and their columns are added, so that rows still sum to 1. Maps are encoded as bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glassformer.explain.result import Result, word_spans
 
 LEVELS = 10  # number of shades
 MAX_PAIRS = 2_000_000  # maximum number of characters of encoded maps per input
-THIN = "\u202f"
+THIN_SPACE = "\u202f"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Piece:
 
     before: str
     text: str
-    shade: str  # "h1" ... "h10" speaks for, "n1" ... "n10" against, "h0" neither
+    shade: str  # "h1" to "h10": positive, "n1" to "n10": negative, "h0": zero
     special: bool = False
 
 
@@ -46,14 +46,14 @@ class Patch:
 
 @dataclass(frozen=True)
 class View:
-    """One input with the first view, and the data of further views for the script."""
+    """One input as it is first displayed, and the data from which the script computes other displays."""
 
     label: str
     predicted: str
     probability: float
     pieces: list[Piece]
-    unread: str  # truncated text
-    caption: str  # description of the first view in numbers
+    unread: str  # the truncated end of the text
+    caption: str  # the displayed numbers in short
     data: dict[str, Any]  # for the script; contains no user text
     patches: list[Patch] = field(default_factory=list)
     picture: str = ""  # data URL
@@ -66,14 +66,14 @@ class Numbers:
 
     Args:
         rows: ``[L, H, T]`` attention from the pooled positions in each layer and head; L = 0: unknown.
-        rollout_row: ``[T]`` rollout from the pooled positions; None: from ``flow`` and ``reads``, if given.
+        rollout_row: ``[T]`` rollout from the pooled positions; None: computed from ``flow`` and ``reads``.
         flow: ``[T, T]`` rollout of every row.
         reads: ``[T]`` share of each row in the pooled vector.
         maps: ``[L, H, T, T]`` all attention weights.
-        scores: ``[T]`` scores of a method, shown first; None: the rollout, or the last layer.
+        scores: ``[T]`` scores that are displayed first; None: the rollout, or the last layer.
         signed: whether scores may be negative.
-        method: method of the scores.
-        max_pairs: maximum number of characters of encoded maps; larger maps are averaged over heads or
+        method: the attribution method of the scores.
+        max_pairs: maximum number of characters of encoded maps. Larger maps are averaged over heads or
             omitted.
     """
 
@@ -87,7 +87,7 @@ class Numbers:
     method: str = ""
     max_pairs: int = MAX_PAIRS
 
-    def through(self) -> np.ndarray | None:
+    def pooled_rollout(self) -> np.ndarray | None:
         """Rollout from the pooled positions ``[T]``; None: unknown."""
         if self.rollout_row is None and self.flow is not None and self.reads is not None:
             return self.reads @ self.flow
@@ -97,7 +97,7 @@ class Numbers:
         """Raises ValueError if the shapes do not match the number of tokens."""
         if self.maps is not None and self.maps.shape != (*self.rows.shape[:2], tokens, tokens):
             raise ValueError(f"{tokens} tokens, maps {self.maps.shape}")
-        row = self.through()
+        row = self.pooled_rollout()
         if row is not None and row.shape != (tokens,):
             raise ValueError(f"{tokens} tokens, rollout {row.shape}")
 
@@ -119,7 +119,7 @@ def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
     if maps is not None:
         reads = np.eye(maps.shape[-1])[0] if reads is None else reads
         rows, flow = np.einsum("t,lhts->lhs", reads, maps), rollout(maps)
-    known = Numbers(
+    numbers = Numbers(
         rows,
         flow=flow,
         reads=reads,
@@ -131,34 +131,34 @@ def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
     )
     answer = Answer(str(e.label), e.probability)
     if e.image is None:
-        return text_view(e.text, e.tokens, e.offsets, known, answer, e.numbers)
-    others = (e.scores.size if maps is None else maps.shape[-1]) - e.scores.size  # [CLS] and the like
-    known = replace(known, scores=np.concatenate([np.zeros(others), e.scores.ravel()]))
+        return text_view(e.text, e.tokens, e.offsets, numbers, answer, e.numbers)
+    num_special = 0 if maps is None else maps.shape[-1] - e.scores.size  # [CLS] and register tokens
+    numbers = replace(numbers, scores=np.concatenate([np.zeros(num_special), e.scores.ravel()]))
     height, width = e.image.shape[:2]
     grid = (e.scores.shape[0], e.scores.shape[1])
-    return picture_view(picture_url(e.image), (width, height), grid, known, answer)
+    return image_view(image_data_url(e.image), (width, height), grid, numbers, answer)
 
 
 def text_view(
     text: str,
     tokens: Sequence[str],
     offsets: Sequence[Sequence[int]],
-    known: Numbers,
+    numbers: Numbers,
     answer: Answer,
     words: np.ndarray | None = None,
 ) -> View:
     """The view of one text.
 
     Args:
-        words: ``[T]`` the word of each token, -1 for special ones; None: as the tokens' names and places say.
+        words: ``[T]`` the word of each token, -1 for special tokens; None: inferred from tokens and offsets.
 
     Raises:
-        ValueError: shapes that do not fit each other.
+        ValueError: inconsistent shapes.
     """
     t = len(tokens)
-    if known.rows.ndim != 3 or known.rows.shape[2] != t or len(offsets) != t:
-        raise ValueError(f"{t} tokens, {len(offsets)} offsets, rows {known.rows.shape}")
-    known.check(t)
+    if numbers.rows.ndim != 3 or numbers.rows.shape[2] != t or len(offsets) != t:
+        raise ValueError(f"{t} tokens, {len(offsets)} offsets, rows {numbers.rows.shape}")
+    numbers.check(t)
     for start, end in offsets:
         if not 0 <= start <= end <= len(text):
             raise ValueError(f"offset {start}..{end} in a text of {len(text)} characters")
@@ -168,9 +168,9 @@ def text_view(
     spans = word_spans(words, offsets)
     unit = _units(words)
     special = {int(unit[i]): str(tokens[i]) for i in np.flatnonzero(words < 0).tolist()}
-    data, first = _data(unit, known)
+    data, displayed = _script_data(unit, numbers)
     data["special"], data["parts"] = sorted(special), "words"
-    shades = _shades(first)
+    shades = _shades(displayed)
     text = inert(text)
     pieces, end = [], 0
     for u in range(int(unit.max()) + 1):
@@ -178,53 +178,52 @@ def text_view(
             pieces.append(Piece(" " if pieces else "", inert(special[u]), shades[u], True))
             continue
         start, stop = spans[int(words[np.flatnonzero(unit == u)[0]])]
-        pieces.append(
-            Piece(
-                text[end:start] or (" " if pieces and pieces[-1].special else ""), text[start:stop], shades[u]
-            )
-        )
+        before = text[end:start] or (" " if pieces and pieces[-1].special else "")
+        pieces.append(Piece(before, text[start:stop], shades[u]))
         end = stop
-    caption = _caption(first, special, data["scores"])
+    caption = _caption(displayed, special, data["scores"])
     return View(answer.label, answer.predicted, answer.probability, pieces, text[end:].strip(), caption, data)
 
 
-def picture_view(
+def image_view(
     url: str,
     size: tuple[int, int],
     grid: tuple[int, int],
-    known: Numbers,
+    numbers: Numbers,
     answer: Answer,
 ) -> View:
     """The view of one image.
 
     Args:
-        url: the image, as ``data:``.
-        size: width and height that the image is drawn in.
+        url: ``data:`` URL of the image.
+        size: width and height of the drawn image.
         grid: rows and columns of patches.
 
     Raises:
-        ValueError: shapes that do not fit each other.
+        ValueError: inconsistent shapes.
     """
     gh, gw = grid
-    t, (width, height) = known.rows.shape[-1], size
-    fixed = t - gh * gw
-    if known.rows.ndim != 3 or min(gh, gw, width, height) < 1 or not 0 <= fixed < t:
-        raise ValueError(f"{gh} by {gw} patches on {width} by {height}, rows {known.rows.shape}")
-    known.check(t)
-    data, first = _data(np.arange(t), known)
-    special = {i: CLS if i == 0 else f"[{i}]" for i in range(fixed)}
+    t, (width, height) = numbers.rows.shape[-1], size
+    num_special = t - gh * gw
+    if numbers.rows.ndim != 3 or min(gh, gw, width, height) < 1 or not 0 <= num_special < t:
+        raise ValueError(f"{gh} by {gw} patches on {width} by {height}, rows {numbers.rows.shape}")
+    numbers.check(t)
+    data, displayed = _script_data(np.arange(t), numbers)
+    special = {i: CLS if i == 0 else f"[{i}]" for i in range(num_special)}
     data["special"], data["parts"] = sorted(special), "patches"
-    shades = _shades(first)
+    shades = _shades(displayed)
     h, w = height / gh, width / gw
-    patches = [Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)]
+    patches = [
+        Patch(j * w, i * h, w, h, shades[num_special + i * gw + j]) for i in range(gh) for j in range(gw)
+    ]
     pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
-    caption = _caption(first, special, data["scores"], "patches")
+    caption = _caption(displayed, special, data["scores"], "patches")
     return View(
         answer.label, answer.predicted, answer.probability, pieces, "", caption, data, patches, url, size
     )
 
 
-def picture_url(image: np.ndarray) -> str:
+def image_data_url(image: np.ndarray) -> str:
     """Pixels ``[height, width, 3]`` uint8 as a ``data:`` URL."""
     from PIL import Image
 
@@ -233,37 +232,38 @@ def picture_url(image: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _data(unit: np.ndarray, known: Numbers) -> tuple[dict[str, Any], np.ndarray]:
-    """The numbers for the script, and the values of the first view ``[U]``."""
-    rows, flow, maps, row = known.rows, known.flow, known.maps, known.through()
+def _script_data(unit: np.ndarray, numbers: Numbers) -> tuple[dict[str, Any], np.ndarray]:
+    """The data for the script, and the values that are displayed first ``[U]``."""
+    rows, flow, maps, row = numbers.rows, numbers.flow, numbers.maps, numbers.pooled_rollout()
     count = int(unit.max()) + 1
     layers, heads = rows.shape[:2]
-    joined = _columns(rows, unit, count)  # [L, H, U]
-    through = None if row is None else _columns(row, unit, count)
-    pairs, kept = np.zeros(0), 0
-    for kept in (heads, 1, 0):  # all heads, their mean, or nothing
-        if maps is None or layers * kept * count * count * 4 / 3 > known.max_pairs:
+    unit_rows = _sum_columns(rows, unit, count)  # [L, H, U]
+    unit_rollout = None if row is None else _sum_columns(row, unit, count)
+    pairs, num_heads = np.zeros(0), 0
+    for num_heads in (heads, 1, 0):  # all heads, their mean, or nothing
+        if maps is None or layers * num_heads * count * count * 4 / 3 > numbers.max_pairs:
             continue
-        pairs = _pairs(maps if kept == heads else maps.mean(1, keepdims=True), unit, count)
+        pairs = _pairs(maps if num_heads == heads else maps.mean(1, keepdims=True), unit, count)
         break
-    first = joined[-1].mean(0) if layers and heads else np.zeros(count)
-    if through is not None:
-        first = through
-    shown = None
-    if known.scores is not None:
-        shown = first = _columns(np.asarray(known.scores, np.float64), unit, count)
+    scores = None
+    if numbers.scores is not None:
+        displayed = scores = _sum_columns(np.asarray(numbers.scores, np.float64), unit, count)
+    elif unit_rollout is not None:
+        displayed = unit_rollout
+    else:
+        displayed = unit_rows[-1].mean(0) if layers and heads else np.zeros(count)
     data = {
         "shape": [layers, heads, count],
-        "rows": _encode(joined),
-        "rollout": _encode(np.zeros(0) if through is None else through),
+        "rows": _encode(unit_rows),
+        "rollout": _encode(np.zeros(0) if unit_rollout is None else unit_rollout),
         "flow": _encode(np.zeros(0) if flow is None else _pairs(flow, unit, count)),
         "pairs": _encode(pairs),
-        "pairHeads": kept if pairs.size else 0,
-        "scores": None if shown is None else [float(f"{value:.5g}") for value in shown],
-        "method": known.method.replace("_", " "),
-        "signed": known.signed,
+        "pairHeads": num_heads if pairs.size else 0,
+        "scores": None if scores is None else [float(f"{value:.5g}") for value in scores],
+        "method": numbers.method.replace("_", " "),
+        "signed": numbers.signed,
     }
-    return data, first
+    return data, displayed
 
 
 def _units(words: np.ndarray) -> np.ndarray:
@@ -274,7 +274,7 @@ def _units(words: np.ndarray) -> np.ndarray:
     return unit
 
 
-def _columns(values: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
+def _sum_columns(values: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
     """Sums over the tokens of each unit: ``[..., T]`` -> ``[..., U]``."""
     out = np.zeros((*values.shape[:-1], count))
     for t, u in enumerate(unit):
@@ -284,26 +284,30 @@ def _columns(values: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
 
 def _pairs(maps: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
     """Rows averaged and columns summed over the tokens of each unit: ``[..., T, T]`` -> ``[..., U, U]``."""
-    rows = _columns(np.swapaxes(_columns(maps, unit, count), -1, -2), unit, count)  # [..., U, U] transposed
-    return np.swapaxes(rows / np.bincount(unit, minlength=count), -1, -2)
+    columns = np.swapaxes(_sum_columns(maps, unit, count), -1, -2)  # [..., U, T]
+    sums = _sum_columns(columns, unit, count)  # [..., U, U], transposed
+    return np.swapaxes(sums / np.bincount(unit, minlength=count), -1, -2)
 
 
 def _shades(values: np.ndarray) -> list[str]:
-    most = max(float(np.abs(values).max(initial=0.0)), 1e-12)
-    steps = np.rint(LEVELS * np.abs(values) / most).astype(int)
-    return [f"{'h' if v >= 0 else 'n'}{s}" for v, s in zip(values, steps, strict=True)]
+    largest = max(float(np.abs(values).max(initial=0.0)), 1e-12)
+    levels = np.rint(LEVELS * np.abs(values) / largest).astype(int)
+    return [f"{'h' if value >= 0 else 'n'}{level}" for value, level in zip(values, levels, strict=True)]
 
 
 def _caption(
     values: np.ndarray, special: dict[int, str], scores: list[float] | None, parts: str = "words"
 ) -> str:
-    """The shares of special tokens and of the rest, or the range of the scores; like the script's caption."""
+    """The shares of special tokens and of all other units, or the range of the scores.
+
+    The script writes the same captions.
+    """
     if scores is not None:
-        low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
-        return f"scores from {low} to {high}, {whole} in all"
-    shares = [f"{inert(name)} {100 * values[u]:.0f}{THIN}%" for u, name in special.items()]
-    rest = sum(v for u, v in enumerate(values) if u not in special)
-    return " \u00b7 ".join([*shares, f"{parts} {100 * rest:.0f}{THIN}%"])
+        low, high, total = map(_format_number, (min(scores), max(scores), sum(scores)))
+        return f"scores from {low} to {high}, {total} in all"
+    shares = [f"{inert(name)} {100 * values[u]:.0f}{THIN_SPACE}%" for u, name in special.items()]
+    others = sum(v for u, v in enumerate(values) if u not in special)
+    return " \u00b7 ".join([*shares, f"{parts} {100 * others:.0f}{THIN_SPACE}%"])
 
 
 def certainty(share: float) -> str:
@@ -311,13 +315,13 @@ def certainty(share: float) -> str:
     return "99.9" if 0.9995 <= share < 1 else f"{100 * share:.1f}"
 
 
-def _figure(value: float) -> str:
+def _format_number(value: float) -> str:
     """A number with three digits, formatted like in the script."""
     return np.format_float_positional(float(f"{value:.3g}"), trim="-").replace("-", "\u2212")
 
 
 def inert(text: str) -> str:
-    """The text of the same length without control characters and bidirectional formatting."""
+    """The text with control characters and bidirectional formatting replaced; the length stays the same."""
     bad = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x7F}
     return "".join(
         "\ufffd" if (ord(c) < 32 and c not in "\n\t\r") or ord(c) in bad or 0xD800 <= ord(c) < 0xE000 else c

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.errors import DataError
 from glassformer.explain.attention import rollout
-from glassformer.explain.view import Answer, Numbers, View, picture_view, text_view
+from glassformer.explain.view import Answer, Numbers, View, image_view, text_view
 from glassformer.report.pictures import data_uri
 
 MAX_PAYLOAD = 2_000_000  # characters of encoded maps in one page
@@ -57,7 +57,7 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     if "png" in example:
         (width, height), (gh, gw) = example["size"], example["grid"]
         url = data_uri(example["png"], "maps.json")
-        return picture_view(url, (int(width), int(height)), (int(gh), int(gw)), numbers, answer)
+        return image_view(url, (int(width), int(height)), (int(gh), int(gw)), numbers, answer)
     words = np.asarray(example["words"], int) if "words" in example else None
     return text_view(example["text"], example["tokens"], example["offsets"], numbers, answer, words)
 

@@ -27,7 +27,7 @@ from glassformer.errors import (
     NotForThisModelError,
     with_article,
 )
-from glassformer.explain.methods import default_method, methods_for, notes_of
+from glassformer.explain.methods import default_method, methods_for, notes_with_interpretation
 from glassformer.finite import finite
 from glassformer.inputs.inputs import Item
 from glassformer.nn.int8 import precision_of
@@ -169,7 +169,7 @@ class ServedModel:
             Problem: the input is too long or cannot be read, there is no such label, word, layer or head, or
                 the method has no target.
         """
-        from glassformer.explain.view import picture_url
+        from glassformer.explain.view import image_data_url
 
         method = method or default_method(self.clf, options)
         for name in options if method != "attention" else ():
@@ -200,10 +200,10 @@ class ServedModel:
             "second": second_piece(e),
             "special": special,
             "scores": e.scores.astype(float).tolist() if e.image is not None or self.target.of_words else [],
-            "image": None if e.image is None else picture_url(e.image),
+            "image": None if e.image is None else image_data_url(e.image),
             "error": e.error,
             "settings": e.settings,
-            "notes": notes_of(e),
+            "notes": notes_with_interpretation(e),
         }
 
     @property
@@ -254,7 +254,7 @@ def second_piece(e: Any) -> int | None:
 
 def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
     """The text split into words with scores and the pieces between them; and the special tokens."""
-    from glassformer.explain.result import per_word, word_spans
+    from glassformer.explain.result import sum_by_word, word_spans
 
     numbers = e.numbers
     special = [
@@ -266,7 +266,7 @@ def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
         return [{"text": e.text, "score": None}], special
     pieces, end = [], 0
     spans = word_spans(numbers, e.offsets)
-    for (start, stop), score in zip(spans, per_word(e.scores, numbers), strict=True):
+    for (start, stop), score in zip(spans, sum_by_word(e.scores, numbers), strict=True):
         if start > end:
             pieces.append({"text": e.text[end:start], "score": None})
         pieces.append({"text": e.text[start:stop], "score": float(score)})

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.errors import BadValueError, ConfigError, NotForThisModelError
-from glassformer.explain.methods import subject_of
-from glassformer.explain.subject import model_of, run_rows
+from glassformer.explain.methods import make_subject
+from glassformer.explain.subject import differentiable_model, run_rows
 from glassformer.families import names_of
 from glassformer.families.pretrained import add_adapter, head_in_hub
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
@@ -133,7 +133,7 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
     It is the mean over inputs of ``|sum over tokens of h * dlogit/dh|``, where ``h`` are the activations
     (Molchanov et al., 2017). No labels are needed.
     """
-    model, values = model_of(est), []
+    model, values = differentiable_model(est), []
     hooks = [
         layer.feed_forward.down.register_forward_pre_hook(lambda _, inputs: values.append(inputs[0]))
         for layer in model.encoder.layers
@@ -142,8 +142,8 @@ def unit_importance(est: Any, X: Sequence[Any]) -> Tensor:
     order = torch.tensor(model.encoder.order)  # the layer of each value: layers may run several times
     try:
         for x in X:
-            subject = subject_of(est, x)
-            values.clear()  # ``subject_of`` has run the model too
+            subject = make_subject(est, x)
+            values.clear()  # ``make_subject`` has run the model too
             logits = run_rows(model, subject.rows, subject.packing()).logits
             assert logits is not None
             slopes = torch.autograd.grad(logits[0, subject.target], values)
@@ -169,7 +169,7 @@ def prune(est: Any, X: Sequence[Any], share: float) -> Any:
     units = importance.shape[1]
     count = max(round((1 - share) * units / MULTIPLE) * MULTIPLE, min(MULTIPLE, units))
     pruned = copy.copy(est)
-    pruned.model_ = model = copy.deepcopy(model_of(est))
+    pruned.model_ = model = copy.deepcopy(differentiable_model(est))
     for layer, values in zip(model.encoder.layers, importance, strict=True):
         _keep_units(layer.feed_forward, values.topk(count).indices.sort().values)
     encoder = replace(model.config.encoder, d_ff=count)

@@ -34,7 +34,7 @@ from glassformer.errors import (
 from glassformer.evaluate.calibrate import Metric
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.predict import prefetch
-from glassformer.explain.asked import Explains
+from glassformer.explain.mixin import ExplainMixin
 from glassformer.families.pretrained import save_pretrained
 from glassformer.finite import finite
 from glassformer.runtime import choose_device, computes
@@ -73,7 +73,7 @@ class Labeled(NamedTuple):
     sample_weight: np.ndarray | None  # [n], with mean 1
 
 
-class Supervised(Explains, Adapts, Estimator, ABC):
+class Supervised(ExplainMixin, Adapts, Estimator, ABC):
     """Base of estimators that learn targets from raw examples, for any kind of target.
 
     Fitted state besides ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing.

@@ -291,7 +291,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         Raises:
             ConfigError: a backbone for texts, or ``pooling`` is not ``patches``.
         """
-        from glassformer.explain.view import picture_url
+        from glassformer.explain.view import image_data_url
 
         opened = self._opened()
         if not opened.INPUTS.has_images:
@@ -306,7 +306,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         score = float(parts[0].sum(0) @ parts[1].sum(0)) / (norms[0] * norms[1])
         grid = tuple(opened.model_.config.embedding.grid)
         seen = read_images([a, b], opened.transform_)
-        urls = tuple(picture_url(_shown(pixels)) for pixels in seen.pixels)
+        urls = tuple(image_data_url(_shown(pixels)) for pixels in seen.pixels)
         names = [str(x) if isinstance(x, str | Path) else name for x, name in ((a, "first"), (b, "second"))]
         return ImageSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each
 

@@ -33,8 +33,8 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.windows import LONGEST, QuestionRows, encode_questions
 from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.evaluate.predict import predict_tokens
-from glassformer.explain.asked import Explains
-from glassformer.explain.rows import answer_subject
+from glassformer.explain.mixin import ExplainMixin
+from glassformer.explain.token_subjects import answer_subject
 from glassformer.families.pretrained import Checkpoint, load_pretrained
 from glassformer.finite import finite
 from glassformer.inputs.questions import Questions
@@ -110,7 +110,7 @@ class QuestionSet(NamedTuple):
 
 
 @with_settings
-class QuestionAnswerer(Explains, Estimator, AnswererTextConfig, AnswererModelConfig, AnswererFitConfig):
+class QuestionAnswerer(ExplainMixin, Estimator, AnswererTextConfig, AnswererModelConfig, AnswererFitConfig):
     """A Transformer that finds the span of a text that answers a question.
 
     The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``

@@ -44,8 +44,8 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.windows import WordRows, encode_words
 from glassformer.errors import CheckpointError, MalformedTagsWarning, OneClassError
 from glassformer.evaluate.predict import predict_tokens, softmax
-from glassformer.explain.asked import Explains
-from glassformer.explain.rows import word_subject
+from glassformer.explain.mixin import ExplainMixin
+from glassformer.explain.token_subjects import word_subject
 from glassformer.families.pretrained import Checkpoint, load_pretrained, save_pretrained
 from glassformer.finite import finite
 from glassformer.inputs.sentences import Sentences
@@ -147,7 +147,7 @@ class Tagged(NamedTuple):
 
 
 @with_settings
-class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, TaggerFitConfig):
+class TokenTagger(ExplainMixin, Estimator, TaggerTextConfig, TaggerModelConfig, TaggerFitConfig):
     """A Transformer that tags words.
 
     The parameters are the keys of a recipe's sections ``text``, ``model`` and ``train``; ``recipe.py``
@@ -158,7 +158,7 @@ class TokenTagger(Explains, Estimator, TaggerTextConfig, TaggerModelConfig, Tagg
     """
 
     RECIPE, INPUTS, TARGETS, is_example = TaggingRecipe, Sentences(), "tags", staticmethod(is_sentence)
-    EXPLAINED_OF = ("word",)
+    EXPLAIN_TARGET_OPTIONS = ("word",)
     SAVED_STATE = (*Estimator.SAVED_STATE, "scheme", "repaired", "length", "temperature", "whole_words")
 
     tokenizer_: Tokenizer = fitted()

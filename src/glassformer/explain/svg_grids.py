@@ -1,6 +1,7 @@
-"""SVG grids of explanations: attention maps of all heads of a layer, and images with their scores.
+"""SVG grids of explanations.
 
-The background is white, for light and dark pages.
+A grid has the attention maps of all heads of a layer, or images with their scores. The background is white on
+light and dark pages.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ import numpy as np
 
 from glassformer.errors import InputError, counted
 from glassformer.explain.result import Result
-from glassformer.explain.view import certainty, inert, picture_url, short_names
+from glassformer.explain.view import certainty, image_data_url, inert, short_names
 
-CELL, LETTER, LONGEST = 22, 7, 16  # pixels per square and per letter; letters of a token
-SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels: side of an image, gap, header, footer
-INK, MUTED, MAP = "#23303d", "#5b6672", "#2f6db5"
-FOR, AGAINST = (255, 110, 0), (40, 90, 220)  # of scores on an image
-LABEL = 11  # letters of a label below an image
-MOST = 64  # maximum number of tokens of a map
+CELL, LETTER = 22, 7  # pixels per square, and per letter
+IMAGE_SIDE, GAP, HEADER, FOOTER = 100, 8, 34, 20  # pixels
+INK, MUTED, MAP_COLOR = "#23303d", "#5b6672", "#2f6db5"
+POSITIVE, NEGATIVE = (255, 110, 0), (40, 90, 220)  # colors of scores on an image
+MAX_TOKEN_LETTERS, MAX_LABEL_LETTERS = 16, 11  # longer names are shortened
+MAX_TOKENS = 64  # maximum number of tokens of a map
 
 
-def as_file(svg: str) -> str:
-    """The contents of an SVG file from an ``<svg>`` element: CSS variables are replaced by their fallbacks,
-    and a white background is added.
+def to_svg_file(svg: str) -> str:
+    """The contents of an SVG file from an ``<svg>`` element.
+
+    CSS variables are replaced by their fallbacks, and a white background is added.
     """
     svg = re.sub(r"var\(--[\w-]+, ([^()]+)\)", r"\1", svg)
     start = svg.index(">") + 1
@@ -36,28 +38,28 @@ def as_file(svg: str) -> str:
         head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     if "font-family=" not in head:
         head = head.replace("<svg ", '<svg font-family="system-ui, sans-serif" ', 1)
-    ground = f'<rect width="{box[1]}" height="{box[2]}" fill="#ffffff"/>'
-    return f"{head}{ground}{svg[start:]}\n"
+    background = f'<rect width="{box[1]}" height="{box[2]}" fill="#ffffff"/>'
+    return f"{head}{background}{svg[start:]}\n"
 
 
 def heads(explanation: Result, layer: int = -1) -> str:
     """The attention maps of all heads of one layer, side by side; rows attend to columns.
 
     Args:
-        explanation: of a text, with maps (``maps=True``).
-        layer: layer number; negative numbers count from the end.
+        explanation: the explanation of a text, with ``maps=True``.
+        layer: index of the layer; negative indices count from the end.
 
     Raises:
-        InputError: no maps, an unknown layer, or more than ``MOST`` tokens.
+        InputError: no maps, an unknown layer, or more than ``MAX_TOKENS`` tokens.
     """
     e = explanation
     if e.maps is None or e.image is not None:
         raise InputError("no maps of a text", where="heads", fix="Explain a text with maps=True")
     if not -len(e.maps) <= layer < len(e.maps):
         raise InputError(f"no layer {layer}: the model has {counted(len(e.maps), 'layer')}", where="heads")
-    if len(e.tokens) > MOST:
-        raise InputError(f"{len(e.tokens)} tokens, at most {MOST} can be drawn", where="heads")
-    tokens = [escape(token) for token in short_names(e.tokens, LONGEST)]
+    if len(e.tokens) > MAX_TOKENS:
+        raise InputError(f"{len(e.tokens)} tokens, at most {MAX_TOKENS} can be drawn", where="heads")
+    tokens = [escape(token) for token in short_names(e.tokens, MAX_TOKEN_LETTERS)]
     maps = e.maps[layer]  # [H, T, T]
     edge = LETTER * max(map(len, tokens)) + 10
     side, top = CELL * len(tokens), edge + 22
@@ -76,11 +78,11 @@ def heads(explanation: Result, layer: int = -1) -> str:
         ]
         parts += [
             f'<rect x="{left + CELL * j + 1}" y="{top + CELL * i + 1}" width="{CELL - 2}" '
-            f'height="{CELL - 2}" rx="2" fill="{MAP}" fill-opacity="{share:.3f}"/>'
+            f'height="{CELL - 2}" rx="2" fill="{MAP_COLOR}" fill-opacity="{share:.3f}"/>'
             for i, row in enumerate(weights.tolist())
             for j, share in enumerate(row)
         ]
-    return _sheet(width, height, parts)
+    return _svg_file(width, height, parts)
 
 
 def pictures(
@@ -88,11 +90,11 @@ def pictures(
 ) -> str:
     """One row per image: the image, then the scores of each explanation over the image in gray.
 
-    For methods with a target, orange supports the target and blue opposes it; the opacity is relative to the
-    largest score. The predictions are below the explanations.
+    For methods with a target, orange patches support the target and blue patches oppose it. The opacity is
+    relative to the largest score. The predictions are below the explanations.
 
     Args:
-        rows: explanations of one image per row, one for each title.
+        rows: for each image, its explanations, one for each title.
         titles: column titles, with an optional line break.
         names: captions of the images, such as the true label; None: their file names.
 
@@ -106,56 +108,57 @@ def pictures(
         )
     if any(e.image is None for row in rows for e in row):
         raise InputError("an explanation of a text", where="images", fix="Give those of images")
-    step, line = SIDE + GAP, SIDE + FOOT + GAP
-    parts, defined = [], []
-    labels = iter(short_names([str(e.label) for row in rows for e in row], LABEL))
+    column_width, row_height = IMAGE_SIDE + GAP, IMAGE_SIDE + FOOTER + GAP
+    parts, definitions = [], []
+    labels = iter(short_names([str(e.label) for row in rows for e in row], MAX_LABEL_LETTERS))
     for column, title in enumerate(titles, 1):
         parts += [
-            _line(step * column, 13 + 14 * i, words, INK, i == 0)
-            for i, words in enumerate(title.split("\n")[:2])
+            _text_line(column_width * column, 13 + 14 * i, line, INK, i == 0)
+            for i, line in enumerate(title.split("\n")[:2])
         ]
     for i, (row, name) in enumerate(zip(rows, captions, strict=True)):
-        y, image = HEAD + line * i, row[0].image
+        y, image = HEADER + row_height * i, row[0].image
         assert image is not None
-        grey = np.repeat((image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[..., None], 3, 2)
-        defined.append(_image(f'id="grey-{i}" ', picture_url(grey)))
-        parts.append(f'<g transform="translate(0 {y})">{_image("", picture_url(image))}</g>')
-        parts.append(_line(0, y + SIDE + 14, name, MUTED))
+        gray = np.repeat((image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[..., None], 3, 2)
+        definitions.append(_image(f'id="grey-{i}" ', image_data_url(gray)))
+        parts.append(f'<g transform="translate(0 {y})">{_image("", image_data_url(image))}</g>')
+        parts.append(_text_line(0, y + IMAGE_SIDE + 14, name, MUTED))
         for column, e in enumerate(row, 1):
-            heat = _image("", picture_url(heat_of(e.scores, signed=e.target is not None)))
-            parts.append(f'<g transform="translate({step * column} {y})"><use href="#grey-{i}"/>{heat}</g>')
-            told = f"{next(labels)} {certainty(e.probability)} %"
-            parts.append(_line(step * column, y + SIDE + 14, told, MUTED))
-    width, height = step * (1 + len(titles)), HEAD + line * len(rows)
-    return _sheet(width, height, [f"<defs>{''.join(defined)}</defs>", *parts])
+            x = column_width * column
+            heat = _image("", image_data_url(heat_colors(e.scores, signed=e.target is not None)))
+            parts.append(f'<g transform="translate({x} {y})"><use href="#grey-{i}"/>{heat}</g>')
+            prediction = f"{next(labels)} {certainty(e.probability)} %"
+            parts.append(_text_line(x, y + IMAGE_SIDE + 14, prediction, MUTED))
+    width, height = column_width * (1 + len(titles)), HEADER + row_height * len(rows)
+    return _svg_file(width, height, [f"<defs>{''.join(definitions)}</defs>", *parts])
 
 
-def heat_of(scores: np.ndarray, *, signed: bool) -> np.ndarray:
+def heat_colors(scores: np.ndarray, *, signed: bool) -> np.ndarray:
     """Scores ``[gh, gw]`` as RGBA colors ``[gh, gw, 4]`` uint8."""
     values = scores.astype(np.float64)
     if not signed:
         values = values - values.min()
     shares = values / max(float(np.abs(values).max()), 1e-12)
-    colors = np.where(shares[..., None] >= 0, FOR, AGAINST)
+    colors = np.where(shares[..., None] >= 0, POSITIVE, NEGATIVE)
     opacity = np.rint(200 * np.abs(shares))[..., None]
     return np.concatenate([colors, opacity], -1).astype(np.uint8)
 
 
 def _image(attributes: str, url: str) -> str:
     return (
-        f'<image {attributes}href="{url}" width="{SIDE}" height="{SIDE}" preserveAspectRatio="none" '
-        'style="image-rendering:pixelated"/>'
+        f'<image {attributes}href="{url}" width="{IMAGE_SIDE}" height="{IMAGE_SIDE}" '
+        'preserveAspectRatio="none" style="image-rendering:pixelated"/>'
     )
 
 
-def _line(x: int, y: int, text: str, color: str, bold: bool = False) -> str:
+def _text_line(x: int, y: int, text: str, color: str, bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
     size = ' font-size="11"' if color == MUTED else ""
     return f'<text x="{x}" y="{y}" fill="{color}"{weight}{size}>{escape(inert(text))}</text>'
 
 
-def _sheet(width: int, height: int, parts: Sequence[str]) -> str:
-    return as_file(
+def _svg_file(width: int, height: int, parts: Sequence[str]) -> str:
+    return to_svg_file(
         f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" font-size="12">'
         + "\n".join(parts)
         + "</svg>"

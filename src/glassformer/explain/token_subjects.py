@@ -1,7 +1,4 @@
-"""``Subject`` for token classification (one word of a sentence) and question answering (one answer).
-
-Both models have outputs for every token; the output of one word, or of the ends of an answer, is explained.
-"""
+"""Inputs for explanations of taggers and question answering."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ from glassformer.data.vocabulary import wordpiece_word_ids
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import InputError
 from glassformer.explain.subject import (
-    OutputsAt,
+    SingleOutputModel,
     Subject,
-    logits_of,
-    model_of,
-    text_operators,
-    token_rows,
+    compute_logits,
+    differentiable_model,
+    embed_tokens,
+    masking_operators,
 )
 from glassformer.finite import finite
 from glassformer.runtime import computes_gradients
@@ -55,7 +52,7 @@ def word_index(words: list[str], word: str | int | None, tags: list[str]) -> int
 @computes_gradients
 def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -> Subject:
     """One word of a sentence, in the window that its tag is predicted from; the target is that tag."""
-    model = model_of(tagger)
+    model = differentiable_model(tagger)
     device = next(model.parameters()).device
     encoded = tagger.encode([words])
     tags = tagger.decide([finite(tagger.word_logits(model, encoded, device), "logits")])[0]
@@ -65,9 +62,11 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     start, stop = (int(i) for i in encoded.table.starts[window : window + 2])
     ids, token_words = encoded.table.ids[start:stop], encoded.words[start:stop]
     position = first_token - start
-    view = OutputsAt(model, [position], stop - start, lambda logits, first: logits[first + position]).eval()
-    embedded, baselines = token_rows(tagger, model, ids, token_words, None)
-    probabilities = tagger.chances(logits_of(view, embedded)[None].float().cpu().numpy())[0]
+    view = SingleOutputModel(
+        model, [position], stop - start, lambda logits, first: logits[first + position]
+    ).eval()
+    embedded, baselines = embed_tokens(tagger, model, ids, token_words, None)
+    probabilities = tagger.chances(compute_logits(view, embedded)[None].float().cpu().numpy())[0]
     classes, label = tagger.classes_.tolist(), tags[index]
     # The predicted tag is not always the most probable one, since invalid tag sequences are repaired.
     target = classes.index(label) if label in classes else int(probabilities.argmax())
@@ -80,12 +79,12 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         "notes": [f"word {index + 1} of {len(words)}, {words[index]!r}: {label}"],
         "name": f"{words[index]} ({label})",
     }
-    more = {"temperature": tagger.temperature_, "operators": text_operators(tagger, delete=False)}
+    more = {"temperature": tagger.temperature_, "operators": masking_operators(tagger, delete=False)}
     return Subject(view, embedded, baselines, token_words, classes, target, probabilities, shown, **more)
 
 
 def _from_zero(words: np.ndarray) -> np.ndarray:
-    """Word numbers shifted to start at 0, for windows in the middle of a sentence."""
+    """Word indices shifted to start at 0, for windows in the middle of a sentence."""
     first = words[words >= 0].min(initial=len(words) + int(words.max(initial=0)))
     return np.where(words >= 0, words - first, -1)
 
@@ -95,29 +94,34 @@ def _from_zero(words: np.ndarray) -> np.ndarray:
 
 @computes_gradients
 def answer_subject(answerer: Any, question: Question) -> Subject:
-    """The best answer to one question, in its window. Two sums of a start and an end logit are compared: that
-    of the answer and that of [CLS], which means no answer."""
-    model = model_of(answerer)
+    """The best answer to one question, in its window.
+
+    The logit of the class "answer" is the start logit plus the end logit of the answer. The logit of "no
+    answer" is the sum of both logits of [CLS].
+    """
+    model = differentiable_model(answerer)
     rows = answerer.drop_unused_segments(answerer.encode([question]), model)
     device = next(model.parameters()).device
     logits = finite(answerer.token_logits(model, rows, device), "logits")
     candidates = answerer.best(logits, rows)[0]
     if not candidates.spans:
         raise InputError("no token of the context can be part of an answer", where="explain")
-    window, first, last = _place_of(candidates.spans[0], logits, rows)
+    window, first, last = _find_span(candidates.spans[0], logits, rows)
     start, stop = (int(i) for i in rows.table.starts[window : window + 2])
     ids, sides, segments = rows.table.ids[start:stop], rows.sides[start:stop], rows.table.segments
 
-    def chosen(logits: Tensor, begin: Tensor) -> Tensor:
+    def select(logits: Tensor, begin: Tensor) -> Tensor:
         span = logits[begin + first, 0] + logits[begin + last, 1]
         return torch.stack([span, logits[begin].sum(1)], 1)
 
-    view = OutputsAt(model, [first, last], stop - start, chosen).eval()
+    view = SingleOutputModel(model, [first, last], stop - start, select).eval()
     names = [answerer.tokenizer_.id_to_token(int(i)) or "?" for i in ids]
-    words, offsets = _words(names, rows.offsets[start:stop], sides, len(question.question) + len(JOINT))
-    own_segments = None if segments is None else segments[start:stop]
-    embedded, baselines = token_rows(answerer, model, ids, sides, own_segments)
-    scores = logits_of(view, embedded).double().cpu().numpy()
+    words, offsets = _word_indices(
+        names, rows.offsets[start:stop], sides, len(question.question) + len(JOINT)
+    )
+    window_segments = None if segments is None else segments[start:stop]
+    embedded, baselines = embed_tokens(answerer, model, ids, sides, window_segments)
+    scores = compute_logits(view, embedded).double().cpu().numpy()
     softmax = np.exp(scores - scores.max())
     softmax /= softmax.sum()
     (answer,) = candidates.ranked(question, answerer.threshold_, 1)
@@ -135,12 +139,12 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
         "name": f"{question.question} ({label})",
     }
     target = int(candidates.is_none(answerer.threshold_))
-    operators = text_operators(answerer, delete=False)
+    operators = masking_operators(answerer, delete=False)
     return Subject(view, embedded, baselines, words, CLASSES, target, softmax, shown, operators=operators)
 
 
-def _place_of(span: tuple[float, int, int], logits: np.ndarray, rows: QuestionRows) -> tuple[int, int, int]:
-    """The window that a span was found in, and the span's first and last token in it."""
+def _find_span(span: tuple[float, int, int], logits: np.ndarray, rows: QuestionRows) -> tuple[int, int, int]:
+    """The window of a span, and the indices of its first and last token in the window."""
     score, begin, end = span
     for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):
         in_context, offsets = rows.sides[start:stop] == 1, rows.offsets[start:stop]
@@ -151,10 +155,10 @@ def _place_of(span: tuple[float, int, int], logits: np.ndarray, rows: QuestionRo
     raise AssertionError("every span comes from a window")
 
 
-def _words(
+def _word_indices(
     names: list[str], side_offsets: np.ndarray, sides: np.ndarray, context_start: int
 ) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """For each token: its word, numbered through question and context, and its offsets in the joined text."""
+    """For each token, the index of its word in question and context, and its offsets in the joined text."""
     words, count = np.full(len(names), -1), 0
     offsets = [(0, 0)] * len(names)
     for side in (0, 1):

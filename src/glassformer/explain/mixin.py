@@ -1,4 +1,4 @@
-"""Mixin with the ``explain`` methods of estimators; attribution methods are imported on first use."""
+"""Mixin with the ``explain`` methods of estimators."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from glassformer.explain.render import Explanation
 
 
-class Explains:
+class ExplainMixin:
     """Adds ``explain`` and ``explain_many`` to an estimator with ``examples_of``.
 
-    An estimator may define ``explain_target`` if it explains something other than the label of the whole
-    input, and ``EXPLAINED_OF``, the options of ``explain_target``.
+    An estimator that explains something other than the label of the whole input defines ``explain_target``
+    and lists its options in ``EXPLAIN_TARGET_OPTIONS``.
     """
 
     examples_of: Any
-    EXPLAINED_OF: ClassVar[tuple[str, ...]] = ()
+    EXPLAIN_TARGET_OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def explain(
         self,
@@ -34,16 +34,17 @@ class Explains:
         """Scores for the tokens of one text (or of both texts of a pair) or the patches of one image.
 
         Args:
-            method: one of ``glassformer.explain.methods``, which has their options too; None: decomposition,
-                or gim for a head that it does not support; occlusion for models without attention; weights
-                for linear models; with an option that it lacks (``layer``), the first method that has it.
-            target: the label to explain; None: the predicted one.
-            trust: test them against random orders, under several ways of hiding parts: curves and figures in
-                ``trust``, a verdict in ``notes``.
-            options: of the method; also ``cross=True``: the words of a pair against each other, in ``cross``.
+            method: a key of ``glassformer.explain.methods.METHODS``. The default is decomposition, or gim if
+                the head does not support it. It is occlusion for models without attention and weights for
+                linear models. With an option such as ``layer``, it is the first method with that option.
+            target: the label to explain; None: the predicted label.
+            trust: also test the scores against random orders, with several ways of masking. The curves and
+                metrics are in ``Explanation.trust``, the verdict is in ``Explanation.notes``.
+            options: options of the method. For text pairs also ``cross=True``, which adds the interactions of
+                the words of both texts as ``Explanation.cross``.
 
         Raises:
-            InputError: an input that cannot be used, or no such method, option or label.
+            InputError: an input that cannot be used, or an unknown method, option or label.
         """
         options.update(method=method, target=target, trust=trust)
         check_is_fitted(self, "model_")
@@ -58,11 +59,11 @@ class Explains:
         """Explain several inputs, one after the other; see ``explain``.
 
         Args:
-            progress: called with 1 after each.
-            options: of ``explain``.
+            progress: called with 1 after each input.
+            options: arguments of ``explain``.
 
         Raises:
-            InputError: see ``explain``; inputs are checked before the first is explained.
+            InputError: see ``explain``. All inputs are checked before the first one is explained.
         """
         check_is_fitted(self, "model_")
         return self._explained(self.examples_of(X), progress, options)
@@ -72,9 +73,9 @@ class Explains:
     ) -> list[Explanation]:
         from glassformer.explain.methods import explain_input
 
-        made = []
+        explanations = []
         for x in examples:
-            made.append(explain_input(self, x, **options))
+            explanations.append(explain_input(self, x, **options))
             if progress is not None:
                 progress(1)
-        return made
+        return explanations
