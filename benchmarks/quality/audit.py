@@ -29,8 +29,8 @@ from benchmarks.harness.command import command
 from benchmarks.quality.auto import split_of
 from glassformer.audit.diff import RESAMPLES
 from glassformer.audit.perturb import as_image, pixels_of
-from glassformer.audit.predicted import Predicted
-from glassformer.audit.slices import more_losses, significant, slices_of
+from glassformer.audit.predictions import Predictions
+from glassformer.audit.slices import find_slices, more_losses_test, significant
 from glassformer.cli.app import main as glassformer
 from glassformer.data.copies import comparison_key
 from glassformer.data.dataset import TextSplit
@@ -212,7 +212,7 @@ def simulated(simulations: int) -> dict[str, Any]:
     n = len(split)
     columns = {"shop": [str(k) for k in rng.integers(0, 20, n)]}
     targets = np.array([*labels, *others])
-    slices = slices_of(Predicted(_Named(), "a", split, np.zeros((n, 2)), targets, columns))
+    slices = find_slices(Predictions(_Named(), "a", split, np.zeros((n, 2)), targets, columns))
     small = [part for part in slices if 0.04 * n <= part.n <= 0.06 * n]
     named = false = 0
     for i in range(simulations):
@@ -220,10 +220,10 @@ def simulated(simulations: int) -> dict[str, Any]:
         now = np.where(
             right, rng.random(n) > 0.015 / 0.85, rng.random(n) < 0.015 / 0.15
         )  # as often lost as won
-        false += bool(significant(slices, more_losses(right & ~now, now & ~right), right & ~now))
+        false += bool(significant(slices, more_losses_test(right & ~now, now & ~right), right & ~now))
         planted = small[i % len(small)]
         now &= ~(planted.rows & (rng.random(n) < 0.3))
-        found = significant(slices, more_losses(right & ~now, now & ~right), right & ~now)
+        found = significant(slices, more_losses_test(right & ~now, now & ~right), right & ~now)
         named += any((one.slice.rows == planted.rows).all() for one in found)
     return {"simulations": simulations, "rows": n, "slices": len(slices), "planted_slices": len(small), "named": named,
             "false_alarms": false, "asked": {"named": 0.95, "false_alarms": 0.05}}  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.audit.predicted import predict
+from glassformer.audit.predictions import predict
 
 WORDS = {
     "refund": "money back charged twice invoice refund payment card".split(),

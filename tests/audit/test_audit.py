@@ -13,7 +13,7 @@ import glassformer as gf
 from glassformer.audit.audit import audit
 from glassformer.audit.checks import CHECKS
 from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, changed
-from glassformer.audit.predicted import predict
+from glassformer.audit.predictions import predict
 from glassformer.cli.app import main
 from glassformer.data.text_pairs import TextPair
 

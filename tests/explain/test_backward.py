@@ -89,9 +89,9 @@ def test_every_family_s_logit_is_shared_out_whole(name):
         for p in model.parameters():
             p.add_(0.2 * torch.randn_like(p))
     rows = torch.randn(7, model.width, requires_grad=True)
-    rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), backward._by_slope, None)
+    rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), backward._linearized, None)
     states = stepwise_forward(model.encoder, rows, Packing((7,)), rules)
-    logit = backward._linear_answer(model, states, Packing((7,)))[0, 1]
+    logit = backward._linear_logits(model, states, Packing((7,)))[0, 1]
     wanted = float(run_rows(model, rows, Packing((7,))).logits[0, 1].detach())
     biases = [p for key, p in model.named_parameters() if key.endswith("bias") and "embeddings" not in key]
     parts = [rows, *biases]
@@ -157,8 +157,8 @@ def test_factors_share_their_gradient():
     rows, packing = subject.rows.detach().clone().requires_grad_(), subject.packing()
 
     def slopes(shares):
-        rules = replace(PLAIN_RULES, shares=shares)
-        x = backward._attended(subject.model.encoder.layers[0].attention, rows, packing, None, rules)
+        rules = replace(PLAIN_RULES, qkv_factors=shares)
+        x = backward._attention(subject.model.encoder.layers[0].attention, rows, packing, None, rules)
         return torch.autograd.grad(x.square().sum(), rows)[0]
 
     q, k, v = (slopes(tuple(float(i == j) for j in range(3))) for i in range(3))

@@ -31,7 +31,7 @@ def linear_subject(n=11, weight=None):
 
 def test_one_explanation_beside_random_orders_as_judge_has_it():
     subject, values = linear_subject()
-    told = f.trust(subject, values, target=1, draws=7, seed=3)
+    told = f.check_faithfulness(subject, values, target=1, draws=7, seed=3)
     judged = f.compare_with_random(subject, {"truth": values}, target=1, draws=7, seed=3)
     assert told["figures"] == pytest.approx(judged["truth"])
     assert told["random"]["figures"] == pytest.approx(judged["random"])
@@ -138,16 +138,22 @@ def test_a_random_order_passes_rarely_and_the_truth_always():
         | {"mean": lambda: torch.tensor([[0.3, 0.0, 0.0]]).repeat(len(values), 1)},
     )
     rng = np.random.default_rng(5)
-    every = [f.trust(subject, rng.random(len(values)), target=1, seed=i)["operators"] for i in range(100)]
+    every = [
+        f.check_faithfulness(subject, rng.random(len(values)), target=1, seed=i)["operators"]
+        for i in range(100)
+    ]
     assert np.mean([all(found["passes"] for found in told.values()) for told in every]) <= 0.05
     assert np.mean([told["mask"]["passes"] for told in every]) <= 0.11  # 5 expected of 100
     for i in range(10):
-        truth = f.trust(subject, values, target=1, seed=i)
+        truth = f.check_faithfulness(subject, values, target=1, seed=i)
         assert all(found["passes"] and found["wins"] == 19 for found in truth["operators"].values())
-        lie = f.trust(subject, -values, target=1, seed=i)
+        lie = f.check_faithfulness(subject, -values, target=1, seed=i)
         assert "is worse than random" in lie["verdict"]
     few, values = linear_subject(3)
-    assert "3 tokens or patches can be hidden, 4 are needed" in f.trust(few, values, target=1)["verdict"]
+    assert (
+        "3 tokens or patches can be hidden, 4 are needed"
+        in f.check_faithfulness(few, values, target=1)["verdict"]
+    )
 
 
 def test_every_method_can_be_judged(tiny):
@@ -196,7 +202,7 @@ def test_interval_of_a_mean():
 
 def test_the_curves_of_a_number_lie_on_its_page():
     subject, values = linear_subject()
-    told = f.trust(subject, values, target=1, draws=3)
+    told = f.check_faithfulness(subject, values, target=1, draws=3)
     assert "number" not in told
     assert (
         'aria-label="The probability in the deletion test (first parts hidden), compared'

@@ -131,7 +131,9 @@ def test_a_long_context_is_read_in_windows(model):
     assert all(covered[i] for i, letter in enumerate(context) if letter != " ")
 
 
-@pytest.mark.parametrize("method", ["integrated_gradients", "occlusion", "gradient_x_input", "rollout"])
+@pytest.mark.parametrize(
+    "method", ["integrated_gradients", "occlusion", "gradient_x_input", "gim", "rollout"]
+)
 def test_an_answer_is_explained_over_question_and_context(model, method):
     e = model.explain(("where does Ann live ?", "Ann lives in Rome now ."), method=method)
     assert e.label == "Rome"

@@ -149,7 +149,8 @@ def test_what_cannot_be_used_is_named(X, y, said):
 
 
 @pytest.mark.parametrize(
-    "method", ["occlusion", "integrated_gradients", "gradient_x_input", "attention", "rollout"]
+    "method",
+    ["occlusion", "integrated_gradients", "gradient_x_input", "gim", "decomposition", "attention", "rollout"],
 )
 def test_a_words_tag_is_explained_by_every_method(tagger, method):
     e = tagger.explain(["Ann", "lives", "in", "New", "York"], word="York", method=method)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The checks of an audit, in order: name -> title
+# Name -> title of the checks of an audit, in order.
 TITLES = {
     "performance": "Performance",
     "data": "Data",

@@ -1,4 +1,4 @@
-"""Audit of a model on labeled data: runs the checks of ``checks.py`` and summarizes them."""
+"""Audits of models on labeled data."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from glassformer.audit.checks import CHECKS, Checked
-from glassformer.audit.predicted import Predicted
+from glassformer.audit.checks import CHECKS, CheckResult
+from glassformer.audit.predictions import Predictions
 from glassformer.evaluate.metrics import interval, percent
 from glassformer.runtime import machine_facts, versions
 from glassformer.train.callbacks import Count, no_progress
 
 
 def audit(
-    predicted: Predicted,
+    predicted: Predictions,
     *,
     checks: Sequence[str] | None = None,
     count: Count = no_progress,
     log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Run all checks of a model's predictions on labeled examples; trains nothing.
+    """Run the checks of ``checks.py`` on a model's predictions; trains nothing.
 
     Args:
-        checks: keys of ``CHECKS``; None: all. The others are "not measured".
+        checks: keys of ``CHECKS``; None: all. The remaining checks are "not measured".
 
     Returns:
-        For JSON: ``model``, ``data``, ``n``, ``date``, ``sentences`` (a summary in five), the number of
-        ``warnings``, ``checks`` (see ``Checked.to_dict``), ``about`` the model, ``seconds``, ``machine`` and
-        ``versions``.
+        Values for JSON: ``model``, ``data``, ``n``, ``date``, ``sentences`` (the summary), ``warnings``
+        (their number), ``checks`` (see ``CheckResult.to_dict``), ``about`` (the model), ``seconds``,
+        ``machine`` and ``versions``.
     """
-    started, results = time.perf_counter(), []
+    audit_start, results = time.perf_counter(), []
     for name, check in CHECKS.items():
         if checks is not None and name not in checks:
-            results.append(Checked(name, not_measured="it was not selected"))
+            results.append(CheckResult(name, not_measured="it was not selected"))
             continue
-        began = time.perf_counter()
+        start = time.perf_counter()
         results.append(check(predicted, count))
-        log(f"{results[-1].title}: {line_of(results[-1])} ({time.perf_counter() - began:.0f} s)")
+        log(f"{results[-1].title}: {summary_line(results[-1])} ({time.perf_counter() - start:.0f} s)")
     return {
         "model": predicted.name,
         "data": str(predicted.split.origin),
@@ -48,13 +48,13 @@ def audit(
         "warnings": sum(f.severity == "warning" for one in results for f in one.findings),
         "checks": [one.to_dict() for one in results],
         "about": about(predicted),
-        "seconds": round(time.perf_counter() - started, 1),
+        "seconds": round(time.perf_counter() - audit_start, 1),
         "machine": machine_facts(),
         "versions": versions(),
     }
 
 
-def line_of(checked: Checked) -> str:
+def summary_line(checked: CheckResult) -> str:
     """The result of a check in a few words."""
     if checked.not_measured:
         return f"not measured: {checked.not_measured}"
@@ -64,24 +64,21 @@ def line_of(checked: Checked) -> str:
     return "no warnings"
 
 
-def sentences(checks: Mapping[str, Checked], predicted: Predicted) -> list[str]:
+def sentences(checks: Mapping[str, CheckResult], predicted: Predictions) -> list[str]:
     """A summary in five sentences: performance, data, weak slices, robustness and shortcuts, calibration."""
+    no_data_warnings = "No copies, leaks or suspicious labels were found in the data"
+    no_slices = "No group of examples has far more errors than the others"
+    is_robust = "No meaning-preserving change and no single word or region decides its predictions"
     return [
-        _performance(checks["performance"]),
-        _warnings_of(
-            checks, ("data", "leaks"), "No copies, leaks or suspicious labels were found in the data"
-        ),
-        _warnings_of(checks, ("slices",), "No group of examples has far more errors than the others"),
-        _warnings_of(
-            checks,
-            ("robustness", "shortcuts"),
-            "No meaning-preserving change and no single word or region decides its predictions",
-        ),
-        _calibration(checks["calibration"], checks["faithfulness"]),
+        _performance_sentence(checks["performance"]),
+        _warning_sentence(checks, ("data", "leaks"), no_data_warnings),
+        _warning_sentence(checks, ("slices",), no_slices),
+        _warning_sentence(checks, ("robustness", "shortcuts"), is_robust),
+        _calibration_sentence(checks["calibration"], checks["faithfulness"]),
     ]
 
 
-def _performance(checked: Checked) -> str:
+def _performance_sentence(checked: CheckResult) -> str:
     if checked.not_measured:
         return f"Performance: not measured ({checked.not_measured})."
     f = checked.values
@@ -96,20 +93,20 @@ def _performance(checked: Checked) -> str:
     return f"{text[0].upper()}{text[1:]}{': but ' + messages[0] if messages else ''}."
 
 
-def _warnings_of(found: Mapping[str, Checked], names: Sequence[str], fine: str) -> str:
-    """A sentence on the warnings of some checks, with the first in full; ``fine`` if there are none."""
-    checks = [found[name] for name in names]
-    warned = [one.message for check in checks for one in check.findings if one.severity == "warning"]
-    left = [f"{check.title.lower()} not measured" for check in checks if check.not_measured]
-    if warned:
-        more = f" (warnings not shown: {len(warned) - 1})" if len(warned) > 1 else ""
-        return f"{warned[0][0].upper()}{warned[0][1:]}{more}."
-    if len(left) == len(checks):
-        return f"{left[0][0].upper()}{left[0][1:]}: {checks[0].not_measured}."
-    return f"{fine}{'; ' + ', '.join(left) if left else ''}."
+def _warning_sentence(results: Mapping[str, CheckResult], names: Sequence[str], no_warnings: str) -> str:
+    """A sentence with the first warning of some checks; ``no_warnings`` if there are no warnings."""
+    checks = [results[name] for name in names]
+    warnings = [f.message for check in checks for f in check.findings if f.severity == "warning"]
+    not_measured = [f"{check.title.lower()} not measured" for check in checks if check.not_measured]
+    if warnings:
+        more = f" (warnings not shown: {len(warnings) - 1})" if len(warnings) > 1 else ""
+        return f"{warnings[0][0].upper()}{warnings[0][1:]}{more}."
+    if len(not_measured) == len(checks):
+        return f"{not_measured[0][0].upper()}{not_measured[0][1:]}: {checks[0].not_measured}."
+    return f"{no_warnings}{'; ' + ', '.join(not_measured) if not_measured else ''}."
 
 
-def _calibration(calibration: Checked, faithfulness: Checked) -> str:
+def _calibration_sentence(calibration: CheckResult, faithfulness: CheckResult) -> str:
     messages = [one.message for one in calibration.findings]
     if calibration.not_measured:
         first = "Calibration was not measured"
@@ -126,10 +123,10 @@ def _calibration(calibration: Checked, faithfulness: Checked) -> str:
     return f"{first}; explanations pass {passes} of {tests} faithfulness tests."
 
 
-def about(predicted: Predicted) -> dict[str, Any]:
-    """Facts about the model for technical documentation; None: unknown."""
+def about(predicted: Predictions) -> dict[str, Any]:
+    """Facts about the model for technical documentation; unknown facts are None."""
     clf = predicted.clf
-    labels = None if predicted.gives_numbers else list(map(str, clf.classes_.tolist()))
+    labels = None if predicted.predicts_numbers else list(map(str, clf.classes_.tolist()))
     return {
         "model": predicted.name,
         "kind": type(clf).__name__,

@@ -1,6 +1,7 @@
-"""The checks of an audit; each examines a model and its predictions and returns findings.
+"""The checks of an audit.
 
-A check that cannot be run reports the reason ("not measured"), to distinguish it from one without findings.
+Each check examines a model and its predictions and returns findings. A check that cannot be run reports the
+reason ("not measured").
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 
 from glassformer.audit import TITLES
 from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, as_image, changed, pixels_of
-from glassformer.audit.predicted import Predicted, metric_of
-from glassformer.audit.slices import more_errors, significant, slices_of, text_of, words_in
+from glassformer.audit.predictions import Predictions, score_metric
+from glassformer.audit.slices import example_text, find_slices, more_errors_test, significant, words_in
 from glassformer.data.copies import copy_keys
 from glassformer.data.findings import Finding, excerpt, listed_in_part
 from glassformer.data.label_sets import flat_labels
@@ -30,17 +31,17 @@ from glassformer.explain.faithfulness import MASKING_NAMES, MIN_INPUTS
 from glassformer.explain.methods import default_method, explain_input
 from glassformer.train.callbacks import Count, no_progress
 
-SHOWN = 5  # examples that a finding lists
+NUM_LISTED = 5  # number of examples that a finding lists
 RESAMPLES = 1000
-MANY = 0.01  # share of copies or leaks from which a finding is a warning
+WARNING_SHARE = 0.01  # a larger share of copies or leaks is a warning
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The result of a check.
 
     Attributes:
-        not_measured: the reason why the check was not run; empty: it was.
+        not_measured: the reason why the check was not run; empty: the check was run.
         values: measurements, for JSON.
     """
 
@@ -56,42 +57,42 @@ class Checked:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         findings = [dict(vars(f)) | {"examples": list(f.examples)} for f in self.findings]
-        about = {"not_measured": self.not_measured} if self.not_measured else {"values": dict(self.values)}
+        result = {"not_measured": self.not_measured} if self.not_measured else {"values": dict(self.values)}
         return {
             "name": self.name,
             "title": self.title,
             "measured": not self.not_measured,
-            **about,
+            **result,
             "findings": findings,
         }
 
 
-Check = Callable[[Predicted, Count], Checked]
+Check = Callable[[Predictions, Count], CheckResult]
 
 
 def with_progress(count: Count, description: str, items: Sequence[Any]) -> Iterator[Any]:
     """Iterate over items with a progress bar."""
-    with count(description, len(items)) as records:
+    with count(description, len(items)) as progress:
         for item in items:
             yield item
-            if records is not None:
-                records(1)
+            if progress is not None:
+                progress(1)
 
 
-def places(p: Predicted, rows: Sequence[int] | np.ndarray) -> tuple[str, ...]:
-    """File, row and content of the first of some examples."""
-    shown = p.split.names()
-    return tuple(f"{p.where(i)}: {excerpt(str(shown[i]), 90)}" for i in list(rows)[:SHOWN])
+def describe_examples(p: Predictions, rows: Sequence[int] | np.ndarray) -> tuple[str, ...]:
+    """File, row and content of the first ``NUM_LISTED`` examples."""
+    names = p.split.names()
+    return tuple(f"{p.where(i)}: {excerpt(str(names[i]), 90)}" for i in list(rows)[:NUM_LISTED])
 
 
 # --- performance --------------------------------------------------------------------------------------
 
 
-def performance(p: Predicted, count: Count = no_progress) -> Checked:
+def performance(p: Predictions, count: Count = no_progress) -> CheckResult:
     """The metric with its interval, compared with a model that always predicts the same."""
-    metric = metric_of(p)
+    metric = score_metric(p)
     value = metric.value(p.scores)
-    constant_score = _constant(p)
+    constant_score = _constant_score(p)
     if metric.name == "accuracy":
         interval = share_interval(value, len(p))
     else:
@@ -110,11 +111,11 @@ def performance(p: Predicted, count: Count = no_progress) -> Checked:
             f"the model is not clearly better than one that always predicts the same ({constant_score:.4g})"
         )
         findings.append(Finding("warning", "no-better-than-constant", message, len(p), fix="Do not use it"))
-    return Checked("performance", [*findings, *_label_map(p)], values)
+    return CheckResult("performance", [*findings, *_check_label_names(p)], values)
 
 
-def _constant(p: Predicted) -> float:
-    if p.gives_numbers:
+def _constant_score(p: Predictions) -> float:
+    if p.predicts_numbers:
         return float(np.abs(p.targets - np.median(p.targets)).mean())
     if p.targets.ndim == 1:
         return float(np.bincount(p.targets).max() / len(p))
@@ -122,126 +123,109 @@ def _constant(p: Predicted) -> float:
     return float(np.mean([bool(row[most_frequent].any()) / max(row.sum(), 1) for row in p.targets > 0]))
 
 
-def _label_map(p: Predicted) -> list[Finding]:
-    """Whether predictions fit the labels much better with permuted label names."""
-    if p.gives_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+def _check_label_names(p: Predictions) -> list[Finding]:
+    """A finding if predictions fit the labels much better with permuted label names."""
+    if p.predicts_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
         return []
     from scipy.optimize import linear_sum_assignment
 
     classes = list(map(str, p.clf.classes_.tolist()))
     table = np.zeros((len(classes), len(classes)))
-    np.add.at(table, (p.chosen, p.targets), 1)
+    np.add.at(table, (p.predicted, p.targets), 1)
     _, matched = linear_sum_assignment(-table)
-    agreement, agreement_if_swapped = (
-        table.trace() / len(p),
-        table[np.arange(len(classes)), matched].sum() / len(p),
-    )
+    agreement = table.trace() / len(p)
+    agreement_if_swapped = table[np.arange(len(classes)), matched].sum() / len(p)
     swapped = [i for i in range(len(classes)) if matched[i] != i and table[i].sum()]
     if agreement_if_swapped < agreement + 0.2 or not swapped:
         return []
     names = [f"{classes[i]} → {classes[matched[i]]}" for i in swapped]
-    message = (
-        f"predictions fit the labels much better if label names are exchanged ({listed_in_part(names, 6)}): "
-    )
-    message += f"accuracy would be {percent(agreement_if_swapped)} instead of {percent(agreement)}"
+    message = "predictions fit the labels much better if label names are exchanged "
+    message += f"({listed_in_part(names, 6)}): accuracy would be {percent(agreement_if_swapped)} "
+    message += f"instead of {percent(agreement)}"
     fix = "Compare the label names of the model with those of the data"
     return [Finding("warning", "label-map", message, len(swapped), fix=fix)]
 
 
-def calibration(p: Predicted, count: Count = no_progress) -> Checked:
+def calibration(p: Predictions, count: Count = no_progress) -> CheckResult:
     """Whether probabilities agree with accuracy."""
-    result = partial(Checked, "calibration")
-    if p.gives_numbers or p.targets.ndim > 1:
+    result = partial(CheckResult, "calibration")
+    if p.predicts_numbers or p.targets.ndim > 1:
         return result(not_measured="it needs a classifier with one label per example")
     error = calibration_error(p.outputs, p.targets)
     interval = calibration_interval(p.outputs, p.targets, resamples=RESAMPLES)
-    gap = float(p.outputs.max(1).mean() - (p.outputs.argmax(1) == p.targets).mean())
-    values = {"calibration_error": error, "interval": interval, "confidence_minus_accuracy": gap}
+    overconfidence = float(p.outputs.max(1).mean() - (p.outputs.argmax(1) == p.targets).mean())
+    values = {"calibration_error": error, "interval": interval, "confidence_minus_accuracy": overconfidence}
     findings = []
     if interval[0] > 0.03:
-        direction = "too high" if gap > 0 else "too low"
-        message = (
-            f"probabilities are {direction}: {percent(abs(gap))} on average (calibration error {error:.3f})"
-        )
+        direction = "too high" if overconfidence > 0 else "too low"
+        message = f"probabilities are {direction}: {percent(abs(overconfidence))} on average "
+        message += f"(calibration error {error:.3f})"
         fix = "Calibrate it on labeled data that it was not trained on: glassformer calibrate"
         findings.append(Finding("warning", "miscalibrated", message, len(p), fix=fix))
     return result(findings, values)
 
 
-def slices(p: Predicted, count: Count = no_progress) -> Checked:
+def slices(p: Predictions, count: Count = no_progress) -> CheckResult:
     """Slices with more errors than the other examples."""
-    parts = slices_of(p)
-    significant_slices = significant(parts, more_errors(p.wrong), p.wrong) if parts else []
+    candidates = find_slices(p)
+    weak = significant(candidates, more_errors_test(p.wrong), p.wrong) if candidates else []
     records, findings = [], []
-    for finding in significant_slices:
-        rows = finding.slice.rows
+    for one in weak:
+        rows, name, n = one.slice.rows, one.slice.name, one.slice.n
         inside, outside = float(p.wrong[rows].mean()), float(p.wrong[~rows].mean())
-        records.append(
-            {
-                "slice": finding.slice.name,
-                "kind": finding.slice.kind,
-                "n": finding.slice.n,
-                "errors": inside,
-                "errors_elsewhere": outside,
-                "p": finding.p,
-            }
-        )
-        is_far = inside >= 2 * outside and inside - outside >= 0.1
-        message = f"{finding.slice.name}: {percent(inside)} errors on {finding.slice.n:,} examples, "
-        message += f"{percent(outside)} elsewhere"
-        fix = "Collect more such examples, or do not use the model on them" if is_far else ""
-        severity = "warning" if is_far else "note"
-        examples = places(p, np.flatnonzero(rows & p.wrong))
-        findings.append(Finding(severity, "weak-slice", message, finding.slice.n, examples, fix))
-    return Checked("slices", findings, {"tested": len(parts), "found": records})
+        record = {"slice": name, "kind": one.slice.kind, "n": n, "errors": inside}
+        records.append(record | {"errors_elsewhere": outside, "p": one.p})
+        is_far_worse = inside >= 2 * outside and inside - outside >= 0.1
+        message = f"{name}: {percent(inside)} errors on {n:,} examples, {percent(outside)} elsewhere"
+        fix = "Collect more such examples, or do not use the model on them" if is_far_worse else ""
+        severity = "warning" if is_far_worse else "note"
+        examples = describe_examples(p, np.flatnonzero(rows & p.wrong))
+        findings.append(Finding(severity, "weak-slice", message, n, examples, fix))
+    return CheckResult("slices", findings, {"tested": len(candidates), "found": records})
 
 
 # --- the data -----------------------------------------------------------------------------------------
 
 
-def data(p: Predicted, count: Count = no_progress) -> Checked:
+def data(p: Predictions, count: Count = no_progress) -> CheckResult:
     """Duplicates, contradictory labels, class imbalance, lost accents, and labels that look wrong."""
     keys, labels = copy_keys(p.split), list(map(str, p.split.labels))
-    members: dict[str, list[int]] = defaultdict(list)
+    groups: dict[str, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
-        members[key].append(i)
-    copies = [i for members_of_group in members.values() for i in members_of_group[1:]]
-    conflicting = [
-        i
-        for members_of_group in members.values()
-        if len({labels[i] for i in members_of_group}) > 1
-        for i in members_of_group
-    ]
+        groups[key].append(i)
+    copies = [i for group in groups.values() for i in group[1:]]
+    conflicting = [i for group in groups.values() if len({labels[i] for i in group}) > 1 for i in group]
     findings = []
-    if len(copies) > MANY * len(p):
-        message = (
-            f"{len(copies):,} of {len(p):,} examples are copies of others, which makes intervals too narrow"
-        )
+    if len(copies) > WARNING_SHARE * len(p):
+        message = f"{len(copies):,} of {len(p):,} examples are copies of others, "
+        message += "which makes intervals too narrow"
         fix = "Drop the copies"
-        findings.append(Finding("warning", "duplicates", message, len(copies), places(p, copies), fix))
+        findings.append(
+            Finding("warning", "duplicates", message, len(copies), describe_examples(p, copies), fix)
+        )
     if conflicting:
         message, fix = f"{len(conflicting):,} examples are copies with different labels", "Correct the labels"
         findings.append(
-            Finding("warning", "contradictions", message, len(conflicting), places(p, conflicting), fix)
+            Finding(
+                "warning", "contradictions", message, len(conflicting), describe_examples(p, conflicting), fix
+            )
         )
     values: dict[str, Any] = {"examples": len(p), "copies": len(copies), "contradictions": len(conflicting)}
-    if not p.gives_numbers:
-        counts = Counter(
-            str(x) for members_of_group in p.split.labels for x in flat_labels([members_of_group])
-        )
+    if not p.predicts_numbers:
+        counts = Counter(map(str, flat_labels(p.split.labels)))
         counts |= {str(c): 0 for c in p.clf.classes_.tolist() if str(c) not in counts}
         values["labels"] = dict(counts)
         findings += _balance(counts, len(p))
         findings += _wrong_labels(p, values)
     if p.train is not None and not p.has_images:
-        findings += _accents(p, values)
-    return Checked("data", findings, values)
+        findings += _lost_accents(p, values)
+    return CheckResult("data", findings, values)
 
 
-def _accents(p: Predicted, values: dict[str, Any]) -> list[Finding]:
-    """Whether texts have lost accents that training texts had."""
+def _lost_accents(p: Predictions, values: dict[str, Any]) -> list[Finding]:
+    """A finding if the texts have lost the accents of the training texts."""
     share_in_training, share_now = (
-        float(np.mean([any(c.isalpha() and not c.isascii() for c in text_of(x)) for x in examples]))
+        float(np.mean([any(c.isalpha() and not c.isascii() for c in example_text(x)) for x in examples]))
         for examples in (p.train.examples, p.split.examples)
     )
     values["with_accents"] = {"training": share_in_training, "here": share_now}
@@ -263,8 +247,8 @@ def _balance(counts: Mapping[str, int], n: int) -> list[Finding]:
     return [Finding("warning", "imbalance", message, counts[smallest], fix=fix)]
 
 
-def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
-    """Labels that look wrong: a maximum likelihood estimate of the share of random labels."""
+def _wrong_labels(p: Predictions, values: dict[str, Any]) -> list[Finding]:
+    """A finding on labels that look wrong, by a maximum likelihood estimate of the share of random labels."""
     if p.targets.ndim > 1 or len(p.clf.classes_) < 2:
         return []
     from scipy.optimize import minimize
@@ -272,14 +256,14 @@ def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
     logs = np.log(p.outputs.clip(1e-12))
     rows, k = np.arange(len(p)), p.outputs.shape[1]
 
-    def given(sharpness: float) -> np.ndarray:
+    def label_probability(sharpness: float) -> np.ndarray:
         scaled = logs * sharpness
         scaled = np.exp(scaled - scaled.max(1, keepdims=True))
         return (scaled / scaled.sum(1, keepdims=True))[rows, p.targets]
 
     def loss(x: np.ndarray, noise: float | None = None) -> float:
         wrong_share = x[1] if noise is None else noise
-        return float(-np.log((1 - wrong_share) * given(x[0]) + wrong_share / k).sum())
+        return float(-np.log((1 - wrong_share) * label_probability(x[0]) + wrong_share / k).sum())
 
     fitted = minimize(loss, [1.0, 0.02], bounds=[(0.2, 5), (0, 0.5)])
     without = minimize(lambda x: loss(x, 0.0), [1.0], bounds=[(0.2, 5)])
@@ -287,80 +271,74 @@ def _wrong_labels(p: Predicted, values: dict[str, Any]) -> list[Finding]:
     values["wrong_labels"] = wrong_share
     if not 0.02 <= wrong_share <= 0.3 or 2 * (without.fun - fitted.fun) < 10:
         return []
-    likelihood = given(fitted.x[0])
+    likelihood = label_probability(fitted.x[0])
     wrong_probability = fitted.x[1] / k / ((1 - fitted.x[1]) * likelihood + fitted.x[1] / k)
-    order = np.argsort(-wrong_probability, kind="stable")[: max(SHOWN, round(wrong_share * len(p)))]
-    message = (
-        f"about {percent(wrong_share)} of the labels look wrong: the model confidently predicts another label"
-    )
+    order = np.argsort(-wrong_probability, kind="stable")
+    message = f"about {percent(wrong_share)} of the labels look wrong: "
+    message += "the model confidently predicts another label"
     fix = "Check them: glassformer review-labels"
-    return [Finding("warning", "wrong-labels", message, round(wrong_share * len(p)), places(p, order), fix)]
-
-
-def leaks(p: Predicted, count: Count = no_progress) -> Checked:
-    """Examples that the model was trained on, including copies."""
-    result = partial(Checked, "leaks")
-    if p.train is None:
-        return result(
-            not_measured="the training data are not available: audit the run, with its data in place"
+    return [
+        Finding(
+            "warning", "wrong-labels", message, round(wrong_share * len(p)), describe_examples(p, order), fix
         )
-    training_groups = set(copy_keys(p.train))
-    leaked = [i for i, key in enumerate(copy_keys(p.split)) if key in training_groups]
+    ]
+
+
+def leaks(p: Predictions, count: Count = no_progress) -> CheckResult:
+    """Examples that the model was trained on, including copies."""
+    result = partial(CheckResult, "leaks")
+    if p.train is None:
+        reason = "the training data are not available: audit the run, with its data in place"
+        return result(not_measured=reason)
+    training_keys = set(copy_keys(p.train))
+    leaked = [i for i, key in enumerate(copy_keys(p.split)) if key in training_keys]
     findings = []
-    if len(leaked) > MANY * len(p):
+    if len(leaked) > WARNING_SHARE * len(p):
         is_new = np.ones(len(p), bool)
         is_new[leaked] = False
-        metric = metric_of(p)
-        without = (
-            f"; without them {metric.name} is {metric.value(p.scores[is_new]):.4g}" if is_new.any() else ""
+        message = f"{len(leaked):,} of {len(p):,} examples, or copies of them, were in training"
+        if is_new.any():
+            metric = score_metric(p)
+            message += f"; without them {metric.name} is {metric.value(p.scores[is_new]):.4g}"
+        findings.append(
+            Finding("warning", "leak", message, len(leaked), describe_examples(p, leaked), "Leave them out")
         )
-        message = f"{len(leaked):,} of {len(p):,} examples, or copies of them, were in training{without}"
-        findings.append(Finding("warning", "leak", message, len(leaked), places(p, leaked), "Leave them out"))
     return result(findings, {"training_examples": len(p.train), "seen": len(leaked)})
 
 
 # --- robustness -------------------------------------------------------------------------------------
 
-SAMPLE = 500  # examples to change
-FALL = 0.1  # fall of the metric from which a finding is a warning
+NUM_CHANGED = 500  # number of changed examples
+WARNING_DROP = 0.1  # a larger drop of the metric is a warning
 
 
-def robustness(p: Predicted, count: Count = no_progress, most: int = SAMPLE) -> Checked:
-    """How much the metric falls under changes that preserve the meaning."""
-    result = partial(Checked, "robustness")
+def robustness(p: Predictions, count: Count = no_progress, most: int = NUM_CHANGED) -> CheckResult:
+    """The drop of the metric under changes that preserve the meaning."""
+    result = partial(CheckResult, "robustness")
     rows = _sample(len(p), most)
     changes = list(IMAGE_CHANGES if p.has_images else TEXT_CHANGES)
     examples = [p.split.examples[i] for i in rows]
-    base_scores, metric = p.scores[rows], metric_of(p)
-    spread = float(np.abs(p.targets - np.median(p.targets)).mean()) if p.gives_numbers else 1.0
+    base_scores, metric = p.scores[rows], score_metric(p)
+    scale = float(np.abs(p.targets - np.median(p.targets)).mean()) if p.predicts_numbers else 1.0
     table, findings = [], []
-    plain_inputs = [as_image(pixels_of(x)) for x in examples] if p.has_images else examples
+    original = [as_image(pixels_of(x)) for x in examples] if p.has_images else examples
     for name in with_progress(count, "changing examples", changes):
         perturbed = [changed(x, name, seed) for seed, x in enumerate(examples)]
-        touched = np.array([str(a) != str(b) for a, b in zip(plain_inputs, perturbed, strict=True)])
+        indices = [i for i, x in enumerate(perturbed) if str(original[i]) != str(x)]
         scores = base_scores.copy()
-        if touched.any():
-            touched_indices = np.flatnonzero(touched)
-            scores[touched_indices] = rescored(
-                p, rows[touched_indices], [perturbed[i] for i in touched_indices]
-            )
-        fall = float((base_scores - scores).mean())
-        table.append(
-            {
-                "change": name,
-                "changed": int(touched.sum()),
-                "value": metric.value(scores),
-                "before": metric.value(base_scores),
-            }
-        )
+        if indices:
+            scores[indices] = score_replaced(p, rows[indices], [perturbed[i] for i in indices])
+        before, after = metric.value(base_scores), metric.value(scores)
+        table.append({"change": name, "changed": len(indices), "value": after, "before": before})
         worse, better = base_scores - scores > 1e-9, scores - base_scores > 1e-9
-        if fall > FALL * spread and mcnemar(worse, better).p < 0.01:
-            message = (
-                f"{name}: {metric.name} {metric.value(base_scores):.4g} becomes {metric.value(scores):.4g}"
-            )
+        drop = float((base_scores - scores).mean())
+        if drop > WARNING_DROP * scale and mcnemar(worse, better).p < 0.01:
+            message = f"{name}: {metric.name} {before:.4g} becomes {after:.4g}"
             lost = rows[np.argsort(scores - base_scores, kind="stable")]
             fix = "Train with such changes (augmentation), or undo them before predicting"
-            findings.append(Finding("warning", "not-robust", message, int(worse.sum()), places(p, lost), fix))
+            findings.append(
+                Finding("warning", "not-robust", message, int(worse.sum()), describe_examples(p, lost), fix)
+            )
     values: dict[str, Any] = {"n": len(rows), "changes": table}
     if not p.has_images:
         values["not_measured"] = {
@@ -370,10 +348,9 @@ def robustness(p: Predicted, count: Count = no_progress, most: int = SAMPLE) -> 
     return result(findings, values)
 
 
-def rescored(p: Predicted, rows: np.ndarray, examples: Sequence[Any]) -> np.ndarray:
-    """``Predicted.scores`` if the examples in ``rows`` are replaced by others."""
-    again = Predicted(p.clf, p.name, p.split, p.clf.outputs(list(examples)), p.targets[rows], {})
-    return again.scores
+def score_replaced(p: Predictions, rows: np.ndarray, examples: Sequence[Any]) -> np.ndarray:
+    """The scores of the predictions if ``examples`` replace the examples in ``rows``."""
+    return Predictions(p.clf, p.name, p.split, p.clf.outputs(list(examples)), p.targets[rows], {}).scores
 
 
 def _sample(n: int, most: int) -> np.ndarray:
@@ -382,43 +359,48 @@ def _sample(n: int, most: int) -> np.ndarray:
 
 # --- shortcuts ------------------------------------------------------------------------------------------
 
-EXPLAINED = 200  # examples
-CANDIDATES = 25  # words to try
-TRIED = 60  # examples that a candidate is inserted into
-TURNS = 0.8  # share of examples whose prediction a shortcut must flip
-CONTROL = 3  # minimum ratio to the share that random words or regions flip
-GRID = 4  # regions per side of an image
-PER_CLASS = 12  # images per class whose regions are copied
+NUM_EXPLAINED = 200  # number of explained examples
+NUM_CANDIDATES = 25  # number of tried words
+NUM_INSERTED = 60  # number of examples that a word is appended to
+MIN_FLIP_SHARE = 0.8  # minimum share of examples whose prediction a shortcut flips
+MIN_CONTROL_RATIO = 3  # minimum ratio to the share that random words or regions flip
+GRID = 4  # number of regions per side of an image
+PER_CLASS = 12  # number of images per class whose regions are copied
 
 
-def shortcuts(p: Predicted, count: Count = no_progress) -> Checked:
+def shortcuts(p: Predictions, count: Count = no_progress) -> CheckResult:
     """Words or image regions that flip other examples to a class when inserted."""
-    result = partial(Checked, "shortcuts")
-    if p.gives_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
+    result = partial(CheckResult, "shortcuts")
+    if p.predicts_numbers or p.targets.ndim > 1 or len(p.clf.classes_) < 2:
         return result(not_measured="it needs a classifier with one label per example")
-    parts, chance = _regions(p, count) if p.has_images else _words(p, count)
+    parts, random_share = _try_regions(p, count) if p.has_images else _try_words(p, count)
+    placement, kind = ("copied into", "regions") if p.has_images else ("appended to", "words")
     findings = []
     for part in sorted(parts, key=lambda part: -part["turned"]):
-        if part["turned"] >= max(TURNS, CONTROL * chance):
-            rows = [] if p.has_images else _with(p, part["part"])
-            placement = "copied into" if p.has_images else "appended to"
-            turned, chance_share = percent(part["turned"], 0), percent(chance, 0)
-            message = (
-                f"{part['part']!r} alone decides: {placement} other examples, it flips {turned} of them to "
-            )
-            message += f"'{part['label']}' (random {'regions' if p.has_images else 'words'}: {chance_share})"
+        if part["turned"] >= max(MIN_FLIP_SHARE, MIN_CONTROL_RATIO * random_share):
+            rows = [] if p.has_images else _examples_with_word(p, part["part"])
+            message = f"{part['part']!r} alone decides: {placement} other examples, it flips "
+            message += f"{percent(part['turned'], 0)} of them to '{part['label']}' "
+            message += f"(random {kind}: {percent(random_share, 0)})"
             fix = "Check whether it should decide; if not, remove it from the training data"
-            findings.append(Finding("warning", "shortcut", message, len(rows), places(p, rows), fix))
-    return result(findings, {"tried": len(parts), "random": chance, "strongest": parts[:CANDIDATES]})
+            findings.append(
+                Finding("warning", "shortcut", message, len(rows), describe_examples(p, rows), fix)
+            )
+    return result(
+        findings, {"tried": len(parts), "random": random_share, "strongest": parts[:NUM_CANDIDATES]}
+    )
 
 
-def _with(p: Predicted, word: str) -> list[int]:
-    return [i for i, x in enumerate(p.split.examples) if word in words_in(text_of(x))]
+def _examples_with_word(p: Predictions, word: str) -> list[int]:
+    return [i for i, x in enumerate(p.split.examples) if word in words_in(example_text(x))]
 
 
-def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
-    """Try words with the largest mean score for a class in texts of other classes."""
-    rows = _sample(len(p), EXPLAINED)
+def _try_words(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
+    """The effect of words on texts of other classes, and the mean effect of random words.
+
+    The tried words have the largest mean score for a class, or occur in texts of nearly only one class.
+    """
+    rows = _sample(len(p), NUM_EXPLAINED)
     sums: dict[tuple[str, int], list[float]] = defaultdict(list)
     method = default_method(p.clf)
     for i in with_progress(count, "explaining", rows.tolist()):
@@ -429,75 +411,75 @@ def _words(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
         total = sum(abs(score) for _, score in explanation.words()) or 1.0
         for word, score in explanation.words():
             for part in words_in(word):
-                sums[part, int(p.chosen[i])].append(score / total)
+                sums[part, int(p.predicted[i])].append(score / total)
     mean = {key: float(np.sum(values) / (len(values) + 1)) for key, values in sums.items()}
-    # Also words whose texts nearly all get one class, even rare ones.
     counts: dict[str, Counter] = defaultdict(Counter)
-    for x, chosen in zip(p.split.examples, p.chosen.tolist(), strict=True):
-        for word in words_in(text_of(x)):
-            counts[word][chosen] += 1
-    base = np.bincount(p.chosen, minlength=len(p.clf.classes_)) / len(p)
+    for x, predicted in zip(p.split.examples, p.predicted.tolist(), strict=True):
+        for word in words_in(example_text(x)):
+            counts[word][predicted] += 1
+    class_shares = np.bincount(p.predicted, minlength=len(p.clf.classes_)) / len(p)
     pure = {
-        (word, k): n * np.log(n / values.total() / base[k])
+        (word, k): n * np.log(n / values.total() / class_shares[k])
         for word, values in counts.items()
         for k, n in values.items()
         if n >= 5 and n >= 0.9 * values.total()
     }
-    ranked = sorted(mean, key=lambda key: -mean[key])[:CANDIDATES]
-    ranked += [key for key in sorted(pure, key=lambda key: -pure[key])[:CANDIDATES] if key not in ranked]
+    ranked = sorted(mean, key=lambda key: -mean[key])[:NUM_CANDIDATES]
+    ranked += [key for key in sorted(pure, key=lambda key: -pure[key])[:NUM_CANDIDATES] if key not in ranked]
     rng = np.random.default_rng(0)
     vocabulary = sorted(counts)
-    others = [
-        (str(rng.choice(vocabulary)), int(rng.integers(len(p.clf.classes_)))) for _ in range(CANDIDATES)
+    random = [
+        (str(rng.choice(vocabulary)), int(rng.integers(len(p.clf.classes_)))) for _ in range(NUM_CANDIDATES)
     ]
-    found = [_flipped(p, word, k, lambda x, word=word: _with_word(x, word)) for word, k in (*ranked, *others)]
-    random = found[len(ranked) :]
-    return found[: len(ranked)], float(np.mean([one["turned"] for one in random])) if random else 0.0
+    random_shares = [_flip_share(p, word, k)["turned"] for word, k in random]
+    return [_flip_share(p, word, k) for word, k in ranked], float(np.mean(random_shares))
 
 
-def _with_word(x: Any, word: str) -> Any:
-    return TextPair(x.first, f"{x.second} {word}") if isinstance(x, TextPair) else f"{x} {word}"
-
-
-def _flipped(p: Predicted, part: str, k: int, put: Callable[[Any], Any]) -> dict[str, Any]:
-    """The share of examples with other predictions that flip to class ``k``."""
-    other_examples = np.flatnonzero(p.chosen != k)
-    rows = np.random.default_rng(1).permutation(other_examples)[:TRIED]
+def _flip_share(p: Predictions, word: str, k: int) -> dict[str, Any]:
+    """The share of examples with other predictions that flip to class ``k`` if a word is appended."""
+    other_examples = np.flatnonzero(p.predicted != k)
+    rows = np.random.default_rng(1).permutation(other_examples)[:NUM_INSERTED]
     label = str(p.clf.classes_[k])
     if not len(rows):
-        return {"part": part, "label": label, "turned": 0.0, "n": 0}
-    predicted = p.clf.chosen(p.clf.outputs([put(p.split.examples[i]) for i in rows.tolist()]))
-    return {"part": part, "label": label, "turned": float((predicted == k).mean()), "n": len(rows)}
+        return {"part": word, "label": label, "turned": 0.0, "n": 0}
+    appended = [
+        TextPair(x.first, f"{x.second} {word}") if isinstance(x, TextPair) else f"{x} {word}"
+        for x in (p.split.examples[i] for i in rows.tolist())
+    ]
+    predicted = p.clf.chosen(p.clf.outputs(appended))
+    return {"part": word, "label": label, "turned": float((predicted == k).mean()), "n": len(rows)}
 
 
-def _regions(p: Predicted, count: Count) -> tuple[list[dict[str, Any]], float]:
-    """Copy each region of images of a class to the same place in images of other classes."""
+def _try_regions(p: Predictions, count: Count) -> tuple[list[dict[str, Any]], float]:
+    """The effect of regions of images of a class in images of other classes, and the median effect."""
     rng, cells = np.random.default_rng(0), [(i, j) for i in range(GRID) for j in range(GRID)]
     regions: list[dict[str, Any]] = []
-    classes = [k for k in range(len(p.clf.classes_)) if (p.chosen == k).any()]
+    classes = [k for k in range(len(p.clf.classes_)) if (p.predicted == k).any()]
     for k in with_progress(count, "copying regions", classes):
-        donors = rng.permutation(np.flatnonzero(p.chosen == k))[:PER_CLASS].tolist()
-        rows = rng.permutation(np.flatnonzero(p.chosen != k))[:PER_CLASS].tolist()
-        from_, into = ([pixels_of(p.split.examples[i]) for i in indices] for indices in (donors, rows))
-        pairs = [(a, b) for a, b in zip(from_, into, strict=False)]
-        images = [as_image(_copied(a, b, cell)) for cell in cells for a, b in pairs]
-        predicted = (
-            p.clf.chosen(p.clf.outputs(images)).reshape(len(cells), len(pairs)) if pairs else np.zeros((0, 0))
-        )
-        for cell, indices in zip(cells, predicted, strict=False):
-            turned, label = float((indices == k).mean()), str(p.clf.classes_[k])
+        donors = rng.permutation(np.flatnonzero(p.predicted == k))[:PER_CLASS].tolist()
+        rows = rng.permutation(np.flatnonzero(p.predicted != k))[:PER_CLASS].tolist()
+        pairs = [
+            (pixels_of(p.split.examples[source]), pixels_of(p.split.examples[row]))
+            for source, row in zip(donors, rows, strict=False)
+        ]
+        if not pairs:
+            continue
+        images = [as_image(_copy_region(a, b, cell)) for cell in cells for a, b in pairs]
+        predicted = p.clf.chosen(p.clf.outputs(images)).reshape(len(cells), len(pairs))
+        for cell, classes_in_cell in zip(cells, predicted, strict=True):
+            turned, label = float((classes_in_cell == k).mean()), str(p.clf.classes_[k])
             name = f"region in row {cell[0] + 1}, column {cell[1] + 1} of {GRID} x {GRID}"
             regions.append({"part": name, "label": label, "turned": turned, "n": len(pairs)})
     return regions, float(np.median([one["turned"] for one in regions])) if regions else 0.0
 
 
-def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
+def _copy_region(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
     """Image ``b`` with a region copied from image ``a``."""
     from PIL import Image
 
     (i, j), (height, width), out = cell, a.shape[:2], b.copy()
-    top, bottom = (round(at * b.shape[0] / GRID) for at in (i, i + 1))
-    left, right = (round(at * b.shape[1] / GRID) for at in (j, j + 1))
+    top, bottom = (round(edge * b.shape[0] / GRID) for edge in (i, i + 1))
+    left, right = (round(edge * b.shape[1] / GRID) for edge in (j, j + 1))
     if bottom > top and right > left:
         box = (j * width / GRID, i * height / GRID, (j + 1) * width / GRID, (i + 1) * height / GRID)
         part = Image.fromarray(as_image(a)).resize((right - left, bottom - top), box=box)
@@ -508,9 +490,9 @@ def _copied(a: np.ndarray, b: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
 # --- explanations ---------------------------------------------------------------------------------------
 
 
-def faithfulness(p: Predicted, count: Count = no_progress, most: int = MIN_INPUTS) -> Checked:
+def faithfulness(p: Predictions, count: Count = no_progress, most: int = MIN_INPUTS) -> CheckResult:
     """Whether explanations of the model pass the faithfulness test on some inputs."""
-    result = partial(Checked, "faithfulness")
+    result = partial(CheckResult, "faithfulness")
     method = default_method(p.clf)
     passed: dict[str, list[bool]] = defaultdict(list)
     rows = _sample(len(p), most)

@@ -1,4 +1,4 @@
-"""Compares two models on the same labeled examples: changed predictions, worse slices, explanations."""
+"""Comparisons of two models on the same labeled examples."""
 
 from __future__ import annotations
 
@@ -7,51 +7,66 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.audit.predicted import Predicted, metric_of
-from glassformer.audit.slices import ALPHA, Found, Slice, more_losses, significant, slices_of, text_of
+from glassformer.audit.predictions import Predictions, score_metric
+from glassformer.audit.slices import (
+    ALPHA,
+    SignificantSlice,
+    Slice,
+    example_text,
+    find_slices,
+    more_losses_test,
+    significant,
+)
 from glassformer.data.findings import excerpt
 from glassformer.errors import ConfigError, InputError
 from glassformer.evaluate.compare import bounds, mcnemar
 from glassformer.explain.methods import explain_input
 
-SHOWN = 20  # predictions that got worse to list
-EXPLAINED = 5  # of these, how many to explain
-PARTS = 5  # words or patches of an explanation
-SAME = 1e-9  # scores that differ by less are equal
+MAX_FLIPS = 20  # number of listed predictions that got worse
+NUM_EXPLAINED = 5  # number of explained predictions
+MAX_PARTS = 5  # number of listed words or patches per explanation
+TOLERANCE = 1e-9  # scores with a smaller difference are equal
 RESAMPLES = 2000
 
 
-def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = EXPLAINED) -> dict[str, Any]:
-    """How the predictions of ``b`` differ from those of ``a``, for JSON.
+def diff(
+    a: Predictions, b: Predictions, *, alpha: float = ALPHA, explained: int = NUM_EXPLAINED
+) -> dict[str, Any]:
+    """The differences between the predictions of two models, for JSON.
 
     Args:
         alpha: probability of reporting any slice (or all examples) if nothing has changed.
-        explained: number of predictions to explain, among those that got worse.
+        explained: number of predictions to explain, among the predictions that got worse.
 
     Returns:
-        ``models``, ``n``, ``metric``; ``a`` and ``b`` (its values), ``difference`` (b - a), its 95 %
-        ``interval`` (bootstrap over examples) and ``p`` (McNemar's test; for numbers and label sets, the sign
-        test); the number of predictions that ``changed``, got ``worse`` and ``better``; ``slices`` on which
-        ``b`` is worse, and ``improved`` ones (``p`` corrected for all slices); ``flips``: predictions that
-        got worse, the most confident first; ``is_worse``: whether any slice is significantly worse.
+        - ``models``, ``n``, ``metric``.
+        - ``a``, ``b``: the metric of each model; ``difference``: b - a.
+        - ``interval``: 95 % interval of the difference (bootstrap over examples).
+        - ``p``: McNemar's test; for numbers and label sets, the sign test.
+        - ``changed``, ``worse``, ``better``: numbers of predictions.
+        - ``slices``, ``improved``: slices on which ``b`` is worse, and slices on which it is better. Their
+          ``p`` is corrected for all slices.
+        - ``flips``: predictions that got worse, the most confident first.
+        - ``is_worse``: whether any slice is significantly worse.
 
     Raises:
         ConfigError: the models do not have the same inputs, examples and labels.
     """
     _check_same(a, b)
     change = b.scores - a.scores
-    losses, gains = change < -SAME, change > SAME
-    is_changed = np.array([x != y for x, y in zip(a.labels_of(a.chosen), b.labels_of(b.chosen), strict=True)])
-    everything = Slice("all", "all examples", np.ones(len(a), bool))
-    slices = [everything, *slices_of(a)]
-    worse = significant(slices, more_losses(losses, gains), losses, alpha)
-    better = significant(slices, more_losses(gains, losses), gains, alpha)
+    losses, gains = change < -TOLERANCE, change > TOLERANCE
+    is_changed = np.array(
+        [x != y for x, y in zip(a.label_names(a.predicted), b.label_names(b.predicted), strict=True)]
+    )
+    slices = [Slice("all", "all examples", np.ones(len(a), bool)), *find_slices(a)]
+    worse = significant(slices, more_losses_test(losses, gains), losses, alpha)
+    better = significant(slices, more_losses_test(gains, losses), gains, alpha)
     rng = np.random.default_rng(0)
     means = change[rng.integers(0, len(change), (RESAMPLES, len(change)))].mean(1)
-    metric = metric_of(a)
+    metric = score_metric(a)
     lost = np.flatnonzero(losses)
     lost = lost[np.argsort(-_confidence(b)[lost], kind="stable")]
-    flips = [_flip_record(a, b, i) for i in lost[:SHOWN].tolist()]
+    flips = [_flip_record(a, b, i) for i in lost[:MAX_FLIPS].tolist()]
     for flip, i in zip(flips[:explained], lost.tolist(), strict=False):
         flip["why"] = _why(a, b, i)
     return {
@@ -69,14 +84,14 @@ def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = E
         "worse": int(losses.sum()),
         "better": int(gains.sum()),
         "slices_tested": len(slices),
-        "slices": [_slice_record(found, a, b, losses, gains) for found in worse],
-        "improved": [_slice_record(found, a, b, losses, gains) for found in better],
+        "slices": [_slice_record(one, a, b, losses, gains) for one in worse],
+        "improved": [_slice_record(one, a, b, losses, gains) for one in better],
         "flips": flips,
         "is_worse": bool(worse),
     }
 
 
-def _check_same(a: Predicted, b: Predicted) -> None:
+def _check_same(a: Predictions, b: Predictions) -> None:
     if a.has_images != b.has_images:
         reads = ["images" if predicted.has_images else "texts" for predicted in (a, b)]
         message = f"{a.name} reads {reads[0]} and {b.name} reads {reads[1]}"
@@ -86,21 +101,23 @@ def _check_same(a: Predicted, b: Predicted) -> None:
         raise ConfigError(
             message, where="diff", fix="Name the columns, or correct the rows that one cannot use"
         )
-    if a.gives_numbers != b.gives_numbers or list(map(str, a.split.labels)) != list(map(str, b.split.labels)):
+    if a.predicts_numbers != b.predicts_numbers or list(map(str, a.split.labels)) != list(
+        map(str, b.split.labels)
+    ):
         message = f"{a.name} and {b.name} do not predict the same kind of label"
         raise ConfigError(message, where="diff", fix="Compare two models of one task")
 
 
-def _confidence(predicted: Predicted) -> np.ndarray:
-    if predicted.gives_numbers:
+def _confidence(predicted: Predictions) -> np.ndarray:
+    if predicted.predicts_numbers:
         return -predicted.scores
-    return np.asarray(predicted.clf.kind_.confidence(predicted.outputs, predicted.chosen))
+    return np.asarray(predicted.clf.kind_.confidence(predicted.outputs, predicted.predicted))
 
 
 def _slice_record(
-    found: Found, a: Predicted, b: Predicted, losses: np.ndarray, gains: np.ndarray
+    found: SignificantSlice, a: Predictions, b: Predictions, losses: np.ndarray, gains: np.ndarray
 ) -> dict[str, Any]:
-    rows, metric = found.slice.rows, metric_of(a)
+    rows, metric = found.slice.rows, score_metric(a)
     return {
         "slice": found.slice.name,
         "kind": found.slice.kind,
@@ -113,28 +130,30 @@ def _slice_record(
     }
 
 
-def _flip_record(a: Predicted, b: Predicted, i: int) -> dict[str, Any]:
-    labels = {key: p.labels_of(p.chosen[i : i + 1])[0] for key, p in (("a", a), ("b", b))}
-    example = a.split.names()[i] if a.has_images else excerpt(text_of(a.split.examples[i]))
+def _flip_record(a: Predictions, b: Predictions, i: int) -> dict[str, Any]:
+    labels = {key: p.label_names(p.predicted[i : i + 1])[0] for key, p in (("a", a), ("b", b))}
+    example = a.split.names()[i] if a.has_images else excerpt(example_text(a.split.examples[i]))
     confidences = (
-        {} if a.gives_numbers else {f"p_{k}": float(_confidence(p)[i]) for k, p in (("a", a), ("b", b))}
+        {} if a.predicts_numbers else {f"p_{k}": float(_confidence(p)[i]) for k, p in (("a", a), ("b", b))}
     )
     return {"where": a.where(i), "example": example, "label": str(a.split.labels[i]), **labels, **confidences}
 
 
-def parts_of(clf: Any, example: Any, target: Any = None) -> list[tuple[str, float]]:
-    """Words (or patches by row and column) with their scores for a label; None: the predicted one."""
+def explanation_parts(clf: Any, example: Any, target: Any = None) -> list[tuple[str, float]]:
+    """Words (or patches by row and column) with their scores for a label; None: the predicted label."""
     explanation = explain_input(clf, example, target=target)
     return explanation.words() or explanation.top(explanation.scores.size)
 
 
-def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
+def _why(a: Predictions, b: Predictions, i: int) -> list[dict[str, Any]]:
     """The words or patches whose share of the explanation of ``b``'s prediction changed most."""
-    label = None if a.gives_numbers or b.clf.kind_.is_multilabel else b.labels_of(b.chosen[i : i + 1])[0]
+    label = (
+        None if a.predicts_numbers or b.clf.kind_.is_multilabel else b.label_names(b.predicted[i : i + 1])[0]
+    )
     shares: list[dict[str, float]] = []
     try:
         for p in (a, b):
-            parts = parts_of(p.clf, p.split.examples[i], label)
+            parts = explanation_parts(p.clf, p.split.examples[i], label)
             total = sum(abs(score) for _, score in parts) or 1.0
             scores_by_name: dict[str, float] = {}
             for name, score in parts:
@@ -144,5 +163,5 @@ def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
         return []
     names = list(dict.fromkeys([*shares[0], *shares[1]]))
     changes = {name: shares[1].get(name, 0.0) - shares[0].get(name, 0.0) for name in names}
-    ranked: Sequence[str] = sorted(names, key=lambda name: -abs(changes[name]))[:PARTS]
+    ranked: Sequence[str] = sorted(names, key=lambda name: -abs(changes[name]))[:MAX_PARTS]
     return [{"part": n, "a": shares[0].get(n, 0.0), "b": shares[1].get(n, 0.0)} for n in ranked]

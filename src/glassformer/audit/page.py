@@ -1,26 +1,35 @@
-"""HTML pages of audits and comparisons, each one self-contained file."""
+"""Output files of audits and comparisons."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
+from glassformer.audit.predictions import Predictions
+from glassformer.checkpoints.files import disk_errors
+from glassformer.data.spreadsheet import csv_safe
 from glassformer.evaluate.metrics import percent
+from glassformer.finite import json_text
+from glassformer.outputs import write_text
 from glassformer.report.metrics import Table
 from glassformer.report.page import Section, part, render_page, table
 from glassformer.report.wording import p_value
 
 
-def figure(metric: str, value: float | None) -> str:
+def format_metric(metric: str, value: float | None) -> str:
     """Format a metric: shares in percent, errors as numbers."""
     if value is None:
         return "–"
     return f"{value:.4g}" if metric == "mean absolute error" else percent(value)
 
 
-def gap(metric: str, value: float) -> str:
+def format_difference(metric: str, value: float) -> str:
     """Format a difference of two values of a metric."""
     return f"{value:+.4g}" if metric == "mean absolute error" else f"{100 * value:+.1f} points"
 
@@ -28,11 +37,11 @@ def gap(metric: str, value: float) -> str:
 def diff_sentences(comparison: Mapping[str, Any]) -> list[str]:
     """A summary of a comparison in three sentences."""
     metric, (a, b) = comparison["metric"], comparison["models"]
-    low, high = (gap(metric, x).removesuffix(" points") for x in comparison["interval"])
-    change = f"{gap(metric, comparison['difference'])} (95 % interval {low} to {high})"
+    low, high = (format_difference(metric, x).removesuffix(" points") for x in comparison["interval"])
+    change = f"{format_difference(metric, comparison['difference'])} (95 % interval {low} to {high})"
     sentences = [
-        f"{b} has {metric} {figure(metric, comparison['b'])} on {comparison['n']:,} examples, "
-        f"{a} {figure(metric, comparison['a'])}: {change}",
+        f"{b} has {metric} {format_metric(metric, comparison['b'])} on {comparison['n']:,} examples, "
+        f"{a} {format_metric(metric, comparison['a'])}: {change}",
         f"{comparison['changed']:,} predictions change: {comparison['worse']:,} get worse, "
         f"{comparison['better']:,} better",
     ]
@@ -45,32 +54,24 @@ def diff_sentences(comparison: Mapping[str, Any]) -> list[str]:
     worst = comparison["slices"][0]
     n_more = len(comparison["slices"]) - 1
     more_slices = f", and on {n_more} other slice{'s' * (n_more > 1)}" if n_more else ""
-    return [*sentences, f"{b} is worse on {worst['slice']}: {slice_line(metric, worst)}{more_slices}"]
+    return [*sentences, f"{b} is worse on {worst['slice']}: {format_slice(metric, worst)}{more_slices}"]
 
 
-def slice_line(metric: str, slice_: Mapping[str, Any]) -> str:
+def format_slice(metric: str, slice_: Mapping[str, Any]) -> str:
     """Format a slice of a comparison."""
-    values = f"{figure(metric, slice_['a'])} → {figure(metric, slice_['b'])}"
+    values = f"{format_metric(metric, slice_['a'])} → {format_metric(metric, slice_['b'])}"
     p = p_value(slice_["p"])
     return f"{values} on {slice_['n']:,} examples (corrected p {p if p.startswith('<') else f'= {p}'})"
 
 
 def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
     """A table of the slices of a comparison."""
-    heads = ["slice", "examples", "before", "now", "worse", "better", "corrected p"]
-    rows = [
-        [
-            s["slice"],
-            f"{s['n']:,}",
-            figure(metric, s["a"]),
-            figure(metric, s["b"]),
-            s["worse"],
-            s["better"],
-            p_value(s["p"]),
-        ]
-        for s in slices
-    ]
-    return Table(heads, rows, highlighted=())
+    columns = ["slice", "examples", "before", "now", "worse", "better", "corrected p"]
+    rows = []
+    for s in slices:
+        before, now = format_metric(metric, s["a"]), format_metric(metric, s["b"])
+        rows.append([s["slice"], f"{s['n']:,}", before, now, s["worse"], s["better"], p_value(s["p"])])
+    return Table(columns, rows, highlighted=())
 
 
 def diff_page(comparison: Mapping[str, Any]) -> str:
@@ -115,16 +116,16 @@ def _flips(comparison: Mapping[str, Any]) -> Markup:
                 "examples": [f"{flip['where']}: {flip['example']}"],
             }
         )
-    sentences = (
+    note = (
         "In parentheses: words or patches whose share of the explanation for the second model's prediction "
     )
-    sentences += "differs most between the two models."
-    return part("parts", "doctor", records, []) + part("parts", "small", sentences)
+    note += "differs most between the two models."
+    return part("parts", "doctor", records, []) + part("parts", "small", note)
 
 
 # --- an audit -----------------------------------------------------------------------------------------
 
-# Points of the technical documentation (EU AI Act, Annex IV), and the sections of this page on them
+# Points of the technical documentation (EU AI Act, Annex IV), and the sections of this page about them.
 ANNEX = (
     ("1 (a), (b): the system, its version and provider", "The model"),
     ("2 (b): design, architecture, objective", "The model; metrics.json of the run"),
@@ -142,16 +143,18 @@ ANNEX = (
 def audit_page(result: Mapping[str, Any]) -> str:
     """The page of an audit: five sentences, then each check."""
     sections = [
-        Section(check["name"], check["title"], NOTES[check["name"]], _check(check))
+        Section(check["name"], check["title"], NOTES[check["name"]], _check_html(check))
         for check in result["checks"]
     ]
-    facts = [[key.replace("_", " "), _fact(value)] for key, value in result["about"].items()]
+    facts = [[key.replace("_", " "), _format_value(value)] for key, value in result["about"].items()]
     facts_note = "Known facts about the model, for a model card or documentation."
-    sections.append(Section("model", "The model", facts_note, table(_two("fact", "value", facts))))
-    law = "Where this page helps to write the technical documentation of a high-risk system. It is not legal "
-    law += "advice, and not the documentation itself."
-    points = table(_two("point", "section", list(map(list, ANNEX))))
-    sections.append(Section("annex", "EU AI Act, Annex IV", law, points))
+    sections.append(Section("model", "The model", facts_note, table(_two_columns("fact", "value", facts))))
+    annex_note = (
+        "Where this page helps to write the technical documentation of a high-risk system. It is not "
+    )
+    annex_note += "legal advice, and not the documentation itself."
+    points = table(_two_columns("point", "section", list(map(list, ANNEX))))
+    sections.append(Section("annex", "EU AI Act, Annex IV", annex_note, points))
     first_sentence, *more_sentences = result["sentences"]
     return render_page(
         "run.html.j2",
@@ -184,8 +187,8 @@ NOTES = {
 }
 
 
-# Measured values that are shares, with their names on the page
-SHARES = {
+# Measured values that are shares -> their names on the page.
+SHARE_NAMES = {
     "calibration_error": "calibration error",
     "interval": "95 % interval",
     "confidence_minus_accuracy": "confidence minus accuracy",
@@ -194,19 +197,21 @@ SHARES = {
 }
 
 
-def _two(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
+def _two_columns(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
     return Table([name, value], rows, highlighted=(), text_columns=[value])
 
 
-def _check(check: Mapping[str, Any]) -> Markup:
+def _check_html(check: Mapping[str, Any]) -> Markup:
     if not check["measured"]:
         return part("parts", "small", f"Not measured: {check['not_measured']}.")
-    fine = part("parts", "small", "No warnings.")
-    body = part("parts", "doctor", check["findings"], []) if check["findings"] else fine
-    return body + _values(check["name"], check["values"])
+    if check["findings"]:
+        body = part("parts", "doctor", check["findings"], [])
+    else:
+        body = part("parts", "small", "No warnings.")
+    return body + _measurements(check["name"], check["values"])
 
 
-def _values(name: str, f: Mapping[str, Any]) -> Markup:
+def _measurements(name: str, f: Mapping[str, Any]) -> Markup:
     """A table of the measurements of a check."""
     if name == "robustness":
         rows = [
@@ -217,55 +222,73 @@ def _values(name: str, f: Mapping[str, Any]) -> Markup:
         body = table(Table(["change", "examples changed", "before", "after"], rows, highlighted=()))
         return body + part("parts", "small", f"Not measured: {not_measured}." if not_measured else "")
     if name == "slices":
-        rows = [
-            [
-                one["slice"],
-                f"{one['n']:,}",
-                *(percent(one[k]) for k in ("errors", "errors_elsewhere")),
-                p_value(one["p"]),
-            ]
-            for one in f["found"]
-        ]
-        sentences = part("parts", "small", f"{f['tested']:,} slices were tested.")
-        return (
-            table(
-                Table(
-                    ["slice", "examples", "errors", "errors elsewhere", "corrected p"], rows, highlighted=()
-                )
-            )
-            + sentences
-        )
+        rows = []
+        for s in f["found"]:
+            errors, elsewhere = percent(s["errors"]), percent(s["errors_elsewhere"])
+            rows.append([s["slice"], f"{s['n']:,}", errors, elsewhere, p_value(s["p"])])
+        columns = ["slice", "examples", "errors", "errors elsewhere", "corrected p"]
+        note = part("parts", "small", f"{f['tested']:,} slices were tested.")
+        return table(Table(columns, rows, highlighted=())) + note
     if name == "shortcuts":
         rows = [[s["part"], s["label"], percent(s["turned"], 0), s["n"]] for s in f["strongest"]]
-        heads = ["word or region", "flips to", "share", "of examples"]
-        return table(Table(heads, rows, highlighted=(), text_columns=["flips to"]))
+        columns = ["word or region", "flips to", "share", "of examples"]
+        return table(Table(columns, rows, highlighted=(), text_columns=["flips to"]))
     if name == "faithfulness":
         rows = [[key, counts["n"], counts["passes"]] for key, counts in f["operators"].items()]
         return table(Table(["masked by", "inputs tested", "pass"], rows, highlighted=()))
     if name == "performance":
         metric = f["metric"]
         rows = [
-            [metric, figure(metric, f["value"])],
-            ["always the same prediction", figure(metric, f["constant"])],
+            [metric, format_metric(metric, f["value"])],
+            ["95 % interval", " to ".join(format_metric(metric, bound) for bound in f["interval"])],
+            ["always the same prediction", format_metric(metric, f["constant"])],
         ]
-        rows.insert(1, ["95 % interval", " to ".join(figure(metric, end) for end in f["interval"])])
-        return table(_two("measured", "value", rows))
-    plain = [
-        [SHARES.get(key, key.replace("_", " ")), _fact(value, key in SHARES)] for key, value in f.items()
-    ]
-    return table(_two("measured", "value", plain))
+    else:
+        rows = [
+            [SHARE_NAMES.get(key, key.replace("_", " ")), _format_value(value, key in SHARE_NAMES)]
+            for key, value in f.items()
+        ]
+    return table(_two_columns("measured", "value", rows))
 
 
-def _fact(value: Any, share: bool = False) -> str:
-    """Format a fact; ``share``: numbers in percent."""
+def _format_value(value: Any, is_share: bool = False) -> str:
+    """A value as text; ``is_share``: numbers are in percent."""
     if value is None:
         return "unknown"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_fact(own, share)}" for key, own in value.items())
+        return ", ".join(f"{key}: {_format_value(item, is_share)}" for key, item in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(_fact(own, share) for own in value)
+        return ", ".join(_format_value(item, is_share) for item in value)
     if isinstance(value, float):
-        return percent(value) if share else f"{value:.4g}"
+        return percent(value) if is_share else f"{value:.4g}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# --- the folder of an audit ---------------------------------------------------------------------------
+
+
+def write_audit(folder: Path, result: Mapping[str, Any], predicted: Predictions) -> None:
+    """Write ``audit.html``, ``audit.json`` and ``predictions.csv`` into a new folder."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True)
+    write_text(folder / "predictions.csv", _predictions_csv(predicted))
+    write_text(folder / "audit.json", json_text(result, indent=2) + "\n")
+    write_text(folder / "audit.html", audit_page(result))
+
+
+def _predictions_csv(p: Predictions) -> str:
+    """A CSV table with one row per example, from which the audit's shares can be recomputed."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["where", "label", "predicted", "confidence", "wrong"])
+    kind = p.clf.kind_
+    confidence = (
+        np.abs(p.scores) if p.predicts_numbers else np.asarray(kind.confidence(p.outputs, p.predicted))
+    )
+    predicted = p.label_names(p.predicted)
+    for i in range(len(p)):
+        cells = [p.where(i), str(p.split.labels[i]), predicted[i]]
+        writer.writerow([*map(csv_safe, cells), f"{confidence[i]:.6f}", int(p.wrong[i])])
+    return out.getvalue()

@@ -1,8 +1,8 @@
-"""Perturbations that preserve the meaning of texts (typos, case, accents) and images (noise, blur, weather).
+"""Changes of texts and images that preserve their meaning.
 
 Every example has its own random generator, so that results are reproducible. The image changes follow the 15
-common corruptions of ImageNet-C (Hendrycks and Dietterich, 2019) at medium severity, computed on images of at
-most ``MAX_SIDE`` pixels per side.
+common corruptions of ImageNet-C (Hendrycks and Dietterich, 2019) at medium severity. Images are first reduced
+to at most ``MAX_SIDE`` pixels per side.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from glassformer.data.image import open_image
 from glassformer.data.text_pairs import TextPair
 
 MAX_SIDE = 224
-TYPOS = 0.2  # share of the words that get a typo
-QUALITY = 15  # JPEG quality
+TYPO_SHARE = 0.2  # share of the words that get a typo
+JPEG_QUALITY = 15
 
 # --- texts ----------------------------------------------------------------------------------------
 
@@ -29,22 +29,22 @@ def typos(text: str, rng: np.random.Generator) -> str:
     """Swap two neighboring letters in one of five words with four or more letters."""
     words = text.split(" ")
     for i, word in enumerate(words):
-        if len(word) > 3 and word.isalpha() and rng.random() < TYPOS:
+        if len(word) > 3 and word.isalpha() and rng.random() < TYPO_SHARE:
             position = int(rng.integers(1, len(word) - 2)) if len(word) > 4 else 1
             words[i] = word[:position] + word[position + 1] + word[position] + word[position + 2 :]
     return " ".join(words)
 
 
 def without_accents(text: str, rng: np.random.Generator) -> str:
-    """Remove accents: à becomes a; ß stays."""
+    """Remove accents: à becomes a; ß does not change."""
     letters = unicodedata.normalize("NFD", text.replace("đ", "d").replace("Đ", "D"))
     return unicodedata.normalize("NFC", "".join(c for c in letters if not unicodedata.combining(c)))
 
 
 def without_punctuation(text: str, rng: np.random.Generator) -> str:
-    """Replace punctuation by spaces; a text of punctuation only stays unchanged."""
-    remaining = "".join(" " if unicodedata.category(c)[0] == "P" else c for c in text)
-    return " ".join(remaining.split()) or text
+    """Replace punctuation by spaces; a text that consists of punctuation does not change."""
+    without = "".join(" " if unicodedata.category(c)[0] == "P" else c for c in text)
+    return " ".join(without.split()) or text
 
 
 TEXT_CHANGES: Mapping[str, Callable[[str, np.random.Generator], str]] = {
@@ -74,9 +74,9 @@ def _pixels(image: Image.Image) -> np.ndarray:
 
 
 def _impulse(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    dots = rng.random(x.shape[:2])
+    noise = rng.random(x.shape[:2])
     out = x.copy()
-    out[dots < 0.03], out[dots > 0.97] = 0, 1
+    out[noise < 0.03], out[noise > 0.97] = 0, 1
     return out
 
 
@@ -123,9 +123,9 @@ def _snow(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _elastic(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     height, width, _ = x.shape
     rows, columns = np.mgrid[:height, :width]
-    moved = [(_clouds(x.shape, rng)[:, :, 0] - 0.5) * 0.12 * min(height, width) for _ in range(2)]
-    rows = (rows + moved[0]).round().astype(int).clip(0, height - 1)
-    columns = (columns + moved[1]).round().astype(int).clip(0, width - 1)
+    shifts = [(_clouds(x.shape, rng)[:, :, 0] - 0.5) * 0.12 * min(height, width) for _ in range(2)]
+    rows = (rows + shifts[0]).round().astype(int).clip(0, height - 1)
+    columns = (columns + shifts[1]).round().astype(int).clip(0, width - 1)
     return x[rows, columns]
 
 
@@ -137,7 +137,7 @@ def _pixelate(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _jpeg(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     file = io.BytesIO()
-    _image(x).save(file, "JPEG", quality=QUALITY)
+    _image(x).save(file, "JPEG", quality=JPEG_QUALITY)
     return _pixels(Image.open(file))
 
 
@@ -168,7 +168,7 @@ def pixels_of(example: Any) -> np.ndarray:
 
 
 def as_image(x: np.ndarray) -> np.ndarray:
-    """Convert pixels in 0 to 1 to model input, ``[H, W, 3]`` uint8."""
+    """Pixels in 0 to 1 as an image for the model, ``[H, W, 3]`` uint8."""
     return (x.clip(0, 1) * 255).round().astype(np.uint8)
 
 

@@ -90,7 +90,7 @@ def compare(
 ) -> dict[str, Any]:
     """Run ``audit.diff`` with progress bars."""
     from glassformer.audit.diff import diff
-    from glassformer.audit.predicted import predict
+    from glassformer.audit.predictions import predict
     from glassformer.train.callbacks import Progress
 
     count = Progress().count
@@ -145,13 +145,13 @@ def audit_command(
         raise ExistsError("the output folder exists", where=str(folder), fix=fix)
     column_names = columns_for_data(columns, data)
     from glassformer.audit.audit import audit
-    from glassformer.audit.files import write_audit
-    from glassformer.audit.predicted import predict
+    from glassformer.audit.page import write_audit
+    from glassformer.audit.predictions import predict
     from glassformer.train.callbacks import Progress
 
     count = Progress().count
     predicted = predict(model, data, columns=column_names, on_bad_row=on_bad_row, log=tell, count=count)
-    if fail_under is not None and predicted.gives_numbers:
+    if fail_under is not None and predicted.predicts_numbers:
         what = "is for classifiers: the metric of a regressor is its mean absolute error"
         raise NotForThisModelError(what, where="--fail-under", fix="Leave it out, and read audit.json")
     result = audit(predicted, checks=check, count=count, log=tell)

@@ -255,11 +255,9 @@ def _token_parts(steps: Sentences, states: Tensor) -> Tensor:
                 raise ConfigError(what, where="explain_similarity", fix="Use a model without it")
             bias = 0 if step.bias is None else step.bias.to(parts) / count
             outputs = F.linear(parts, step.weight.to(parts)) + bias
-            residual_weight = step.residual_weight
-            if step.residual and residual_weight is None:
-                outputs = outputs + parts
-            elif step.residual:
-                outputs = outputs + F.linear(parts, residual_weight.to(parts))
+            weight = step.residual_weight
+            if step.residual:
+                outputs = outputs + (parts if weight is None else F.linear(parts, weight.to(parts)))
             parts = outputs
         else:
             parts = parts / parts.sum(0).norm().clamp(min=1e-12)

@@ -1,4 +1,4 @@
-"""Predictions of a run, a saved model or a Hub classifier for labeled examples."""
+"""Predictions of one model for labeled examples."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_co
 from glassformer.tasks.task import Log, RunContext
 from glassformer.train.callbacks import Count, no_progress
 
-FURTHEST = 0.2  # share of predicted numbers that count as errors
+WORST_SHARE = 0.2  # regression: the share of predictions with the largest errors counts as wrong
 
 
 @dataclass(frozen=True)
-class Predicted:
+class Predictions:
     """A model's outputs for labeled examples.
 
     Attributes:
@@ -37,8 +37,8 @@ class Predicted:
         split: the examples with their labels.
         outputs: ``[n, C]`` probabilities, or predicted numbers ``[n, 1]``.
         targets: ``[n]`` class indices, ``[n, K]`` of 0 and 1, or numbers ``[n]``.
-        columns: the table's other columns, as text: name -> a value for each example.
-        train: the training examples; None: there is no run, or its data are not available.
+        columns: columns of the table that are neither inputs nor labels: name -> text of each example.
+        train: the training examples; None: the model is not a run, or its data are not available.
     """
 
     clf: Any
@@ -53,7 +53,7 @@ class Predicted:
         return len(self.split)
 
     @property
-    def gives_numbers(self) -> bool:
+    def predicts_numbers(self) -> bool:
         return not self.clf.kind_.labels_given
 
     @property
@@ -61,37 +61,38 @@ class Predicted:
         return self.clf.inputs.has_images
 
     @cached_property
-    def chosen(self) -> np.ndarray:
-        """Predicted class indices ``[n]``, sets ``[n, K]``, or numbers ``[n]``."""
-        return self.outputs[:, 0] if self.gives_numbers else self.clf.chosen(self.outputs)
+    def predicted(self) -> np.ndarray:
+        """Predictions class indices ``[n]``, sets ``[n, K]``, or numbers ``[n]``."""
+        return self.outputs[:, 0] if self.predicts_numbers else self.clf.chosen(self.outputs)
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """Score of each prediction, ``[n]``, higher is better: 1 or 0 for right or wrong; for label sets, the
-        Jaccard index; for numbers, minus the absolute error."""
-        if self.gives_numbers:
-            return -np.abs(self.chosen - np.asarray(self.targets, float))
+        """The score of each prediction ``[n]``; higher is better.
+
+        It is 1 or 0 for a correct or wrong label, the Jaccard index for label sets, and the negative
+        absolute error for numbers.
+        """
+        if self.predicts_numbers:
+            return -np.abs(self.predicted - np.asarray(self.targets, float))
         if self.targets.ndim == 1:
-            return (self.chosen == self.targets).astype(float)
-        intersection, union = (
-            (self.chosen & (self.targets > 0)).sum(1),
-            (self.chosen | (self.targets > 0)).sum(1),
-        )
+            return (self.predicted == self.targets).astype(float)
+        is_true = self.targets > 0
+        intersection, union = (self.predicted & is_true).sum(1), (self.predicted | is_true).sum(1)
         return np.where(union > 0, intersection / np.maximum(union, 1), 1.0)
 
     @cached_property
     def wrong(self) -> np.ndarray:
-        """``[n]`` bool: predictions with an error; for numbers, the fifth with the largest errors."""
-        if self.gives_numbers:
-            return self.scores < np.quantile(self.scores, FURTHEST)
+        """``[n]`` bool, True for wrong predictions; for numbers, the 20 % with the largest errors."""
+        if self.predicts_numbers:
+            return self.scores < np.quantile(self.scores, WORST_SHARE)
         return self.scores < 1
 
-    def labels_of(self, chosen: np.ndarray) -> list[str]:
+    def label_names(self, predicted: np.ndarray) -> list[str]:
         """Predictions as label names or formatted numbers."""
         kind = self.clf.kind_
-        if self.gives_numbers:
-            return [f"{x:.6g}" for x in chosen.tolist()]
-        return [str(x) for x in kind.labels(chosen, self.clf.classes_)]
+        if self.predicts_numbers:
+            return [f"{x:.6g}" for x in predicted.tolist()]
+        return [str(x) for x in kind.labels(predicted, self.clf.classes_)]
 
     def where(self, i: int) -> str:
         """File and row of an example."""
@@ -106,17 +107,17 @@ def predict(
     on_bad_row: str | None = None,
     log: Log = lambda line: None,
     count: Count = no_progress,
-) -> Predicted:
+) -> Predictions:
     """Predict labeled examples with a model.
 
     Args:
         model: a run, a saved model, a folder of ``transformers``, or a classifier's name on the Hub.
         data: a data set's name, a table or a folder; None: the split that the run was evaluated on.
         columns: recipe key -> column of ``data``, for columns with other names than in training.
-        on_bad_row: ``skip``: skip unusable rows.
+        on_bad_row: ``skip`` skips unusable rows; None: an unusable row is an error.
 
     Raises:
-        InputError: no such model, a model that predicts neither labels nor numbers, or unusable data.
+        InputError: an unknown model, a model that predicts neither labels nor numbers, or unusable data.
     """
     folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
     context = _context(folder, data, columns or {}, on_bad_row, log, count)
@@ -140,7 +141,7 @@ def predict(
         *(getattr(splits.dataset, "columns", None) or ()),
         getattr(splits.dataset, "pair_column", None),
     }
-    return Predicted(clf, str(model), split, outputs, targets, _other_columns(split, used_columns), train)
+    return Predictions(clf, str(model), split, outputs, targets, _other_columns(split, used_columns), train)
 
 
 def _context(
@@ -167,7 +168,7 @@ def _context(
 
 
 def _training(context: RunContext) -> Any:
-    """The training examples of a run; None: they have changed, or are not available."""
+    """The training examples of a run; None if they have changed or are not available."""
     if is_named(context.trained.data.source):
         with suppress(InputError):
             return own_data(replace(context, recipe=context.trained), ("train",)).train
@@ -180,28 +181,27 @@ def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
         return {}
     table = read_table(path, pass_over)
-    columns_found = {}
+    columns = {}
     for name in table.names:
         if name not in used and name is not None:
             values = column_as_text(table, name)
-            columns_found[name] = [values.get(row, "") for row in split.rows]
-    return columns_found
+            columns[name] = [values.get(row, "") for row in split.rows]
+    return columns
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Name of the mean of ``Predicted.scores``; ``sign`` is -1 if lower values are better."""
+    """The metric that is ``sign`` times the mean of ``Predictions.scores``."""
 
     name: str
-    sign: int = 1
+    sign: int = 1  # -1: lower values are better
 
     def value(self, scores: np.ndarray) -> float:
-        """The metric of some examples."""
+        """The metric of the examples with these scores."""
         return self.sign * float(scores.mean())
 
 
-def metric_of(predicted: Predicted) -> Metric:
-    """The metric that is the mean of ``scores``."""
-    if predicted.gives_numbers:
+def score_metric(predicted: Predictions) -> Metric:
+    if predicted.predicts_numbers:
         return Metric("mean absolute error", -1)
     return Metric("accuracy" if predicted.targets.ndim == 1 else "labels in common")
