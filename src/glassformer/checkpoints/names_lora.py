@@ -2,6 +2,7 @@
 
 Tensor names are those of the Hub's checkpoints. If later releases of ``transformers`` use other module names
 (``NameTable.new_names``), tensors are saved under both, so that ``peft`` opens the folder with any release.
+Where the Hub has one matrix for queries, keys and values (ModernBERT's ``Wqkv``), their updates are one, too.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.names import NameTable, layer_patterns, listing
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.errors import CheckpointError, NoSuchModelError, NotForThisModelError
+from glassformer.errors import CheckpointError, NoSuchModelError
 from glassformer.finite import json_text
 
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
 QKV = "encoder.layers.{i}.attention.qkv"
+THIRDS = ("query", "key", "value")
 # part of an encoder layer in ``nn.lora`` -> our name of its linear layer
 LAYER_NAMES = {
+    "qkv": QKV,
     "out": "encoder.layers.{i}.attention.out",
     "up": "encoder.layers.{i}.feed_forward.up",
     "down": "encoder.layers.{i}.feed_forward.down",
@@ -84,9 +88,8 @@ def save_adapter(
         head: fully trained layers, under the Hub's names.
     """
     tensors, parts, layers = {}, [], 0
-    if QKV not in table.fused:
-        what = "PEFT's format has no names for separate query, key and value updates of a fused matrix"
-        raise NotForThisModelError(what, where="adapter", fix="Save the whole model")
+    if QKV in table.encoder:
+        updates, rank, alpha = _fuse(updates, rank, alpha)
     name_sets = _names(table)
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
@@ -115,11 +118,46 @@ def save_adapter(
     write_tensors(folder, tensors, name=WEIGHTS)
 
 
+def _fuse(
+    updates: Mapping[str, Tensor], rank: int, alpha: float
+) -> tuple[dict[str, Tensor], int, float]:
+    """Updates of queries, keys and values as one (``{i}.qkv``), with its rank and alpha.
+
+    The n updates of rank r become one of rank n r: their A are stacked, their B are the blocks of a diagonal.
+    An adapter has one rank, so the other updates are padded with zeros.
+    """
+    used = [part for part in THIRDS if any(key.split(".")[1] == part for key in updates)]
+    total = rank * max(len(used), 1)
+    fused: dict[str, Tensor] = {}
+    for key, tensor in updates.items():
+        layer, part, matrix = key.split(".")
+        third = part in THIRDS
+        before = rank * used.index(part) if third else 0
+        ranks, rows = (before, total - rank - before), (0, 0)
+        if third and matrix == "B":
+            rows = (len(tensor) * THIRDS.index(part), len(tensor) * (2 - THIRDS.index(part)))
+        padded = pad(tensor, (*ranks, *rows) if matrix == "B" else (0, 0, *ranks))
+        slot = f"{layer}.{'qkv' if third else part}.{matrix}"
+        fused[slot] = fused[slot] + padded if slot in fused else padded
+    return fused, total, alpha * total / rank
+
+
+def _split_qkv(updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The reverse: updates of queries, keys and values, which share their A."""
+    out: dict[str, Tensor] = {}
+    for key, tensor in updates.items():
+        layer, part, matrix = key.split(".")
+        thirds = tensor.tensor_split(3) if matrix == "B" else (tensor,) * 3
+        split = zip(THIRDS, thirds, strict=True) if part == "qkv" else [(part, tensor)]
+        out |= {f"{layer}.{name}.{matrix}": third for name, third in split}
+    return out
+
+
 def _names(table: NameTable) -> list[dict[str, str]]:
     """Part -> name of its layer: on the Hub, and in later releases of ``transformers`` if different."""
 
     def by_part(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
-        thirds = dict(zip(("query", "key", "value"), fused.get(QKV, ()), strict=False))
+        thirds = dict(zip(THIRDS, fused.get(QKV, ()), strict=False))
         return thirds | {part: single[ours] for part, ours in LAYER_NAMES.items() if ours in single}
 
     newer = {ours: name for ours, name in table.new_names.items() if isinstance(name, str)}
@@ -179,7 +217,7 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
         ):
             shapes = f"{tuple(sides[0].shape)} and {tuple(sides[1].shape)}"
             raise CheckpointError(f"the updates of {slot} are {shapes}, the rank {rank}", where=str(folder))
-    return Adapter(updates, rank, alpha, scale, head)
+    return Adapter(_split_qkv(updates), rank, alpha, scale, head)
 
 
 def _split_tensors(

@@ -95,7 +95,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
 
     Raises:
         ConfigError: a rank below 1 or above the width of encoder or target, an unknown target (``parts_of``),
-            or a target inside a gated feed-forward network.
+            or a target inside a SwiGLU feed-forward network.
     """
     layers: Any = model.get_submodule("encoder").layers
     selected = parts_of(targets)
@@ -106,9 +106,10 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
         raise BadValueError(
             f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64"
         )
-    gated = any(isinstance(part, GatedFeedForward) for part in model.modules())
-    if gated and (unsupported := [part for part in selected if part in ("up", "down")]):
-        what = f"PEFT has no format for updates of {unsupported[0]!r} in a gated feed-forward network"
+    # two layers in PEFT; GeGLU is one (ModernBERT)
+    swiglu = any(isinstance(m, GatedFeedForward) and m.activation == "silu" for m in model.modules())
+    if swiglu and (unsupported := [part for part in selected if part in ("up", "down")]):
+        what = f"PEFT has no format for updates of {unsupported[0]!r} in a SwiGLU feed-forward network"
         raise ConfigError(what, where="lora_targets", fix="Use q,k,v,o")
     for name, p in model.named_parameters():
         if name.startswith(("embeddings.", "encoder.")):
