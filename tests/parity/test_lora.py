@@ -10,8 +10,10 @@ from tests.shaken import shaken
 import glassformer as gf
 from glassformer.checkpoints.names_lora import QKV, ROOT, THIRDS, load_adapter, save_adapter
 from glassformer.checkpoints.tensors import write_tensors
+from glassformer.data.text import word_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import FAMILIES, names_of
+from glassformer.families.modernbert import modernbert
 from glassformer.families.pretrained import add_adapter, head_in_hub, save_pretrained
 from glassformer.nn.lora import ALL_PARTS, LowRank, adapter, add_lora, merge, parts_of
 
@@ -240,3 +242,27 @@ def test_a_classifier_of_the_hub_and_peft_exchange_adapters_with_heads(tmp_path)
     with torch.no_grad():
         logits = torch.cat([peer(input_ids=torch.tensor([row])).logits for row in ids])
     np.testing.assert_allclose(logits.numpy(), clf.logits(TEXTS[:3]), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
+def test_peft_opens_the_adapter_of_a_fitted_modernbert(tmp_path):
+    torch.manual_seed(11)
+    tokenizer = word_tokenizer(TEXTS, vocab_size=31, min_count=1)
+    save_pretrained(FAMILIES["modernbert"].model(modernbert(31, 12, 2, 3, 17, 11, 2, 2)), tmp_path / "body")
+    tokenizer.save(str(tmp_path / "body" / "tokenizer.json"))
+    options = {"max_length": 11, "pooling": "first", "head": "mlp", "precision": "fp32", "epochs": 3}
+    start = gf.TextClassifier(str(tmp_path / "body"), lr=0.0, **options).fit(TEXTS, LABELS)
+    start.save(tmp_path / "start")
+    tuned = {"lr": 0.05, "lora_rank": RANK, "lora_targets": "all-linear"}
+    clf = gf.TextClassifier(str(tmp_path / "start"), **options, **tuned).fit(TEXTS, LABELS)
+    clf.save_adapter(tmp_path / "adapter", head=True)
+    settings = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (settings["r"], settings["target_modules"]) == (3 * RANK, ["Wqkv", "Wo", "Wi"])
+    again = gf.load(tmp_path / "start").load_adapter(tmp_path / "adapter")
+    np.testing.assert_allclose(again.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=1e-5)
+    peer = peft.PeftModel.from_pretrained(theirs(tmp_path / "start"), tmp_path / "adapter").eval()
+    ids = [clf.tokenizer_.encode(text).ids for text in TEXTS[:6]]
+    with torch.no_grad():
+        logits = torch.cat([peer(input_ids=torch.tensor([row])).logits for row in ids])
+    np.testing.assert_allclose(logits.numpy(), clf.logits(TEXTS[:6]), atol=1e-5)
+    assert np.abs(start.logits(TEXTS[:6]) - clf.logits(TEXTS[:6])).max() > 0.1

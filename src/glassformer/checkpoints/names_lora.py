@@ -118,9 +118,7 @@ def save_adapter(
     write_tensors(folder, tensors, name=WEIGHTS)
 
 
-def _fuse(
-    updates: Mapping[str, Tensor], rank: int, alpha: float
-) -> tuple[dict[str, Tensor], int, float]:
+def _fuse(updates: Mapping[str, Tensor], rank: int, alpha: float) -> tuple[dict[str, Tensor], int, float]:
     """Updates of queries, keys and values as one (``{i}.qkv``), with its rank and alpha.
 
     The n updates of rank r become one of rank n r: their A are stacked, their B are the blocks of a diagonal.
